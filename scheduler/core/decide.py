@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.core.byclass import Choice, choose_by_class, usable_columns
-from scheduler.core.feasible import FeasibleNodes, find_feasible
+from scheduler.core.feasible import FeasibleNodes, find_feasible, too_much_work
 from scheduler.framework import (
     Code,
     CodeArray,
@@ -98,6 +98,9 @@ def decide(
     """
     state = CycleState(rng)
     ages = load_ages(snapshot)
+    too_much = too_much_work(snapshot, pod, profile, state)
+    if too_much is not None:
+        return _rejected(snapshot, pod, state, too_much, ages)
     columns = None if from_scratch else usable_columns(snapshot, pod, profile)
     try:
         if columns is None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from scheduler.core.decide import load_ages, total_scores
-from scheduler.core.feasible import find_feasible, status_of_all
+from scheduler.core.feasible import find_feasible, status_of_all, too_much_work
 from scheduler.framework import (
     Code,
     CycleState,
@@ -139,7 +139,7 @@ def explain(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Explana
     ages = load_ages(snapshot)
     diagnosis = Diagnosis(snapshot.node_count)
     try:
-        filtered = find_feasible(snapshot, pod, profile, state)
+        filtered = too_much_work(snapshot, pod, profile, state) or find_feasible(snapshot, pod, profile, state)
         diagnosis, rows = filtered.diagnosis, filtered.rows
         scores = profile.run_scores(state, pod, snapshot, rows) if len(rows) else []
     except PluginError as error:

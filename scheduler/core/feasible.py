@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.core.budget import attempt_rejection
 from scheduler.framework import (
     NO_NODES,
     Code,
@@ -33,6 +34,14 @@ class FeasibleNodes:
     evaluated: int
     diagnosis: Diagnosis
     error: str | None = None
+
+
+def too_much_work(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> FeasibleNodes | None:
+    """Return the outcome for a pod that lists more than one attempt can work through, else None."""
+    if not pod.spec.lists_much or not snapshot.node_count:
+        return None
+    status = attempt_rejection(snapshot, pod, profile, state)
+    return None if status is None else FeasibleNodes(_NONE, 0, Diagnosis(snapshot.node_count, pre_filter=status))
 
 
 def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> FeasibleNodes:

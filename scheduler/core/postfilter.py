@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from scheduler.core.budget import is_over_budget, preemption_rejection
 from scheduler.core.decide import Placement
 from scheduler.framework import PodInfo, ProfileRunner, Status
 from scheduler.state import Snapshot
@@ -34,8 +35,11 @@ def run_post_filters(snapshot: Snapshot, placement: Placement, profile: ProfileR
     diagnosis = placement.diagnosis
     if placement.node is not None or diagnosis is None:
         raise ValueError(f"pod {placement.pod.key} was not rejected")
-    if not profile.post_filters:
+    if not profile.post_filters or is_over_budget(diagnosis.pre_filter):
         return PostFilterOutcome(diagnosis.message())
+    too_much = preemption_rejection(snapshot, placement.pod, placement.state)
+    if too_much:
+        return PostFilterOutcome(diagnosis.message(too_much))
     codes = placement.node_codes(snapshot)
     result, status = profile.run_post_filter(placement.state, placement.pod, snapshot, codes)
     message = diagnosis.message(status.message)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from scheduler.core import Placement
+from scheduler.core import PREEMPTION_OVER_BUDGET, Placement
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
 from scheduler.engine.gangs import BindingAttempt, Gangs
@@ -216,6 +216,9 @@ class SchedulingCycle:
         """No node fits: see whether preemption makes room."""
         outcome = self._attempts.run_post_filters(snapshot, placement)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
+        # Counted after the others of this attempt have become metrics.
+        late = {name: count for name, count in placement.counters.items() if name == PREEMPTION_OVER_BUDGET}
+        self._metrics.count_observations(late)
         if outcome.victims:
             self._metrics.preemption_victims.observe(len(outcome.victims))
             log.info(

@@ -6,7 +6,7 @@ May import `scheduler.config`, `scheduler.catalog` and `scheduler.kube.model`; d
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
 from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores, PreFilterOutcome
 from scheduler.framework.clocks import STOPPED_CLOCKS, Clocks, MonotonicSeconds, WallSeconds
-from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState, RandomSource
+from scheduler.framework.cycle import OVER_BUDGET, PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState, RandomSource
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
     ASSIGNED_POD,
@@ -76,6 +76,7 @@ from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import (
+    FEW_PARTS,
     NO_SECCOMP_PATHS,
     ContainerCPU,
     ContainerResources,
@@ -128,6 +129,7 @@ __all__ = [
     "ASSIGNED_POD",
     "ASSIGNED_POD_ADD",
     "ASSIGNED_POD_DELETE",
+    "FEW_PARTS",
     "FORCE_ACTIVATE",
     "MAX_REASONS",
     "MAX_SCORE",
@@ -137,6 +139,7 @@ __all__ = [
     "NO_NODES",
     "NO_SECCOMP_PATHS",
     "NO_TERMS",
+    "OVER_BUDGET",
     "POD",
     "PODS_TO_ACTIVATE",
     "PREEMPTION_ATTEMPTS",

@@ -11,6 +11,11 @@ PREEMPTION_ATTEMPTS = "preemption_attempts"
 """Counter of `CycleState`: how often PostFilter looked for pods to preempt."""
 
 
+OVER_BUDGET = "over_budget"
+"""Counters of `CycleState` begin with it that say for which plugin an attempt would have been too much work:
+`over_budget/<plugin>`."""
+
+
 class RandomSource(Protocol):
     """Where chance comes from: the engine passes `random.Random` in, so that the same seed gives the same decision."""
 

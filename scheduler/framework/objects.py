@@ -82,6 +82,11 @@ class SeccompPaths(Struct, frozen=True):
 NO_SECCOMP_PATHS = SeccompPaths()
 
 
+FEW_PARTS = 256
+"""A pod that lists no more than so many things (terms, values, tolerations, ports, volumes, containers ...) is an
+ordinary one. Of real workloads hardly one lists a hundred."""
+
+
 class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     """What a filter or score can see of a pod, except its labels and identity; pods of one class share one.
 
@@ -106,6 +111,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         overhead: what the pod takes beside its containers.
         qos: Guaranteed, Burstable or BestEffort.
         seccomp: the seccomp profiles it names.
+        parts: how many things it lists that plugins loop over, such as terms, values, ports and volumes.
     """
 
     class_key: bytes
@@ -136,6 +142,13 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     overhead: Resources = {}
     qos: str = "BestEffort"
     seccomp: SeccompPaths = NO_SECCOMP_PATHS
+    parts: int = 0
+
+    @property
+    def lists_much(self) -> bool:
+        """Whether it lists more than is worth remembering: for such a pod, plugins and state keep nothing longer than
+        an attempt takes, or the pod lives. What is kept of one pod must not become a burden to all others."""
+        return self.parts > FEW_PARTS
 
 
 class PodInfo(Struct, frozen=True, eq=False):

@@ -10,7 +10,6 @@ from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
 from scheduler.kube.model import Taint
-from scheduler.kube.primitives import Selector
 
 PodAmounts = Callable[[PodInfo], Resources]
 """Says what a pod counts as using."""
@@ -276,9 +275,6 @@ class NodeView(Protocol):
 
         For pods with more terms than are worth a count each: unlike those of `pods_by_domain`, nothing is kept.
         """
-
-    def label_sets(self, selector: Selector) -> int:
-        """Return how many sets of pod labels `weigh_pods` compares a selector with: the work that it is."""
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of a kind, of pods on nodes, that match this pod."""

@@ -9,6 +9,7 @@ import msgspec
 from scheduler.framework import NO_SECCOMP_PATHS, HostPort, NodeInfo, PodInfo, SeccompPaths, SpecInfo, pod_terms
 from scheduler.helpers.declared import declared
 from scheduler.helpers.holding import holds, is_attachable
+from scheduler.helpers.parts import parts
 from scheduler.helpers.qos import qos_class
 from scheduler.helpers.resources import (
     container_cpu,
@@ -154,6 +155,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         overhead=parse_resources(spec.overhead),
         qos=qos_class(pod),
         seccomp=_seccomp_paths(pod),
+        parts=parts(spec),
     )
 
 

@@ -14,6 +14,10 @@ def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(start * factor**power for power in range(count))
 
 
+_OVER_BUDGET = "over_budget"
+"""Observations begin with it that have a metric of their own (`scheduler.framework.OVER_BUDGET`)."""
+
+
 class _Factory:
     """Makes metrics in one registry."""
 
@@ -131,6 +135,11 @@ class Metrics:
         self.events_dropped = new.counter(
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
         )
+        self.over_budget = new.counter(
+            "secondary_scheduler_pods_over_budget_total",
+            "Attempts given up because the pod lists more than a plugin works through in one attempt",
+            "plugin",
+        )
         self.plugin_observations = new.counter(
             "secondary_scheduler_plugin_observations_total",
             "What plugins report about their input, such as nodes without load data",
@@ -186,7 +195,11 @@ class Metrics:
     def count_observations(self, counters: Mapping[str, int]) -> None:
         """Add what plugins counted in one attempt, by observation."""
         for observation, count in counters.items():
-            self.plugin_observations.labels(observation).inc(count)
+            kind, _, plugin = observation.partition("/")
+            if kind == _OVER_BUDGET:
+                self.over_budget.labels(plugin).inc(count)
+            else:
+                self.plugin_observations.labels(observation).inc(count)
 
     def show_sizes(self, cache: Mapping[str, int], queues: Mapping[str, int]) -> None:
         """Set the gauges of the cache (nodes, pods, assumed_pods) and of the queues."""

@@ -104,6 +104,11 @@ class PodAggregates:
         return label_sets(self._groups, selector)
 
     @property
+    def label_set_count(self) -> int:
+        """Number of sets of labels that pods have."""
+        return len(self._groups)
+
+    @property
     def has_terms(self) -> bool:
         """Whether any pod may have a term."""
         return bool(self._terms)

@@ -235,8 +235,13 @@ class Snapshot:
         """Return the weights of the pods asked for in each domain."""
         return self.aggregates.weigh(terms, key, nodes)
 
+    @property
+    def label_set_count(self) -> int:
+        """Number of sets of labels that pods on nodes have."""
+        return self.aggregates.label_set_count
+
     def label_sets(self, selector: Selector) -> int:
-        """Return how many sets of pod labels a selector is compared with."""
+        """Return how many sets of pod labels `weigh_pods` compares a selector with: the work that it is."""
         return self.aggregates.label_sets(selector)
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:

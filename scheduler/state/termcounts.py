@@ -100,6 +100,14 @@ class _Scope:
         return matches
 
 
+_ScopeKey = tuple[frozenset[str], Selector, Tally | None]
+
+
+def _scope_key(kept: _KeptTerm) -> _ScopeKey:
+    # A bundle has scopes of its own, which go as a whole: an emptied dictionary keeps the room it once needed.
+    return kept.term.namespaces, kept.term.namespace_selector, kept.tally if kept.bundled else None
+
+
 def _add(matches: _Matches, kept: _KeptTerm, times: int) -> None:
     """Add a term, or take it away (-1)."""
     key = (kept.tally, kept.kind, kept.term.topology_key if kept.bundled else kept.term)
@@ -123,7 +131,7 @@ class TermTallies:
         self._terms: dict[tuple[TermKind, int, AffinityTerm], _KeptTerm] = {}
         self._of_spec: dict[bytes, tuple[_KeptTerm, ...]] = {}
         self._bundles: dict[bytes, tuple[_KeptTerm, ...]] = {}
-        self._scopes: dict[tuple[frozenset[str], Selector], _Scope] = {}
+        self._scopes: dict[_ScopeKey, _Scope] = {}
         self._idle = 0
         self._version = 0
         self._answers: dict[tuple[str, frozenset[tuple[str, str]]], dict[TermKind, tuple[_Match, ...]]] = {}
@@ -139,7 +147,9 @@ class TermTallies:
     def add(self, row: int, pod: PodInfo, sign: int, topology: int) -> None:
         """Count the terms of a pod on a row (+1), or no longer (-1)."""
         key, terms = pod.spec.class_key, pod.spec.terms
-        if terms.number > _MOST_SHARED:
+        if not terms.number:
+            return
+        if terms.number > _MOST_SHARED or pod.spec.lists_much:
             self._add_bundle(row, key, terms, sign, topology)
             return
         for kept in self._kept_of(key, terms):
@@ -165,7 +175,7 @@ class TermTallies:
     def _meaning(self, pod: PodInfo) -> dict[TermKind, tuple[_Match, ...]]:
         labels = namespace_labels(self._objects, pod.namespace)
         by_kind: dict[TermKind, list[_Match]] = {kind: [] for kind in TermKind}
-        for (namespaces, selector), scope in self._scopes.items():
+        for (namespaces, selector, _), scope in self._scopes.items():
             if pod.namespace not in namespaces and not selector.matches(labels):
                 continue
             for (_, kind, _), match in scope.meaning(pod.labels, self._table).items():
@@ -207,12 +217,11 @@ class TermTallies:
                 self._leave(kept)
 
     def _enter(self, kept: _KeptTerm) -> None:
-        term = kept.term
-        self._scopes.setdefault((term.namespaces, term.namespace_selector), _Scope()).add(kept)
+        self._scopes.setdefault(_scope_key(kept), _Scope()).add(kept)
         self._version += 1
 
     def _leave(self, kept: _KeptTerm) -> None:
-        key = (kept.term.namespaces, kept.term.namespace_selector)
+        key = _scope_key(kept)
         scope = self._scopes[key]
         scope.remove(kept)
         if not scope.size:

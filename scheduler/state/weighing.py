@@ -51,13 +51,14 @@ def weigh(groups: LabelGroups, terms: Iterable[WeightedQuery]) -> dict[LabelGrou
                 weights[group].add(total.weight, total.number)
             continue
         # The groups that carry a label of a single requirement are those it means, or those it does not.
-        sign = 1
+        weight, number = total.weight, total.number
         if all(map(is_negative, requirements)):
-            sign = -1
-            everywhere[namespaces, alive].add(total.weight, total.number)
-        for group in {group for each in requirements for groups_ in groups.carrying(each) for group in groups_}:
+            everywhere[namespaces, alive].add(weight, number)
+            weight, number = -weight, -number
+        carrying = [group for each in requirements for groups_ in groups.carrying(each) for group in groups_]
+        for group in carrying if len(requirements) < 2 else set(carrying):
             if (namespaces is None or group.namespace in namespaces) and (group.alive or not alive):
-                weights[group].add(sign * total.weight, sign * total.number)
+                weights[group].add(weight, number)
     for (namespaces, alive), total in everywhere.items():
         for group in groups.of_namespaces(namespaces):
             if group.alive or not alive:
@@ -147,6 +148,7 @@ def _reduced(groups: LabelGroups, selector: Selector) -> _Requirements | None:
     if selector.nothing:
         return None
     kept: list[Requirement] = []
+    same = True
     for requirement in selector.requirements:
         values = groups.values_of(requirement.key).keys()
         if not is_negative(requirement):
@@ -154,8 +156,14 @@ def _reduced(groups: LabelGroups, selector: Selector) -> _Requirements | None:
                 return None
             kept.append(requirement)
         elif values and requirement.operator is SelectorOperator.NOT_IN:
+            same = False
             if known := values & requirement.values:
                 kept.append(Requirement(requirement.key, requirement.operator, frozenset(known)))
         elif values:
             kept.append(requirement)
+        else:
+            same = False
+    if same:
+        # Its hash is known already.
+        return selector.requirements
     return frozenset(kept) if kept else _TRUE

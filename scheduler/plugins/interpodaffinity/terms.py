@@ -28,16 +28,12 @@ class OwnTerm(NamedTuple):
 
 
 class OwnTerms(NamedTuple):
-    """A pod's own terms by kind."""
+    """A pod's own terms by kind; `many` where they are more than are worth a count each that is kept up to date."""
 
     affinity: tuple[OwnTerm, ...]
     anti_affinity: tuple[OwnTerm, ...]
     preferred: tuple[OwnTerm, ...]
-
-    @property
-    def many(self) -> bool:
-        """Whether there are more than are worth a count each that is kept up to date."""
-        return len(self.affinity) + len(self.anti_affinity) + len(self.preferred) > _MOST_KEPT
+    many: bool = False
 
     @property
     def all_affinity(self) -> PodQuery:
@@ -85,6 +81,7 @@ class TermResolver:
                 tuple(self._term(term, objects) for term in terms.affinity),
                 tuple(self._term(term, objects) for term in terms.anti_affinity),
                 wanted + unwanted,
+                many=terms.number > _MOST_KEPT or pod.spec.lists_much,
             )
             if own.many:
                 self._many[pod.spec] = own
@@ -103,10 +100,10 @@ class TermResolver:
 
     def _namespaces(self, term: AffinityTerm, objects: Objects) -> frozenset[str] | None:
         selector: Selector = term.namespace_selector
-        if self.matches_every_namespace(selector):
-            return None
         if selector.nothing:
             return term.namespaces
+        if self.matches_every_namespace(selector):
+            return None
         selected = [
             namespace.metadata.name
             for namespace in objects.every("Namespace")

@@ -38,12 +38,12 @@ from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     HOSTNAME,
-    MOST_KEPT,
     SOFT,
     Constraint,
     ConstraintLike,
     Constraints,
     has_selectors,
+    lists_many,
 )
 from scheduler.plugins.podtopologyspread.hints import SpreadHints
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets, matching_pods
@@ -125,7 +125,7 @@ class PodTopologySpread:
         filter_state = _PreFilterState()
         for constraint in constraints:
             counted = self._node_sets.counted(view, pod, constraint, keys)
-            counts = matching_pods(view, pod, constraint, counted, kept=len(constraints) <= MOST_KEPT)
+            counts = matching_pods(view, pod, constraint, counted, kept=not lists_many(pod))
             filter_state.constraints.append(
                 _ConstraintCounts(constraint, counts, counted, constraint.selector.matches(pod.labels))
             )

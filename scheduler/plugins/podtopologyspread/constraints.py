@@ -17,7 +17,7 @@ ACTIONS = (HARD, SOFT)
 OwnerSelector = dict[str, str] | LabelSelector | None
 """A plain map of a ReplicationController, a LabelSelector of the others."""
 _MAX_CACHED = 4096
-MOST_KEPT = 32
+_MOST_KEPT = 32
 """A pod with more constraints has them evaluated in each attempt, and nothing is kept: the counts of one pod must not
 become a burden to all others. Manifests of real workloads have up to three."""
 _OWNERS = {
@@ -92,6 +92,11 @@ def constraint(source: ConstraintLike, selector: Selector) -> Constraint:
     )
 
 
+def lists_many(pod: PodInfo) -> bool:
+    """Tell whether a pod has more constraints, or longer ones, than are worth a count each that is kept up to date."""
+    return len(pod.spec.topology_spread) > _MOST_KEPT or pod.spec.lists_much
+
+
 class Constraints:
     """The constraints of pods, remembered per class of pods.
 
@@ -121,7 +126,7 @@ class Constraints:
         keys = [labels.get(key) for source in pod.spec.topology_spread for key in source.match_label_keys]
         token = (pod.spec.class_key, action, *keys)
         known = self._own
-        if len(pod.spec.topology_spread) > MOST_KEPT:
+        if lists_many(pod):
             known = self._many.setdefault(pod.spec, {})
         own = known.get(token)
         if own is None:

@@ -18,7 +18,7 @@ from scheduler.framework import (
     gather_codes,
 )
 from scheduler.helpers.scoring import floor_divide
-from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, MOST_KEPT, Constraint
+from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, Constraint, lists_many
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets, matching_pods
 
 
@@ -73,7 +73,7 @@ def pre_score_state(
         size = _count_domains(view, constraint, codes, ignored)
         counted = sets.counted(view, pod, constraint, keys)
         sums = np.zeros(len(counted.present), dtype=np.int64)
-        if len(constraints) > MOST_KEPT:
+        if require_all and lists_many(pod):
             sums = matching_pods(view, pod, constraint, counted, kept=False)
         elif query is not None:
             sums = _counts_by_domain(view, constraint.topology_key, query, counted, require_all)

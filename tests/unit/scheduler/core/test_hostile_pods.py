@@ -1,0 +1,92 @@
+"""A pod that lists thousands of things costs what it lists: not the others' time, and no memory once it is gone."""
+
+import gc
+import time
+import tracemalloc
+
+import pytest
+
+from scheduler.core import decide
+from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, runner
+from tests.unit.scheduler.core.hostile import HOSTILE, MANY, attempt, crowded, hostile, ordinary, work_of
+
+DEFAULT = runner()
+CALLS_PER_PART = 100
+"""Calls of functions per term, port or toleration, in the attempt and in assuming the pod: measured are up to 90."""
+RATIO = 20
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_an_attempt_is_as_much_work_as_the_pod_lists(case: str) -> None:
+    state = crowded(200, 10 * MANY)
+    for app in range(3):
+        attempt(state, ordinary(f"warm-{app}", app), DEFAULT)
+    usual = work_of(state, ordinary("before", 7), DEFAULT)
+    info = hostile("hostile", case)
+    assert work_of(state, info, DEFAULT) < usual + CALLS_PER_PART * max(MANY, info.spec.parts)
+    # The next pod is of a class and a set of labels that were not seen before, as the first one was.
+    assert work_of(state, ordinary("next", 8), DEFAULT) < 3 * usual
+    assert work_of(state, hostile("again", case), DEFAULT) < usual + CALLS_PER_PART * max(MANY, info.spec.parts)
+
+
+@pytest.mark.parametrize("case", ["keys of their own", "keys that must be absent", "required", "constraints"])
+def test_the_work_does_not_grow_with_the_pods_on_nodes(case: str) -> None:
+    few, many = (work_of(crowded(100, pods), hostile("hostile", case), runner()) for pods in (MANY, 10 * MANY))
+    assert many < 1.5 * few
+
+
+@pytest.mark.parametrize("case", ["keys of their own", "keys that must be absent"])
+def test_a_thousand_keys_at_ten_thousand_pods_take_at_most_twenty_times_an_ordinary_attempt(case: str) -> None:
+    state = crowded(1000, 10 * MANY)
+    attempt(state, ordinary("warm", 0), DEFAULT)
+    usual = min(seconds(state, ordinary(f"ordinary-{number}", number), DEFAULT) for number in range(1, 6))
+    # Pods of their own, so that nothing is remembered from one to the next.
+    hostiles = [hostile(f"hostile-{number}", case, of_class=str(number)) for number in range(5)]
+    assert min(seconds(state, info, DEFAULT) for info in hostiles) < RATIO * usual
+
+
+def seconds(state: ClusterState, info: PodInfo, profile: ProfileRunner) -> float:
+    """Processor time of one decision."""
+    started = time.process_time()
+    decide(state.snapshot(NOW), info, profile, DEFAULT_CHANCE)
+    return time.process_time() - started
+
+
+class _Chance:
+    def random(self) -> float:
+        return 0.0
+
+
+DEFAULT_CHANCE = _Chance()
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_the_memory_comes_back_once_the_pod_is_gone(case: str) -> None:
+    state, profile = crowded(200, MANY), runner()
+    # As in a profile whose plugins do not read the log of assignments, which remembers half an hour.
+    state.assignments.keep(False)
+    for app in range(5):
+        attempt(state, ordinary(f"warm-{app}", app), profile)
+    come_and_go(state, profile, case, "first")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        come_and_go(state, profile, case, "second")
+        gc.collect()
+        left = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    # What is remembered of any pod: its class, its entry in the log of assignments.
+    assert left < 100_000, f"{left} bytes"
+
+
+def come_and_go(state: ClusterState, profile: ProfileRunner, case: str, name: str) -> None:
+    info = hostile(name, case, of_class=name)
+    attempt(state, info, profile)
+    state.remove_pod(info.uid)
+    for number in range(3):
+        attempt(state, ordinary(f"{name}-{number}", number), profile)
+        state.remove_pod(f"uid-{name}-{number}")
