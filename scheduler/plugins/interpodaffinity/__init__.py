@@ -188,7 +188,7 @@ class InterPodAffinity:
         own = self._resolver.own(pod, view.objects)
         if not own.affinity and not own.anti_affinity and existing.empty:
             return None, SKIP
-        affinity, anti_affinity = _counts_of_many(own, view) if own.many else _counts(own, view)
+        affinity, anti_affinity = _counts_of_many(own, view) if own.weighed_together else _counts(own, view)
         state.write(self.name, _PreFilterState(own, affinity, anti_affinity, existing))
         return None, SUCCESS
 
@@ -264,7 +264,7 @@ class InterPodAffinity:
             return SKIP
         score_state = _PreScoreState()
         anything = False
-        if own.many:
+        if own.weighed_together:
             for key, queries in by_topology_key(view, own.preferred).items():
                 sums = view.weigh_pods(queries, key)
                 if sums.counts.any():

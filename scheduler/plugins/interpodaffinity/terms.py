@@ -28,12 +28,12 @@ class OwnTerm(NamedTuple):
 
 
 class OwnTerms(NamedTuple):
-    """A pod's own terms by kind; `many` where they are more than are worth a count each that is kept up to date."""
+    """A pod's own terms by kind; `weighed_together` where they are more than are worth a count each that is kept up to date."""
 
     affinity: tuple[OwnTerm, ...]
     anti_affinity: tuple[OwnTerm, ...]
     preferred: tuple[OwnTerm, ...]
-    many: bool = False
+    weighed_together: bool = False
 
     @property
     def all_affinity(self) -> PodQuery:
@@ -81,9 +81,9 @@ class TermResolver:
                 tuple(self._term(term, objects) for term in terms.affinity),
                 tuple(self._term(term, objects) for term in terms.anti_affinity),
                 wanted + unwanted,
-                many=terms.number > _MOST_KEPT or pod.spec.lists_much,
+                weighed_together=terms.number > _MOST_KEPT or pod.spec.lists_much,
             )
-            if own.many:
+            if own.weighed_together:
                 self._many[pod.spec] = own
             else:
                 self._cache[pod.spec.class_key] = own

@@ -33,8 +33,8 @@ def test_an_attempt_is_as_much_work_as_the_pod_lists(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["keys of their own", "keys that must be absent", "required", "constraints"])
 def test_the_work_does_not_grow_with_the_pods_on_nodes(case: str) -> None:
-    few, many = (work_of(crowded(100, pods), hostile("hostile", case), runner()) for pods in (MANY, 10 * MANY))
-    assert many < 1.5 * few
+    small, large = (work_of(crowded(100, pods), hostile("hostile", case), runner()) for pods in (MANY, 10 * MANY))
+    assert large < 1.5 * small
 
 
 @pytest.mark.parametrize("case", ["keys of their own", "keys that must be absent"])
