@@ -28,7 +28,7 @@ class OwnTerm(NamedTuple):
 
 
 class OwnTerms(NamedTuple):
-    """A pod's own terms by kind; `weighed_together` where they are more than are worth a count each that is kept up to date."""
+    """A pod's own terms by kind; `weighed_together` where there are more than are worth a count each."""
 
     affinity: tuple[OwnTerm, ...]
     anti_affinity: tuple[OwnTerm, ...]
