@@ -12,6 +12,7 @@ from tests.faults.scenarios import (
     leadership,
     load,
     metrics_source,
+    unreadable,
     watches,
 )
 from tests.faults.scenarios.registry import SCENARIOS, Scenario, run
@@ -28,5 +29,6 @@ __all__ = [
     "load",
     "metrics_source",
     "run",
+    "unreadable",
     "watches",
 ]
