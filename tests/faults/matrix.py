@@ -64,7 +64,10 @@ MATRIX = (
     Row(13, "Bindings take 3 s to 35 s", "the room stays promised, others flow; I2"),
     Row(14, "token rotates", "read again"),
     Row(15, "right removed", "named, and used again when it is back; I9"),
-    Row(16, "CA or certificate rotated", "reloaded without a restart"),
+    Row(
+        16, "CA or certificate rotated", "reloaded without a restart",
+        ("tests/integration/operator/test_operator.py::test_a_serving_certificate_is_used_as_soon_as_it_exists",),
+    ),
     Row(17, "etcd out of space", "backs off, recovers; I8"),
     Row(18, "connections break all the time", "no event lost; I8"),
     Row(
@@ -91,7 +94,7 @@ MATRIX = (
     ),
     Row(25, "memory limit hit", "restarts clean"),
     Row(
-        26, "read-only root", "runs",
+        26, "read-only root, no room in /tmp", "runs",
         ("tests/integration/image/test_image.py::test_user_is_a_number_other_than_root_and_nothing_can_be_written",),
     ),
     Row(27, "no file descriptors", "waits and goes on; I4"),
@@ -174,6 +177,14 @@ _LABELS = {
 }
 
 
+_COUNTS = {
+    "conflicts": "of 40 slots given by both schedulers",
+    "misplaced": "of 10 pods on the wrong node",
+    "pods_forgotten": "pods forgotten",
+    "bytes_per_pod": "bytes of memory more per pod that came and went",
+}
+
+
 def results() -> list[dict[str, Any]]:
     """What was recorded, the newest of each scenario, kind and seed."""
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -196,6 +207,10 @@ def summary(rows: Iterable[dict[str, Any]]) -> str:
     twice = [row["figures"]["nodes_given_twice"] for row in rows if "nodes_given_twice" in row["figures"]]
     if twice:
         parts.append(f"{max(twice):.0f} nodes given twice")
+    for name, label in _COUNTS.items():
+        counts = [row["figures"][name] for row in rows if name in row["figures"]]
+        if counts:
+            parts.append(f"{max(counts):.0f} {label}")
     broken = sorted({text.partition(":")[0] for row in rows for text in row["violations"]})
     over = sum(row["figures"].get("overcommits", 0) for row in rows)
     parts.append(f"broken: {', '.join(broken)}" if broken else "nothing broken")

@@ -62,6 +62,7 @@ class Scheduler:
         self._dump = directory / f"{name}.dump"
         self.port = ports.allocate(["scheduler"], {})["scheduler"]
         self.process: asyncio.subprocess.Process | None = None
+        self._started_at = 0
         self._config = directory / f"{name}.json"
         self._config.write_text(json.dumps(self._configuration(scheduler_name, directory)))
         self._command = self._command_line(binary)
@@ -112,6 +113,11 @@ class Scheduler:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     @property
+    def log_since_start(self) -> str:
+        """What it has written since it was started last."""
+        return self.log_file.read_bytes()[self._started_at :].decode(errors="replace") if self.log_file.exists() else ""
+
+    @property
     def alive(self) -> bool:
         """Whether it runs."""
         return self.process is not None and self.process.returncode is None
@@ -125,6 +131,7 @@ class Scheduler:
         environment |= {"FAULTS_DUMP": str(self._dump), "FAULTS_SKEW": str(self._skew), **self.setup.environment}
         if self.setup.kind not in (OURS, REAL, PLUGINS):
             environment["FAULTS_MUTANT"] = self.setup.kind
+        self._started_at = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as output:
             self.process = await asyncio.create_subprocess_exec(
                 *self._command, stdout=output, stderr=output, env=environment
@@ -135,7 +142,7 @@ class Scheduler:
     async def is_ready(self) -> bool:
         """Whether it says that it could schedule, as leader or follower."""
         if self.is_ours:
-            return "caches are filled" in self.log
+            return "caches are filled" in self.log_since_start
         return await self.serves()
 
     async def serves(self) -> bool:
@@ -146,7 +153,8 @@ class Scheduler:
     @property
     def leads(self) -> bool:
         """Whether it has said that it became the leader."""
-        return "became leader" in self.log or "successfully acquired lease" in self.log
+        log = self.log_since_start
+        return "became leader" in log or "successfully acquired lease" in log
 
     async def until(self, condition: Callable[[], Any], seconds: float) -> float:
         """Wait for a condition, which may be a coroutine; returns how long that took. The process must stay alive."""

@@ -195,7 +195,7 @@ async def etcd_out_of_space(stage: Stage) -> None:
     ended = [each for each in (leader, follower) if not each.alive]
     stage.figures["ended"] = len(ended)
     for each in ended:
-        await each.start(ready=False)
+        await each.start()
     await eventually(lambda: any(each.alive and each.leads for each in stage.schedulers), 30)
     stage.figures["recover_seconds"] = await stage.bound(within=40)
 

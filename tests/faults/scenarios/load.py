@@ -83,6 +83,8 @@ async def memory_limit_reached(stage: Stage) -> None:
     await stage.nodes(*names("n", 4), cpu="8")
     await stage.pods("before", cpu="100m")
     await stage.bound()
+    # What serving imports needs memory, too.
+    await scheduler.until(scheduler.serves, 30)
     assert scheduler.process is not None
     process = psutil.Process(scheduler.process.pid)
     limit = process.memory_info().vms + 8 * _MIB
@@ -225,7 +227,7 @@ async def unschedulable_pods_in_the_thousands(stage: Stage) -> None:
             # Every pod that waits might fit now: all are looked at again.
             await stage.nodes(f"more-{number}", cpu="8")
     stage.figures["good_p50_seconds"] = statistics.median(waits)
-    stage.figures["recover_seconds"] = stage.figures["good_p99_seconds"] = sorted(waits)[-1]
+    stage.figures["slowest_seconds"] = max(waits)
     stage.figures["writes_per_hopeless_pod"] = _writes(scheduler, since) / len(hopeless)
     assert max(waits) < 10, f"a good pod waited {max(waits):.1f} s"
 
@@ -266,18 +268,20 @@ async def event_storm(stage: Stage) -> None:
     await stage.nodes(*names("n", 4), cpu="1")
     hopeless = list(names("hopeless", _scaled(200)))
     stage.expected.waiting = frozenset(hopeless)
-    await _crowd(stage, hopeless, "32")
+    await _crowd(stage, hopeless, "32", nodeSelector={"colour": "red"})
     await eventually(lambda: _said_of(scheduler, len(hopeless)), 60)
     since = time.monotonic()
     changes = _scaled(100)
     for number in range(changes):
-        # Each makes the node larger, and with that every pod worth another look.
-        await stage.resize_node(f"n-{number % 4}", f"{1000 + number}m")
-        await asyncio.sleep(0.02)
+        # A node that becomes red is worth another look for every pod, and has no room for any.
+        colour = "red" if number // 4 % 2 == 0 else "blue"
+        await stage.api.call("PATCH", f"/api/v1/nodes/n-{number % 4}", {"metadata": {"labels": {"colour": colour}}})
+        await asyncio.sleep(0.05)
     await stage.pods("good", cpu="100m")
     stage.figures["recover_seconds"] = await stage.bound("good", within=15)
     stage.figures["writes"] = _writes(scheduler, since)
     stage.figures["writes_per_change"] = stage.figures["writes"] / changes
+    assert stage.figures["writes"] > len(hopeless), "no pod was looked at again"
     # One look per pod and change would be 200 writes for each of 100 changes.
     assert stage.figures["writes"] < len(hopeless) * changes / 10, f"{stage.figures['writes']} Events and conditions"
 

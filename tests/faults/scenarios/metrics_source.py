@@ -105,6 +105,5 @@ async def restart_under_load(stage: Stage) -> None:
         await scheduler.start()
         after = await _choices(stage, scheduler, "after")
         stage.figures["recover_seconds"] = time.monotonic() - began
-        stage.figures["wrong_before"] = sum(node != "packed" for node in before)
-        stage.figures["wrong_after"] = sum(node != "packed" for node in after)
+        stage.figures["misplaced"] = sum(node != "packed" for node in before + after)
         assert after == before == ["packed"] * _PROBES, f"before {before}, after {after}"
