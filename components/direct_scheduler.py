@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,8 @@ class DirectSchedulerArgs:
     openshift: whether the cluster is OpenShift, which picks the numeric user and issues the serving certificate.
     priority_class_name: priority of its pods.
     network_policy, flow_schemas, service_monitor: which of these optional objects to create.
+    egress_ports: TCP ports that the scheduler needs beside those of DNS and of API servers.
+    resources: requests and limits of its container; None for the default.
     needs: what must exist before the scheduler starts; above all the ClusterRoles and its bindings to them.
     ready_seconds: how long a rollout may take before the update fails.
     """
@@ -55,6 +57,8 @@ class DirectSchedulerArgs:
     network_policy: bool = True
     flow_schemas: bool = True
     service_monitor: bool = False
+    egress_ports: Sequence[int] = ()
+    resources: Mapping[str, Any] | None = None
     needs: Sequence[pulumi.Resource] = ()
     ready_seconds: int = 180
 
@@ -115,7 +119,7 @@ class DirectScheduler(pulumi.ComponentResource):
             budget = operand.disruption_budget_spec(OPERAND)
             objects.append(self._object("PodDisruptionBudget", "policy/v1", OPERAND, spec=budget))
         if args.network_policy:
-            policy = operand.network_policy_spec(OPERAND)
+            policy = operand.scheduler_network_policy_spec(OPERAND, args.egress_ports)
             objects.append(self._object("NetworkPolicy", "networking.k8s.io/v1", OPERAND, spec=policy))
         if args.flow_schemas:
             objects += [
@@ -154,6 +158,7 @@ class DirectScheduler(pulumi.ComponentResource):
                     labels=_LABELS,
                     annotations={operand.ANNOTATION_CONFIGURATION_HASH: args.configuration_hash},
                     replicas=args.replicas,
+                    resources=dict(args.resources) if args.resources is not None else None,
                     arguments=self._arguments(),
                     env=operand.environment_for(flavour, openshift=args.openshift),
                     verbosity=LOG_VERBOSITY[args.log_level],

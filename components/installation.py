@@ -17,6 +17,7 @@ from components.kube_object import ClusterProvider
 from components.namespace import NAMESPACE, Namespace, NamespaceArgs
 from components.olm_operator import OlmOperator, OlmOperatorArgs
 from components.operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs
+from components.operator_network import OperatorNetwork, OperatorNetworkArgs
 from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
 from components.upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 from scheduler import operand
@@ -64,6 +65,7 @@ class InstallationArgs:
     openshift: whether the cluster is OpenShift.
     instances, status_of: what our operator serves in addition to this stack's scheduler.
     admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind.
+    network_policy, egress_ports: limit what our operator may reach to DNS, API servers and these TCP ports.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `scheduler_image`.
     crds: of plugins; they exist before the operator starts.
     protect: refuse to delete the namespace and the CRD of SecondaryScheduler.
@@ -82,6 +84,8 @@ class InstallationArgs:
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] = STATUS_KINDS
     admission_policies: bool = True
+    network_policy: bool = True
+    egress_ports: Sequence[int] = ()
     allowed_images: Sequence[str] = ()
     crds: Sequence[pulumi.Resource] = ()
     protect: bool = False
@@ -127,11 +131,11 @@ def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.Resou
         operator = ExistingOperator("operator", ExistingOperatorArgs(record.namespace), opts)
     elif args.mode == "manifests":
         crd = SecondarySchedulerCrd("crd", SecondarySchedulerCrdArgs(args.keep_crd, args.protect), opts)
-        needs = [crd, *needs, *_admission(args, namespace, record, opts)]
+        needs = [crd, *needs, *_limits(args, record, opts)]
         operator = _from_manifests(args, record, needs, opts)
     else:
         assert adopting is not None
-        needs = [*needs, *_admission(args, namespace, record, opts)]
+        needs = [*needs, *_limits(args, record, opts)]
         operator = _through_olm(args, record, needs, adopting, opts)
     return _installation(args, namespace, record, [*needs, operator], operator.version, adopting)
 
@@ -188,17 +192,19 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
     return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(roles, bind, record.namespace, needs=[record]), opts)]
 
 
-def _admission(
-    args: InstallationArgs, namespace: pulumi.Output[str], record: InstallationRecord, opts: pulumi.ResourceOptions
-) -> list[pulumi.Resource]:
-    """The policies; not where the operator is somebody else's, who brings them."""
-    if not args.admission_policies:
-        return []
-    instances = [(None, INSTANCE_NAME), *args.instances]
-    images = [args.scheduler_image, *args.allowed_images]
-    account = "" if args.upstream else OPERATOR_NAME
-    policies_args = AdmissionPoliciesArgs(images, namespace, instances, account, needs=[record])
-    return [AdmissionPolicies("admission", policies_args, opts)]
+def _limits(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """What limits the operator and what it is told to run; not where the operator is somebody else's, who brings it."""
+    limits: list[pulumi.Resource] = []
+    if args.admission_policies:
+        instances = [(None, INSTANCE_NAME), *args.instances]
+        images = [args.scheduler_image, *args.allowed_images]
+        account = "" if args.upstream else OPERATOR_NAME
+        policies = AdmissionPoliciesArgs(images, record.namespace, instances, account, needs=[record])
+        limits.append(AdmissionPolicies("admission", policies, opts))
+    if args.network_policy and not args.upstream:
+        network = OperatorNetworkArgs(record.namespace, args.egress_ports, needs=[record])
+        limits.append(OperatorNetwork("operator-network", network, opts))
+    return limits
 
 
 def _through_olm(

@@ -16,7 +16,7 @@ from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, static_cluster_roles
 
 OPERATOR_NAME = "secondary-scheduler-operator"
 _COMMAND = "/bin/secondary-scheduler-operator"
-_HEALTH_PORT = 8080
+HEALTH_PORT = 8080
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -145,7 +145,7 @@ def _deployment(args: OperatorInstallArgs, service_account: pulumi.Input[str]) -
                     "serviceAccountName": service_account,
                     "securityContext": operand.pod_security(openshift=args.openshift),
                     "containers": [_container(args)],
-                    "volumes": [{"name": "tmp", "emptyDir": {}}],
+                    "volumes": [operand.temporary_volume()],
                 },
             },
         },
@@ -165,7 +165,7 @@ def _container(args: OperatorInstallArgs) -> dict[str, Any]:
         return {"fieldRef": {"fieldPath": path}}
 
     def probe(path: str) -> dict[str, Any]:
-        return {"httpGet": {"path": path, "port": _HEALTH_PORT, "scheme": "HTTP"}, "periodSeconds": 5}
+        return {"httpGet": {"path": path, "port": HEALTH_PORT, "scheme": "HTTP"}, "periodSeconds": 5}
 
     arguments = _arguments(args)
     return {
@@ -178,7 +178,7 @@ def _container(args: OperatorInstallArgs) -> dict[str, Any]:
             {"name": "POD_NAMESPACE", "valueFrom": field("metadata.namespace")},
             {"name": "POD_IP", "valueFrom": field("status.podIP")},
         ],
-        "ports": [{"name": "health", "containerPort": _HEALTH_PORT, "protocol": "TCP"}],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         # The liveness probe waits for the first answer, however slow the node is.
         "startupProbe": {**probe("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {**probe("/healthz"), "failureThreshold": 6},

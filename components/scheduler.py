@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 
@@ -34,6 +35,9 @@ class SchedulerArgs:
     priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects to create.
         None for service_monitor: an operator creates it where the cluster has the kind, and this program does on
         OpenShift.
+    egress_ports: TCP ports of the stack's settings that the scheduler needs beside those of its configuration.
+    source_ports: TCP ports of the metric sources in its configuration; an operator finds them itself.
+    resources: requests and limits of the scheduler's container; None for the default.
     protect: refuse to delete the SecondaryScheduler.
     ready_seconds: how long the scheduler may take to become ready before the update fails.
     needs: what must exist before, in addition to the installation.
@@ -56,6 +60,9 @@ class SchedulerArgs:
     flow_schemas: bool = True
     service_monitor: bool | None = None
     prometheus_rule: bool = False
+    egress_ports: Sequence[int] = ()
+    source_ports: Sequence[int] = ()
+    resources: Mapping[str, Any] | None = None
     protect: bool = False
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
@@ -92,6 +99,8 @@ def run_scheduler(
             network_policy=args.network_policy,
             flow_schemas=args.flow_schemas,
             service_monitor=installation.openshift if args.service_monitor is None else args.service_monitor,
+            egress_ports=[*args.egress_ports, *args.source_ports],
+            resources=args.resources,
             needs=needs,
             ready_seconds=args.ready_seconds,
         )
@@ -116,6 +125,8 @@ def run_scheduler(
         priority_class_name=priority,
         without=[kind for kind, wanted in switches.items() if not wanted],
         upstream=installation.upstream,
+        egress_ports=args.egress_ports,
+        resources=args.resources,
         ready_seconds=args.ready_seconds,
     )
     scheduler = SecondaryScheduler("scheduler", described, opts)

@@ -38,6 +38,8 @@ class SecondarySchedulerArgs:
     priority_class_name: priority of the scheduler's pods.
     without: kinds of optional objects that the operator must not create.
     upstream: the operator is upstream's, which has none of our additional fields and reports no conditions.
+    egress_ports: TCP ports that the scheduler needs beside those of its configuration.
+    resources: requests and limits of the scheduler's container; None for the operator's default.
     ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may
         take twice as long.
     """
@@ -59,6 +61,8 @@ class SecondarySchedulerArgs:
     priority_class_name: pulumi.Input[str] = ""
     without: Sequence[str] = ()
     upstream: bool = False
+    egress_ports: Sequence[int] = ()
+    resources: Mapping[str, Any] | None = None
     ready_seconds: int = 180
 
 
@@ -145,6 +149,10 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["extraPlugins"] = [{"name": name, "points": list(points)} for name, points in args.extra_plugins.items()]
     if args.priority_class_name:
         spec["priorityClassName"] = args.priority_class_name
+    if args.egress_ports:
+        spec["egressPorts"] = sorted(set(args.egress_ports))
+    if args.resources is not None:
+        spec["resources"] = dict(args.resources)
     if args.without:
         spec["without"] = list(args.without)
     if args.allow_default_scheduler_name:

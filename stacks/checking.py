@@ -30,6 +30,8 @@ OBJECTS = (
     "extraPlugins",
     "optionalObjects",
     "allowedImages",
+    "egressPorts",
+    "resources",
 )
 DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")

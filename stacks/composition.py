@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 import components
+from scheduler import operand
 from stacks.loading import Stack
 
 
@@ -37,6 +38,8 @@ def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.I
         status_of=operator.keeps_status_of(stack.profile.crds),
         admission_policies=settings.optional_objects.admission_policies,
         allowed_images=settings.allowed_images,
+        network_policy=settings.optional_objects.network_policy,
+        egress_ports=settings.egress_ports,
         crds=crds,
         protect=settings.protect,
         keep_crd=stack.keeps_crds,
@@ -66,6 +69,9 @@ def scheduler_args(
         flow_schemas=objects.flow_schemas,
         service_monitor=objects.service_monitor,
         prometheus_rule=settings.openshift if objects.prometheus_rule is None else objects.prometheus_rule,
+        egress_ports=settings.egress_ports,
+        source_ports=operand.source_ports(stack.profile.configuration),
+        resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
         protect=settings.protect,
         ready_seconds=settings.ready_seconds,
         needs=[configuration, credentials],

@@ -20,6 +20,7 @@ from stacks.values import (
     FileName,
     Image,
     Repository,
+    ResourceQuantity,
     ServerAddress,
     SettingsModel,
     Subdomain,
@@ -228,6 +229,13 @@ def _catalog_for_catalog_mode(value: OperatorSettings, info: ValidationInfo) -> 
     return value
 
 
+class Resources(SettingsModel):
+    """Requests and limits of a container, as Kubernetes' quantities by resource."""
+
+    requests: dict[str, ResourceQuantity] = Field(default_factory=dict)
+    limits: dict[str, ResourceQuantity] = Field(default_factory=dict)
+
+
 class StackSettings(ProfileSettings):
     """All settings of a stack.
 
@@ -243,6 +251,9 @@ class StackSettings(ProfileSettings):
         optional_objects: optional objects around the scheduler.
         allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
             image.
+        egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
+            DNS, API servers and the metric sources.
+        resources: requests and limits of the scheduler's container; default: the operator's.
         replicas: number of schedulers; one leads, the others wait for the Lease.
         ready_seconds: how long the scheduler may take to become ready before an update fails.
     """
@@ -264,6 +275,8 @@ class StackSettings(ProfileSettings):
     )
     optional_objects: OptionalObjects = OptionalObjects()
     allowed_images: tuple[Repository, ...] = ()
+    egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field((), max_length=32)
+    resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None
     replicas: int = Field(1, ge=1, le=9)
     ready_seconds: int = Field(180, ge=10, le=3600)
 

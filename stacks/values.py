@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from scheduler.catalog import address_problem
 from scheduler.config import parse_version
+from scheduler.kube.primitives import QuantityError, quantity_milli_value
 
 _IMAGE = re.compile(
     r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?/)?"  # registry
@@ -39,6 +40,16 @@ def _image(value: str) -> str:
 def _repository(value: str) -> str:
     if not _IMAGE.fullmatch(value) or "@" in value or ":" in value.rpartition("/")[2]:
         raise ValueError("is not a repository; write registry/repository, without a tag or digest")
+    return value
+
+
+def _quantity(value: str) -> str:
+    try:
+        amount = quantity_milli_value(value)
+    except QuantityError:
+        raise ValueError("is not a quantity; write one such as 100m, 2 or 512Mi, in quotes") from None
+    if amount <= 0:
+        raise ValueError("must be more than 0")
     return value
 
 
@@ -95,6 +106,7 @@ Version = Annotated[str, AfterValidator(_version)]
 ServerAddress = Annotated[str, AfterValidator(_server)]
 FileName = Annotated[str, AfterValidator(_file_name)]
 Image = Annotated[str, AfterValidator(_image)]
+ResourceQuantity = Annotated[str, AfterValidator(_quantity)]
 Repository = Annotated[str, AfterValidator(_repository)]
 """An image without tag and digest."""
 Subdomain = Annotated[str, AfterValidator(_subdomain)]

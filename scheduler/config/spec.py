@@ -1,6 +1,6 @@
 """The part of a SecondaryScheduler's spec that the operator acts on; the policy pack checks programs against it."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -107,6 +107,7 @@ class SecondarySchedulerSpec(_SpecModel):
     topology: OperandTopology = OperandTopology()
     resources: Json | None = None
     priority_class_name: str = ""
+    egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
     image_pull_secrets: list[Json] = []
     command: list[str] = []
     extra_args: list[str] = []

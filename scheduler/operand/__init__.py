@@ -14,6 +14,7 @@ from scheduler.operand.deployment import (
     environment_for,
     is_fixed_flag,
     pod_security,
+    temporary_volume,
 )
 from scheduler.operand.names import (
     ANNOTATION_CONFIGURATION_HASH,
@@ -28,6 +29,12 @@ from scheduler.operand.names import (
     metrics_service_name,
     serving_cert_secret_name,
 )
+from scheduler.operand.network import (
+    API_SERVER_PORTS,
+    network_policy_spec,
+    scheduler_network_policy_spec,
+    source_ports,
+)
 from scheduler.operand.objects import (
     account,
     cluster_role_ref,
@@ -37,13 +44,13 @@ from scheduler.operand.objects import (
     lease_rules,
     metrics_service_annotations,
     metrics_service_spec,
-    network_policy_spec,
     role_ref,
     service_monitor_spec,
 )
 
 __all__ = [
     "ANNOTATION_CONFIGURATION_HASH",
+    "API_SERVER_PORTS",
     "CERTS_DIRECTORY",
     "CERTS_VOLUME",
     "CONFIG_DIRECTORY",
@@ -71,6 +78,9 @@ __all__ = [
     "network_policy_spec",
     "pod_security",
     "role_ref",
+    "scheduler_network_policy_spec",
     "service_monitor_spec",
     "serving_cert_secret_name",
+    "source_ports",
+    "temporary_volume",
 ]

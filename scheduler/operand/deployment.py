@@ -31,7 +31,12 @@ CONTAINER_SECURITY: Json = {
 }
 _USER = 65532
 """The user of distroless images, upstream's scheduler images included."""
-_DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+_DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}}
+"""With 5,000 nodes and 35,000 pods ours takes 165 MiB and kube-scheduler 615 MiB (docs/benchmarks.md). The limit ends a
+process that grows without end before its node suffers, and leaves large clusters room. No limit for CPU: throttling
+would delay the Lease."""
+_TEMPORARY_SIZE = "64Mi"
+"""Nothing but a certificate for the moment that it is loaded, and what a crash dumps, goes there."""
 _STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
 _TOKEN_SECONDS = 3600
@@ -72,7 +77,7 @@ class Operand:
         metric_secret: Secret with the credentials for the metric source.
         metric_audience: audience of a token of the ServiceAccount that is the credential instead.
         priority_class_name, image_pull_secrets, node_selector, tolerations: of the pods; left out if empty.
-        resources: of the container; None for requests of 100m CPU and 128Mi memory.
+        resources: of the container; None for requests of 100m CPU and 128Mi memory, and a limit of 2Gi memory.
         affinity: None to prefer different nodes for replicas.
     """
 
@@ -134,6 +139,11 @@ def pod_security(*, openshift: bool) -> Json:
         # OpenShift's SCC assigns a user from the namespace's range and rejects any other.
         security["runAsUser"] = _USER
     return security
+
+
+def temporary_volume() -> Json:
+    """Return the volume `tmp` for /tmp, whose size is limited: the kubelet evicts a pod that fills it."""
+    return {"name": "tmp", "emptyDir": {"sizeLimit": _TEMPORARY_SIZE}}
 
 
 def is_fixed_flag(argument: str) -> bool:
@@ -217,7 +227,7 @@ def _volumes(operand: Operand) -> list[Json]:
     config = {"name": operand.config_map, "items": [{"key": CONFIG_KEY, "path": CONFIG_KEY}]}
     volumes: list[Json] = [
         {"name": CONFIG_VOLUME, "configMap": config},
-        {"name": "tmp", "emptyDir": {}},
+        temporary_volume(),
     ]
     if operand.serving_cert_secret:
         volumes.append({"name": CERTS_VOLUME, "secret": {"secretName": operand.serving_cert_secret}})

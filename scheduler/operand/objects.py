@@ -79,15 +79,6 @@ def disruption_budget_spec(operand: str) -> Json:
     return {"maxUnavailable": 1, "selector": {"matchLabels": _pods(operand)}}
 
 
-def network_policy_spec(operand: str) -> Json:
-    """Return the spec of a NetworkPolicy that allows ingress to the authenticated port only."""
-    return {
-        "podSelector": {"matchLabels": _pods(operand)},
-        "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [{"protocol": "TCP", "port": SECURE_PORT}]}],
-    }
-
-
 def flow_schema_spec(purpose: str, operand: str, namespace: str) -> Json:
     """Return the FlowSchema for one of `scheduler.catalog.FLOW_SCHEMAS`.
 

@@ -44,6 +44,27 @@ def test_policies_come_with_an_operator(mode: str, policies: set[str], local_env
     assert {each.manifest["spec"]["policyName"] for each in graph.of("ValidatingAdmissionPolicyBinding")} == policies
 
 
+def test_the_operator_reaches_dns_the_api_server_and_the_ports_of_the_stack(local_environment: None) -> None:
+    values = {**stack_values("local"), "egressPorts": "[7443]"}
+    policy = run_program(values, preview=False, statuses=STATUS).only("NetworkPolicy")
+    assert policy.object_name == "secondary-scheduler-operator"
+    spec = policy.manifest["spec"]
+    assert spec["podSelector"] == {"matchLabels": {"name": "secondary-scheduler-operator"}}
+    ports = {port["port"] for rule in spec["egress"] for port in rule["ports"]}
+    assert ports == {53, 5353, 443, 6443, 8443, 16443, 7443}
+
+
+def test_resources_reach_the_scheduler_with_and_without_an_operator(local_environment: None) -> None:
+    wanted = {"limits": {"memory": "4Gi"}}
+    values = {**stack_values("local"), "resources": json.dumps(wanted)}
+    resource = run_program(values, preview=False, statuses=STATUS).only("SecondaryScheduler").manifest
+    assert resource["spec"]["resources"] == wanted
+    direct = (
+        run_program({**values, "installMode": "direct"}, preview=False, statuses=STATUS).only("Deployment").manifest
+    )
+    assert direct["spec"]["template"]["spec"]["containers"][0]["resources"] == wanted
+
+
 def test_a_stack_adds_repositories_or_leaves_the_policies_out(local_environment: None) -> None:
     values = {**stack_values("local"), "allowedImages": '["quay.io/team/other"]'}
     (policy,) = [

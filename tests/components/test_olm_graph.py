@@ -47,6 +47,7 @@ PARENTS = {
     "Secret": "MetricCredentials",
     "PriorityClass": "SchedulerPriority",
     "ValidatingAdmissionPolicy": "AdmissionPolicies",
+    "NetworkPolicy": "OperatorNetwork",
     "ValidatingAdmissionPolicyBinding": "AdmissionPolicies",
     "SecondaryScheduler": "SecondaryScheduler",
     "Deployment": "OperandRollout",

@@ -38,6 +38,7 @@ def test_direct_runs_the_scheduler_without_operator_crd_or_resource(live: Live, 
     definitions = kubernetes.ApiextensionsV1Api(live.core.api_client).list_custom_resource_definition().items
     assert "secondaryschedulers.operator.openshift.io" not in {definition.metadata.name for definition in definitions}
     live.places_a_pod("with-direct")
+    assert live.limited_pods() == {NAME}
     live.scheduler_is_scraped(tmp_path)
     live.nothing_to_change()
 
@@ -74,6 +75,7 @@ def test_from_direct_to_manifests_in_one_update(live: Live, tmp_path: Path) -> N
     owners = live.deployments()[NAME].metadata.owner_references
     assert [owner.kind for owner in owners] == ["SecondaryScheduler"]
     live.places_a_pod("with-manifests")
+    assert live.limited_pods() == {NAME, OPERATOR}
     live.scheduler_is_scraped(tmp_path)
     live.nothing_to_change()
 

@@ -87,6 +87,7 @@ def test_catalog_installs_the_operator_from_a_served_catalogue(
     assert live.output()["installation"] == {"mode": "catalog", "operator": version["metadata"]["name"]}
     assert set(live.deployments()) == {NAME, OPERATOR}
     live.places_a_pod("with-catalog")
+    assert live.limited_pods() == {NAME, OPERATOR}
     live.scheduler_is_scraped(tmp_path)
     live.nothing_to_change()
     expected = {name: [rule.to_dict() for rule in granted] for name, granted in shipped_cluster_roles().items()}

@@ -89,6 +89,13 @@ class Live:
     def deployments(self) -> dict[str, Any]:
         return {item.metadata.name: item for item in self.apps.list_namespaced_deployment(NAMESPACE).items}
 
+    def limited_pods(self) -> set[str]:
+        """Names of the NetworkPolicies that limit both directions; of the scheduler's pods, memory is limited, too."""
+        policies = kubernetes.NetworkingV1Api(self.core.api_client).list_namespaced_network_policy(NAMESPACE).items
+        for container in self.deployments()[NAME].spec.template.spec.containers:
+            assert container.resources.limits == {"memory": "2Gi"}
+        return {each.metadata.name for each in policies if set(each.spec.policy_types) == {"Ingress", "Egress"}}
+
     def config_maps(self) -> set[str]:
         return {
             item.metadata.name

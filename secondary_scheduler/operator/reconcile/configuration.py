@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from scheduler import operand
 from scheduler.catalog import CredentialRules
 from scheduler.config import (
     DEFAULT_SCHEDULER_NAME,
@@ -48,6 +49,8 @@ class EffectiveConfiguration:
     plugins: tuple[str, ...]
     """Names of all plugins enabled in any profile: they decide which ClusterRoles are bound."""
     warnings: tuple[str, ...] = ()
+    ports: tuple[int, ...] | None = None
+    """TCP ports of its metric sources and extenders; None if they are not known."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ def evaluate(
         scheduler_names=tuple(configuration.scheduler_names),
         plugins=tuple(plugins),
         warnings=tuple(str(warning) for warning in configuration.warnings),
+        ports=operand.source_ports(configuration),
     )
 
 

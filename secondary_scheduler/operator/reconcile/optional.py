@@ -13,17 +13,22 @@ from secondary_scheduler.operator.reconcile.objects import new_object
 KINDS = frozenset({"PodDisruptionBudget", "NetworkPolicy", "FlowSchema", "ServiceMonitor"})
 
 
-def optional_objects(observed: Observed, replicas: int, without: Collection[str] = ()) -> Iterator[Json]:
-    """What is wanted of these kinds, as far as the API server serves them and none is among `without`."""
-    return (body for body in _all_optional_objects(observed, replicas) if body["kind"] not in without)
+def optional_objects(
+    observed: Observed, replicas: int, without: Collection[str] = (), egress: Collection[int] | None = None
+) -> Iterator[Json]:
+    """What is wanted of these kinds, as far as the API server serves them and none is among `without`.
+
+    `egress` are the TCP ports that the scheduler needs beside the API server's; None if they are not known.
+    """
+    return (body for body in _all_optional_objects(observed, replicas, egress) if body["kind"] not in without)
 
 
-def _all_optional_objects(observed: Observed, replicas: int) -> Iterator[Json]:
+def _all_optional_objects(observed: Observed, replicas: int, egress: Collection[int] | None) -> Iterator[Json]:
     scheduler = observed.names.operand
     if replicas > 1:
         # A single one has no budget: it would make its node undrainable.
         yield _object(observed, "PodDisruptionBudget", scheduler, operand.disruption_budget_spec(scheduler))
-    yield _object(observed, "NetworkPolicy", scheduler, operand.network_policy_spec(scheduler))
+    yield _object(observed, "NetworkPolicy", scheduler, operand.scheduler_network_policy_spec(scheduler, egress))
     for purpose in FLOW_SCHEMAS:
         spec = operand.flow_schema_spec(purpose, scheduler, observed.namespace)
         yield _object(observed, "FlowSchema", observed.names.flow_schema(purpose), spec)

@@ -139,6 +139,20 @@ def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: D
     return objects.cluster_role_bindings(observed, runs)
 
 
+def _egress(observed: Observed, spec: SecondarySchedulerSpec, effective: EffectiveConfiguration) -> set[int] | None:
+    """Ports of the desired configuration and of the one that still runs; None if either is not known."""
+    live = read_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    configurations = [effective]
+    if live is not None and (running := read_copy(observed, live.revision)) is not None:
+        configurations.append(running)
+    ports = set(spec.egress_ports)
+    for configuration in configurations:
+        if configuration.ports is None:
+            return None
+        ports.update(configuration.ports)
+    return ports
+
+
 def _apply_actions(
     observed: Observed,
     spec: SecondarySchedulerSpec,
@@ -173,7 +187,7 @@ def _apply_actions(
         if canary_run is not None:
             parts = canary.objects(observed, spec, canary_run, effective.text, probe=decision.probe)
             wanted += [(part, needed) for part in parts]
-        for body in optional.optional_objects(observed, replicas, spec.without):
+        for body in optional.optional_objects(observed, replicas, spec.without, _egress(observed, spec, effective)):
             wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
     for body, requires in wanted:
         key = ObjectKey.of(body)

@@ -1,5 +1,7 @@
 """Replicas, and the objects without which a scheduler runs all the same."""
 
+import json
+
 import pytest
 
 from secondary_scheduler.operator.reconcile import ApiFailure
@@ -87,8 +89,42 @@ def test_the_pods_can_be_reached_on_the_port_that_asks_who_you_are_and_on_no_oth
     world = World(scheduler(), config_map())
     world.settle()
     spec = world.get("NetworkPolicy", "secondary-scheduler")["spec"]
-    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert spec["ingress"] == [{"ports": [{"protocol": "TCP", "port": 10259}]}]
+
+
+def egress(world):
+    policy = world.get("NetworkPolicy", "secondary-scheduler")["spec"]
+    return {port["port"] for rule in policy.get("egress", []) for port in rule["ports"]}
+
+
+def with_source(port):
+    profile = {
+        "schedulerName": "secondary-scheduler",
+        "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
+        "pluginConfig": [
+            {"name": "TargetLoadPacking", "args": {"watcherAddress": f"http://load-watcher:{port}"}},
+        ],
+    }
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+    )
+
+
+def test_the_pods_may_reach_dns_the_api_server_their_metric_source_and_the_ports_of_the_spec():
+    world = World(scheduler(egressPorts=[8089]), config_map(with_source(2020)))
+    world.settle()
+    assert egress(world) == {53, 5353, 443, 6443, 8443, 16443, 2020, 8089}
+
+
+def test_egress_is_open_where_nobody_judged_the_configuration():
+    world = World(scheduler(configPolicy="PassThrough"), config_map("profiles: [{schedulerName: s, unknown: true}]"))
+    world.settle()
+    assert world.get("NetworkPolicy", "secondary-scheduler")["spec"]["policyTypes"] == ["Ingress"]
 
 
 def test_lease_and_bindings_have_priority_levels_of_their_own():

@@ -1,0 +1,68 @@
+"""What the scheduler's and the operator's pods may send and receive, as NetworkPolicies."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from scheduler.catalog import TrimaranArgs
+from scheduler.config import Configuration
+from scheduler.operand.names import LABEL_APP, SECURE_PORT
+
+Json = dict[str, Any]
+
+API_SERVER_PORTS = (443, 6443, 8443, 16443)
+"""Where API servers of the usual distributions listen. A policy judges the port behind the Service `kubernetes`."""
+_DNS_PORTS = (53, 5353)
+"""The second is that of OpenShift's DNS pods, behind their Service."""
+_SCHEME_PORTS = {"http": 80, "https": 443}
+_LOAD_WATCHER_PORT = 2020
+
+
+def source_ports(configuration: Configuration) -> tuple[int, ...]:
+    """Return the TCP ports of the metric sources and extenders that a configuration names, in ascending order."""
+    addresses = [extender.url_prefix for extender in configuration.model.extenders]
+    for profile in configuration.profiles:
+        for args in profile.plugin_args.values():
+            if isinstance(args, TrimaranArgs):
+                addresses += [args.watcher_address or "", args.metric_provider.address or ""]
+    return tuple(sorted({port for address in addresses if address for port in _ports(address)}))
+
+
+def _ports(address: str) -> Iterator[int]:
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        return  # the configuration's own check says what is wrong with it
+    yield port or _SCHEME_PORTS.get(parts.scheme, _LOAD_WATCHER_PORT)
+
+
+def network_policy_spec(labels: dict[str, str], ingress: Collection[int], egress: Collection[int] | None) -> Json:
+    """Return the spec of a NetworkPolicy for the pods with these labels.
+
+    Args:
+        labels: of the pods.
+        ingress: TCP ports that anybody may reach; what is served there is authenticated, or says no more than health.
+        egress: TCP ports that the pods may reach on any host, in addition to DNS and the API server's; None if that is
+            not known, and egress is not limited. Hosts are not limited: API servers and many metric sources are no
+            pods, and their addresses change.
+    """
+    policy: Json = {
+        "podSelector": {"matchLabels": labels},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [_tcp(port) for port in sorted(set(ingress))]}],
+    }
+    if egress is None:
+        return policy
+    dns = [{"protocol": protocol, "port": port} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
+    tcp = [_tcp(port) for port in sorted({*API_SERVER_PORTS, *egress})]
+    return {**policy, "policyTypes": ["Ingress", "Egress"], "egress": [{"ports": dns}, {"ports": tcp}]}
+
+
+def scheduler_network_policy_spec(operand: str, egress: Collection[int] | None) -> Json:
+    """Return the spec of a scheduler's NetworkPolicy; `egress` as for `network_policy_spec`."""
+    return network_policy_spec({LABEL_APP: operand}, [SECURE_PORT], egress)
+
+
+def _tcp(port: int) -> Json:
+    return {"protocol": "TCP", "port": port}

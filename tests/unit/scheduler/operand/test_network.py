@@ -1,0 +1,71 @@
+"""What pods may send and receive, and how much they may use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler import operand
+from scheduler.config import load_configuration
+
+LOAD_WATCHER_ADDRESSES = {
+    "http://prometheus-k8s.monitoring:9090": (9090,),
+    "https://thanos-querier.openshift-monitoring.svc:9091": (9091,),
+    "https://prometheus.example.com": (443,),
+    "http://prometheus.example.com": (80,),
+}
+
+
+def configuration(args: dict[str, Any]) -> Any:
+    profile = {
+        "schedulerName": "s",
+        "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
+        "pluginConfig": [{"name": "TargetLoadPacking", "args": args}],
+    }
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    return load_configuration(yaml.safe_dump(document), source="test")
+
+
+def allowed(policy: dict[str, Any]) -> set[tuple[str, int]]:
+    return {(port["protocol"], port["port"]) for rule in policy["egress"] for port in rule["ports"]}
+
+
+@pytest.mark.parametrize(("address", "ports"), LOAD_WATCHER_ADDRESSES.items())
+def test_the_port_of_the_metric_source_may_be_reached(address: str, ports: tuple[int, ...]) -> None:
+    needed = operand.source_ports(configuration({"metricProvider": {"type": "Prometheus", "address": address}}))
+    assert needed == ports
+    policy = operand.scheduler_network_policy_spec("secondary-scheduler", needed)
+    assert {("TCP", port) for port in ports} <= allowed(policy)
+
+
+def test_a_load_watchers_port_counts_and_the_metrics_server_needs_none() -> None:
+    assert operand.source_ports(configuration({"watcherAddress": "http://load-watcher:2020"})) == (2020,)
+    assert operand.source_ports(configuration({"metricProvider": {"type": "KubernetesMetricsServer"}})) == ()
+
+
+def test_egress_is_limited_to_dns_the_api_server_and_the_ports_that_are_named() -> None:
+    policy = operand.scheduler_network_policy_spec("secondary-scheduler", [9090])
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    dns = {(protocol, port) for protocol in ("UDP", "TCP") for port in (53, 5353)}
+    assert allowed(policy) == dns | {("TCP", port) for port in (443, 6443, 8443, 16443, 9090)}
+    assert all(rule["ports"] for rule in policy["egress"]), "a rule without ports allows everything"
+
+
+def test_egress_is_left_alone_where_it_is_not_known_what_is_needed() -> None:
+    assert operand.scheduler_network_policy_spec("secondary-scheduler", None)["policyTypes"] == ["Ingress"]
+
+
+def test_a_scheduler_has_a_memory_limit_and_a_bounded_volume() -> None:
+    spec = operand.deployment_spec(operand.Operand(name="s", namespace="n", image="i", config_map="c"))
+    pod = spec["template"]["spec"]
+    assert pod["containers"][0]["resources"] == {
+        "requests": {"cpu": "100m", "memory": "128Mi"},
+        "limits": {"memory": "2Gi"},
+    }
+    assert [volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume] == [{"sizeLimit": "64Mi"}]
