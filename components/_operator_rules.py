@@ -61,6 +61,9 @@ def cluster_rules(
         _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"], _unique(name for _, name in instances)),
         # To see whether they are being deleted.
         _rule("", ["namespaces"], _READ, _unique(namespace for namespace, _ in instances)),
+        # Who may read its metrics is the API server's to say.
+        _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
         # To count the nodes that could run one of several replicas.
         _rule("", ["nodes"], _READ),
     ]

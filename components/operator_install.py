@@ -17,6 +17,7 @@ from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, static_cluster_roles
 OPERATOR_NAME = "secondary-scheduler-operator"
 _COMMAND = "/bin/secondary-scheduler-operator"
 HEALTH_PORT = 8080
+METRICS_PORT = 8443
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -178,7 +179,10 @@ def _container(args: OperatorInstallArgs) -> dict[str, Any]:
             {"name": "POD_NAMESPACE", "valueFrom": field("metadata.namespace")},
             {"name": "POD_IP", "valueFrom": field("status.podIP")},
         ],
-        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "ports": [
+            {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+        ],
         # The liveness probe waits for the first answer, however slow the node is.
         "startupProbe": {**probe("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {**probe("/healthz"), "failureThreshold": 6},

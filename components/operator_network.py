@@ -9,7 +9,7 @@ import pulumi
 
 from components.kube_object import KubeObject, child
 from components.labels import COMPONENT
-from components.operator_install import HEALTH_PORT, OPERATOR_NAME
+from components.operator_install import HEALTH_PORT, METRICS_PORT, OPERATOR_NAME
 from scheduler import operand
 
 
@@ -40,7 +40,9 @@ class OperatorNetwork(pulumi.ComponentResource):
                 "apiVersion": "networking.k8s.io/v1",
                 "kind": "NetworkPolicy",
                 "metadata": {"name": OPERATOR_NAME, "namespace": args.namespace, "labels": labels},
-                "spec": operand.network_policy_spec({"name": OPERATOR_NAME}, [HEALTH_PORT], args.egress_ports),
+                "spec": operand.network_policy_spec(
+                    {"name": OPERATOR_NAME}, [HEALTH_PORT, METRICS_PORT], args.egress_ports
+                ),
             },
             child(self, depends_on=args.needs),
         )

@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KubeError as error:
         log.error("cannot start", error=str(error))
     except OSError as error:
-        log.error("cannot serve", address=f"{options.bind_address}:{options.port}", error=error.strerror)
+        ports = f"{options.port}, {options.metrics_port}"
+        log.error("cannot serve", address=options.bind_address, ports=ports, error=error.strerror or str(error))
     return 1
 
 
@@ -58,15 +59,28 @@ async def run(options: Options) -> int:
     process = _Process(options, config)
     async with (
         KubeClient(config, user_agent=f"secondary-scheduler-operator/{__version__}") as client,
+        # Of its own: a flood of tokens must not wait before the operator's writes.
+        KubeClient(
+            config, user_agent=f"secondary-scheduler-operator/{__version__} reviews", qps=20, burst=40
+        ) as reviews,
         serve(
             host=options.bind_address,
             port=options.port,
+            metrics_port=options.metrics_port,
             metrics=process.metrics,
             healthy=process.liveness_problem,
             ready=process.readiness_problem,
-        ) as port,
+            reviews=reviews,
+        ) as ports,
     ):
-        log.info("started", version=__version__, server=config.server, namespace=process.namespace, port=port)
+        log.info(
+            "started",
+            version=__version__,
+            server=config.server,
+            namespace=process.namespace,
+            port=ports.health,
+            metrics_port=ports.metrics,
+        )
         return await process.run(client)
 
 

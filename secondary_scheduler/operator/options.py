@@ -11,6 +11,7 @@ from scheduler.kube.client import ClientConfig
 from secondary_scheduler.operator.groups import KINDS
 
 DEFAULT_PORT = 8080
+DEFAULT_METRICS_PORT = 8443
 LEASE_NAME = "openshift-secondary-scheduler-operator-lock"
 """Upstream's operator takes the same one: there are never two on one instance."""
 
@@ -30,7 +31,9 @@ class Options:
     bind_address: str
     """For health and metrics; the pod's own address by default."""
     port: int
-    """0 lets the kernel choose."""
+    """Of health; 0 lets the kernel choose."""
+    metrics_port: int = DEFAULT_METRICS_PORT
+    """Of metrics, over HTTPS; 0 as above."""
     verbosity: int
     identity: str | None
     """Who holds the Lease. The pod's name lets a container that was killed take its own Lease back at once."""
@@ -71,7 +74,15 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
     parser.add_argument(
         "--bind-address", metavar="IP", help="address of /healthz, /readyz and /metrics (default: POD_IP, else all)"
     )
-    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="their port (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=_port, default=DEFAULT_PORT, help="port of /healthz and /readyz (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=_port,
+        default=DEFAULT_METRICS_PORT,
+        help="port of /metrics, over HTTPS; a client needs RBAC get on the path (default: %(default)s)",
+    )
     parser.add_argument("-v", dest="verbosity", type=int, default=2, metavar="N", help="4 and more: debug lines")
     parser.add_argument("--version", action="version", version=__version__)
     parsed = parser.parse_args(arguments)
@@ -82,6 +93,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         kubeconfig=parsed.kubeconfig,
         bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
         port=parsed.port,
+        metrics_port=parsed.metrics_port,
         verbosity=parsed.verbosity,
         identity=environment.get("POD_NAME") or None,
     )

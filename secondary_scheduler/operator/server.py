@@ -1,21 +1,70 @@
-"""Health and metrics over HTTP, for probes and scrapers inside the cluster. Nothing secret is served here."""
+"""Health over HTTP for the kubelet, and metrics over HTTPS for who the API server lets read them.
 
+Health says no more than a few words of what is wrong. Metrics name instances and their conditions: they are guarded as
+the scheduler's are, by TokenReview and SubjectAccessReview.
+"""
+
+import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
+import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from scheduler.observe import Authorizer, ReviewClient, serving_context, use_self_signed
 from secondary_scheduler.operator.metrics import Metrics
+
+log = structlog.stdlib.get_logger(__name__)
 
 Check = Callable[[], str | None]
 """Returns None if all is well, else what is wrong in a few words."""
 
 
-@contextlib.asynccontextmanager
-async def serve(*, host: str, port: int, metrics: Metrics, healthy: Check, ready: Check) -> AsyncIterator[int]:
-    """Serve /healthz, /readyz and /metrics; yields the port (the one chosen by the kernel for port 0)."""
+class Ports(NamedTuple):
+    """Where it serves: the ones chosen by the kernel for port 0."""
 
+    health: int
+    metrics: int
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    *, host: str, port: int, metrics_port: int, metrics: Metrics, healthy: Check, ready: Check, reviews: ReviewClient
+) -> AsyncIterator[Ports]:
+    """Serve /healthz, /livez and /readyz on one port, and /metrics with a self-signed certificate on another.
+
+    Raises:
+        OSError: a port cannot be used, or the certificate has nowhere to be loaded from.
+    """
+    tls = await asyncio.to_thread(_tls, host)
+    async with (
+        _site(_health_endpoints(healthy, ready), host, port) as health_port,
+        _site(_metrics_endpoint(metrics, Authorizer(reviews)), host, metrics_port, tls) as guarded_port,
+    ):
+        yield Ports(health_port, guarded_port)
+
+
+def _tls(host: str) -> ssl.SSLContext:
+    context = serving_context(None, None, minimum="VersionTLS12")
+    use_self_signed(context, host)
+    return context
+
+
+@contextlib.asynccontextmanager
+async def _site(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _health_endpoints(healthy: Check, ready: Check) -> web.Application:
     def answer(check: Check) -> Callable[[web.Request], object]:
         async def handler(_request: web.Request) -> web.Response:
             wrong = check()
@@ -23,19 +72,28 @@ async def serve(*, host: str, port: int, metrics: Metrics, healthy: Check, ready
 
         return handler
 
-    async def expose(_request: web.Request) -> web.Response:
-        return web.Response(body=metrics.expose(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
     app = web.Application()
     app.router.add_get("/healthz", answer(healthy))  # type: ignore[arg-type]
     app.router.add_get("/livez", answer(healthy))  # type: ignore[arg-type]
     app.router.add_get("/readyz", answer(ready))  # type: ignore[arg-type]
+    return app
+
+
+def _metrics_endpoint(metrics: Metrics, authorizer: Authorizer) -> web.Application:
+    async def expose(request: web.Request) -> web.Response:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return web.Response(status=403, text="/metrics: a bearer token is needed\n")
+        try:
+            status = await authorizer.status(token.strip(), "/metrics", request.remote or "")
+        except Exception as error:
+            # Closed on every failure. The API server's text may be long, so it goes to the log.
+            log.warning("token review failed", error=str(error)[:200])
+            return web.Response(status=500, text="the API server could not review the token\n")
+        if status != 200:
+            return web.Response(status=status, text="/metrics: this token may not read it now\n")
+        return web.Response(body=metrics.expose(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
     app.router.add_get("/metrics", expose)
-    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    return app

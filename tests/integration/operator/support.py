@@ -151,7 +151,16 @@ class Operator:
         environment = {**os.environ, "POD_NAME": self._identity}
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "secondary_scheduler.operator", *self._arguments, "--port", "0"],
+                [
+                    sys.executable,
+                    "-m",
+                    "secondary_scheduler.operator",
+                    *self._arguments,
+                    "--port",
+                    "0",
+                    "--metrics-port",
+                    "0",
+                ],
                 stderr=log,
                 env=environment,
             )
@@ -174,11 +183,11 @@ class Operator:
         # A line that is being written, or that was cut by a kill, has no end.
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
 
-    def port(self) -> int:
-        """Where health and metrics are served."""
+    def port(self, name: str = "port") -> int:
+        """Where health is served, or `metrics_port`."""
 
         def started() -> int:
-            ports = [line["port"] for line in self.log_lines() if line["event"] == "started"]
+            ports = [line[name] for line in self.log_lines() if line["event"] == "started"]
             return int(ports[-1]) if ports else 0
 
         port: int = eventually(started, "operator started")

@@ -13,11 +13,13 @@ import yaml
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
+from scheduler.catalog import METRICS_READER_CLUSTER_ROLE, shipped_cluster_roles
 from scheduler.config import configuration_hash
 from scheduler.kube.client import KubeError
 from secondary_scheduler.operator.options import LEASE_NAME
 from tests.integration.operator.support import create_highly_available
 from tests.support.cluster import BARE, audit_flags
+from tests.support.scraping import scraping
 from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, OTHER_CONFIG
 
@@ -138,6 +140,21 @@ def statuses(api):
         eventually(lambda p=plural: api.call("GET", f"{base}/{p}/g").get("status"), f"status of {plural}")
 
 
+def token_of_a_scraper(api):
+    """Of a ServiceAccount that is bound to the shipped ClusterRole for scrapers."""
+    api.create("serviceaccounts", "prometheus")
+    rules = [rule.to_dict() for rule in shipped_cluster_roles()[METRICS_READER_CLUSTER_ROLE]]
+    group = "rbac.authorization.k8s.io"
+    metadata = {"metadata": {"name": METRICS_READER_CLUSTER_ROLE}}
+    api.call("POST", f"/apis/{group}/v1/clusterroles", {**metadata, "rules": rules})
+    reference = {"apiGroup": group, "kind": "ClusterRole", "name": METRICS_READER_CLUSTER_ROLE}
+    subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": api.namespace}
+    body = {**metadata, "roleRef": reference, "subjects": [subject]}
+    api.call("POST", f"/apis/{group}/v1/clusterrolebindings", body)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    return api.call("POST", api.path("serviceaccounts", "prometheus") + "/token", request)["status"]["token"]
+
+
 def held(rights):
     for rule in (*rights.cluster, *(rule for rules in rights.by_namespace.values() for rule in rules)):
         for resource in rule["resources"]:
@@ -146,7 +163,9 @@ def held(rights):
                     yield rule["apiGroups"][0], resource, verb
 
 
-def test_nothing_is_held_in_vain(control_plane, every_kind, api, operator, kubelet, rights):
+def test_nothing_is_held_in_vain(control_plane, every_kind, api, operator, kubelet, rights, tmp_path):
+    with scraping(tmp_path, f"127.0.0.1:{operator.port('metrics_port')}", token_of_a_scraper(api)) as prometheus:
+        assert prometheus.wait_for("secondary_scheduler_operator_leader == 1") == 1
     live_through_everything(api)
     seen = list(rights.requests(control_plane))
     used = {request[:3] for request in seen}

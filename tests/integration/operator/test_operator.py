@@ -5,6 +5,7 @@ itself does not run here: TestKubelet makes its pods ready and reports in its st
 """
 
 import signal
+import ssl
 import time
 import urllib.request
 
@@ -296,9 +297,30 @@ def test_health_and_metrics_are_served(running, operator):
         with urllib.request.urlopen(f"http://127.0.0.1:{operator.port()}{path}", timeout=5) as response:
             return response.read().decode()
 
+    def metrics():
+        request = {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "spec": {"expirationSeconds": 3600},
+        }
+        # The administrator's view: an account that may read everything stands for a scraper.
+        api = running
+        api.create("serviceaccounts", "scraper")
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        subject = {"kind": "ServiceAccount", "name": "scraper", "namespace": api.namespace}
+        body = {"metadata": {"name": f"scraper-{api.namespace}"}, "roleRef": reference, "subjects": [subject]}
+        api.call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body)
+        token = api.call("POST", api.path("serviceaccounts", "scraper") + "/token", request)["status"]["token"]
+        url = f"https://127.0.0.1:{operator.port('metrics_port')}/metrics"
+        get = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with urllib.request.urlopen(get, timeout=5, context=context) as response:
+            return response.read().decode()
+
     assert fetch("/healthz") == "ok"
     eventually(lambda: fetch("/readyz") == "ok", "ready")
-    text = fetch("/metrics")
+    text = metrics()
     assert 'secondary_scheduler_operator_condition{condition="Available"' in text
     assert "secondary_scheduler_operator_leader 1.0" in text
 

@@ -47,16 +47,56 @@ def test_wrong_usage_ends_with_code_2(arguments, capsys):
     assert "secondary-scheduler-operator: error:" in capsys.readouterr().err
 
 
-async def test_health_answers_say_what_is_wrong():
-    trouble = {"healthy": None, "ready": "the caches are not synced yet"}
-    server = serve(
+class Reviews:
+    """An API server that knows `good` and `curious`, who may read nothing."""
+
+    async def post(self, path, body):
+        if path.endswith("tokenreviews"):
+            token = body["spec"]["token"]
+            if token == "broken":
+                raise ConnectionLost("away")
+            return json.dumps({"status": {"authenticated": token != "nobody", "user": {"username": token}}}).encode()
+        return json.dumps({"status": {"allowed": body["spec"]["user"] == "good"}}).encode()
+
+    async def close(self):
+        """Nothing to release."""
+
+
+def serving(trouble):
+    return serve(
         host="127.0.0.1",
         port=0,
+        metrics_port=0,
         metrics=Metrics("1.2.3"),
         healthy=lambda: trouble["healthy"],
         ready=lambda: trouble["ready"],
+        reviews=Reviews(),
     )
-    async with server as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+
+async def test_metrics_are_shown_over_tls_to_whom_the_api_server_allows():
+    async with serving({"healthy": None, "ready": None}) as ports:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{ports.health}") as session:
+            assert (await session.get("/metrics")).status == 404
+        async with aiohttp.ClientSession(f"https://127.0.0.1:{ports.metrics}") as session:
+
+            async def get(token):
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                async with session.get("/metrics", headers=headers, ssl=False) as response:
+                    return response.status, await response.text()
+
+            for token, expected in ((None, 403), ("nobody", 401), ("curious", 403), ("broken", 500)):
+                status, text = await get(token)
+                assert status == expected
+                assert "build_info" not in text
+            status, text = await get("good")
+            assert status == 200
+            assert 'secondary_scheduler_operator_build_info{version="1.2.3"} 1.0' in text
+
+
+async def test_health_answers_say_what_is_wrong():
+    trouble = {"healthy": None, "ready": "the caches are not synced yet"}
+    async with serving(trouble) as ports, aiohttp.ClientSession(f"http://127.0.0.1:{ports.health}") as session:
 
         async def get(path):
             async with session.get(path) as response:
@@ -68,9 +108,6 @@ async def test_health_answers_say_what_is_wrong():
         assert await get("/healthz") == (503, "stuck")
         assert await get("/livez") == (503, "stuck")
         assert await get("/readyz") == (200, "ok")
-        status, text = await get("/metrics")
-        assert status == 200
-        assert 'secondary_scheduler_operator_build_info{version="1.2.3"} 1.0' in text
 
 
 def test_condition_series_follow_the_instance_and_go_with_it():
