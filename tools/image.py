@@ -4,12 +4,16 @@ All that the build needs is fetched here, so that the build itself uses no netwo
 are those that this machine's pip is configured for.
 
     python tools/image.py [--base IMAGE] [--builder IMAGE] [--python PATH] [--tag NAME ...]
+    python tools/image.py --lock IMAGE ...      record the digests that these tags have now, in image/base.lock
+
+An image from a registry is used by its digest: the one in its name, else the one that image/base.lock has for it.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGE = ROOT / "image"
 WHEELS = IMAGE / "wheels"
 FETCHED = WHEELS / ".locks"
+BASE_LOCK = IMAGE / "base.lock"
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 LOCKS = ("requirements.txt", "requirements-build.txt")
 LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -62,6 +68,45 @@ def fetch_wheels() -> None:
     FETCHED.write_text(wanted, encoding="utf-8")
 
 
+def locked_digests(lock: Path) -> dict[str, str]:
+    """Read a lock: image by its name with the tag, to the same with its digest; empty where there is no lock."""
+    if not lock.exists():
+        return {}
+    lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
+    images = [line for line in lines if line and not line.startswith("#")]
+    for image in images:
+        if not _DIGEST.search(image):
+            raise BuildError(f"{lock.name}: {image} has no digest; write NAME:TAG@sha256:DIGEST")
+    return {image.partition("@")[0]: image for image in images}
+
+
+def by_digest(image: str, lock: Path = BASE_LOCK) -> str:
+    """Return the image's name with a digest, as a tag may mean another image tomorrow. One of this machine stays."""
+    if not image or image.startswith("localhost/") or _DIGEST.search(image):
+        return image
+    locked = locked_digests(lock).get(image)
+    if locked is None:
+        raise BuildError(
+            f"{image} has no digest, and {lock.name} none for it: run tools/image.py --lock {image} where its registry "
+            "can be reached, or name NAME@sha256:DIGEST"
+        )
+    return locked
+
+
+def write_lock(podman: str, images: Sequence[str], lock: Path = BASE_LOCK) -> None:
+    """Pull images, and record the digest that each has now; others in the lock stay."""
+    digests = locked_digests(lock)
+    for image in images:
+        run(podman, "pull", "--quiet", image)
+        inspect = [podman, "image", "inspect", "--format", "{{.Digest}}", image]
+        digest = subprocess.run(inspect, capture_output=True, text=True, check=False).stdout.strip()
+        if not _DIGEST.search(f"@{digest}"):
+            raise BuildError(f"{image}: podman names no digest for it")
+        digests[image] = f"{image}@{digest}"
+    head = "# Base images by digest, for make image. Written by: tools/image.py --lock IMAGE ...\n"
+    lock.write_text(head + "".join(f"{digests[name]}\n" for name in sorted(digests)), encoding="utf-8")
+
+
 def ensure_local_base(podman: str) -> str:
     """Make the base image out of this machine's Python, if it is not there yet."""
     exists = subprocess.run([podman, "image", "exists", LOCAL_BASE], check=False).returncode == 0
@@ -90,16 +135,24 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--base", default="", help="image with Python (default: made from this machine's Python)")
     parser.add_argument("--builder", default="", help="image with the same Python and ensurepip (default: the base)")
     parser.add_argument("--python", default="", help="where Python is in the base (default: /usr/local/bin/python3)")
+    parser.add_argument(
+        "--lock", nargs="+", default=[], metavar="IMAGE", help="record their digests, and build nothing"
+    )
     parser.add_argument("--tag", action="append", default=[], help=f"names (default: {', '.join(default_tags())})")
     options = parser.parse_args(argv)
     podman = shutil.which("podman")
     try:
         if podman is None:
             raise BuildError("podman is not on PATH; on Debian: apt-get install podman runc")
+        if options.lock:
+            write_lock(podman, options.lock)
+            print(f"image: wrote {BASE_LOCK.relative_to(ROOT)}; keep it under version control")
+            return 0
+        chosen, builder = by_digest(options.base), by_digest(options.builder)
         fetch_wheels()
-        base = options.base or ensure_local_base(podman)
+        base = chosen or ensure_local_base(podman)
         tags = options.tag or default_tags()
-        build(podman, base, options.builder, options.python, tags)
+        build(podman, base, builder, options.python, tags)
     except BuildError as failure:
         print(f"image: {failure}", file=sys.stderr)
         return 1

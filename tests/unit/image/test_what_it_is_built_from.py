@@ -108,3 +108,45 @@ for name in ("scheduler", "secondary_scheduler"):
 """
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+DIGEST = "sha256:" + "0" * 64
+BASE = "docker.io/library/python:3.11-slim-bookworm"
+image = runpy.run_path(str(ROOT / "tools/image.py"))
+
+
+def test_the_containerfile_names_no_base_by_tag() -> None:
+    text = (ROOT / "image/Containerfile").read_text()
+    assert "\nARG BASE\n" in text
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}", "${BUILDER}"}
+
+
+def test_a_base_from_a_registry_is_used_by_digest(tmp_path: Path) -> None:
+    lock = tmp_path / "base.lock"
+    assert image["by_digest"](f"{BASE}@{DIGEST}", lock) == f"{BASE}@{DIGEST}"
+    assert image["by_digest"]("localhost/secondary-scheduler/base:python3.11", lock).startswith("localhost/")
+    assert image["by_digest"]("", lock) == ""
+    lock.write_text(f"# comment\n\n{BASE}@{DIGEST}\n")
+    assert image["by_digest"](BASE, lock) == f"{BASE}@{DIGEST}"
+
+
+def test_a_tag_without_a_digest_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(image["BuildError"], match=r"has no digest.*run tools/image\.py --lock"):
+        image["by_digest"](BASE, tmp_path / "base.lock")
+    (tmp_path / "base.lock").write_text(f"{BASE}\n")
+    with pytest.raises(image["BuildError"], match=r"base\.lock: .* has no digest"):
+        image["by_digest"](BASE, tmp_path / "base.lock")
+
+
+def test_a_lock_takes_the_digest_that_podman_names_and_keeps_the_others(tmp_path: Path) -> None:
+    """The registry is played: none can be reached here."""
+    podman = tmp_path / "podman"
+    podman.write_text(f'#!/bin/sh\n[ "$1" = image ] && echo {DIGEST}\nexit 0\n')
+    podman.chmod(0o755)
+    lock = tmp_path / "base.lock"
+    lock.write_text(f"example.com/other:1@{DIGEST}\n")
+    image["write_lock"](str(podman), [BASE], lock)
+    assert image["locked_digests"](lock) == {
+        BASE: f"{BASE}@{DIGEST}",
+        "example.com/other:1": f"example.com/other:1@{DIGEST}",
+    }
