@@ -14,6 +14,7 @@ from scheduler.catalog import (
     FLOW_SCHEMAS,
     GO_CLUSTER_ROLES,
     INSTANCE_NAME,
+    OPERAND,
     STATUS_KINDS,
     cluster_role_binding_name,
     flow_schema_name,
@@ -78,8 +79,13 @@ def _status_rules(kinds: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def namespace_rules(instances: Iterable[str] = (INSTANCE_NAME,)) -> list[dict[str, Any]]:
-    """Return the rules in a namespace with instances of these names."""
+def namespace_rules(
+    instances: Iterable[str] = (INSTANCE_NAME,), secrets: Iterable[str] = operand.secret_names(OPERAND)
+) -> list[dict[str, Any]]:
+    """Return the rules in a namespace with instances of these names.
+
+    `secrets` are the names of the Secrets that the operator watches, in every namespace the same.
+    """
     operands = [operand_name(name) for name in instances]
     with_canaries = [name for each in operands for name in (each, f"{each}{CANARY_SUFFIX}")]
     lease_roles = [operand.lease_role_name(each) for each in operands]
@@ -93,7 +99,7 @@ def namespace_rules(instances: Iterable[str] = (INSTANCE_NAME,)) -> list[dict[st
         *_named("", "serviceaccounts", operands),
         *_named("", "services", services),
         # It only checks that the Secrets which the scheduler mounts exist.
-        _rule("", ["secrets"], _READ),
+        _rule("", ["secrets"], _READ, _unique(secrets)),
         # Written: the one pod that a canary has to bind.
         _rule("", ["pods"], [*_READ, *_WRITE]),
         _rule("", ["events"], ["create"]),

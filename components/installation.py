@@ -64,6 +64,7 @@ class InstallationArgs:
     olm: for olm and catalog.
     openshift: whether the cluster is OpenShift.
     instances, status_of: what our operator serves in addition to this stack's scheduler.
+    secrets: names of Secrets, not made by this stack, that its scheduler mounts.
     admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind.
     network_policy, egress_ports: limit what our operator may reach to DNS, API servers and these TCP ports.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `scheduler_image`.
@@ -83,6 +84,7 @@ class InstallationArgs:
     openshift: bool = False
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] = STATUS_KINDS
+    secrets: Sequence[str] = ()
     admission_policies: bool = True
     network_policy: bool = True
     egress_ports: Sequence[int] = ()
@@ -153,6 +155,7 @@ def _from_manifests(
         needs=needs,
         instances=args.instances,
         status_of=args.status_of,
+        secrets=args.secrets,
         openshift=args.openshift,
     )
     return OperatorInstall("operator", install_args, opts)

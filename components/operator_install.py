@@ -12,7 +12,7 @@ from components._operator_rules import Instance, cluster_rules, namespace_rules
 from components.kube_object import KubeObject, child
 from components.labels import COMPONENT
 from scheduler import operand
-from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, static_cluster_roles
+from scheduler.catalog import INSTANCE_NAME, OPERAND, STATUS_KINDS, operand_name, static_cluster_roles
 
 OPERATOR_NAME = "secondary-scheduler-operator"
 _COMMAND = "/bin/secondary-scheduler-operator"
@@ -29,6 +29,7 @@ class OperatorInstallArgs:
     needs: what must exist before the operator starts; above all the CRD that it watches.
     instances: further instances that it serves, by namespace (None: its own) and name. Their namespaces must exist.
     status_of: plurals of the kinds of scheduler-plugins whose status it maintains.
+    secrets: names of further Secrets that schedulers mount; it looks whether they exist, and may read no others.
     openshift: whether admission chooses the numeric user.
     """
 
@@ -37,6 +38,7 @@ class OperatorInstallArgs:
     needs: Sequence[pulumi.Resource] = ()
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] = STATUS_KINDS
+    secrets: Sequence[str] = ()
     openshift: bool = False
 
     @property
@@ -50,6 +52,13 @@ class OperatorInstallArgs:
         return sorted(
             own | {name for namespace_of_instance, name in self.instances if namespace_of_instance == namespace}
         )
+
+    @property
+    def watched_secrets(self) -> list[str]:
+        """Names of the Secrets that it watches in every namespace."""
+        operands = {operand_name(name) for namespace in (None, *self.elsewhere) for name in self.names_in(namespace)}
+        usual = (name for each in operands for name in operand.secret_names(each))
+        return sorted({*usual, *self.secrets})
 
     def all_instances(self, own: str) -> list[Instance]:
         """Every instance, given the operator's own namespace."""
@@ -97,7 +106,9 @@ class OperatorInstall(pulumi.ComponentResource):
         )
         objects = self._role(args, "ClusterRole", everywhere)
         for namespace in (None, *args.elsewhere):
-            objects += self._role(args, "Role", namespace_rules(args.names_in(namespace)), namespace)
+            objects += self._role(
+                args, "Role", namespace_rules(args.names_in(namespace), args.watched_secrets), namespace
+            )
         return objects
 
     def _role(
@@ -158,6 +169,8 @@ def _arguments(args: OperatorInstallArgs) -> list[str]:
     flags = [f"--watch-namespaces={','.join(args.elsewhere)}"] if args.elsewhere else []
     if set(args.status_of) != set(STATUS_KINDS):
         flags.append(f"--status-of={','.join(args.status_of) or 'none'}")
+    if args.watched_secrets != sorted(operand.secret_names(OPERAND)):
+        flags.append(f"--secrets={','.join(args.watched_secrets)}")
     return flags
 
 

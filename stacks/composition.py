@@ -36,6 +36,7 @@ def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.I
         openshift=settings.openshift,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
         status_of=operator.keeps_status_of(stack.profile.crds),
+        secrets=[stack.credentials.existing_secret.name] if stack.credentials.existing_secret else [],
         admission_policies=settings.optional_objects.admission_policies,
         allowed_images=settings.allowed_images,
         network_policy=settings.optional_objects.network_policy,

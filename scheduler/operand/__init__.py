@@ -27,6 +27,7 @@ from scheduler.operand.names import (
     SECURE_PORT,
     lease_role_name,
     metrics_service_name,
+    secret_names,
     serving_cert_secret_name,
 )
 from scheduler.operand.network import (
@@ -79,6 +80,7 @@ __all__ = [
     "pod_security",
     "role_ref",
     "scheduler_network_policy_spec",
+    "secret_names",
     "service_monitor_spec",
     "serving_cert_secret_name",
     "source_ports",

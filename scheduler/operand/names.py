@@ -26,3 +26,11 @@ def metrics_service_name(operand: str) -> str:
 def serving_cert_secret_name(operand: str) -> str:
     """Return the name of the Secret with the serving certificate, if one is provided."""
     return f"{operand}-serving-cert"
+
+
+def secret_names(operand: str) -> tuple[str, ...]:
+    """Return the names of the Secrets that a scheduler usually mounts: serving certificate and metric credentials.
+
+    The operator looks whether these exist, and may read no others unless it is told their names.
+    """
+    return serving_cert_secret_name(operand), f"{operand}-metrics"

@@ -92,6 +92,7 @@ class _Process:
         self.namespace = options.namespace_of(config)
         self._served = options.served(config)
         self._status_of = options.status_of
+        self._secrets = options.secrets
         self._controller: Controller | None = None
         self._leading = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -169,6 +170,7 @@ class _Process:
         self._controller = Controller(
             client,
             namespaces=self._served,
+            secrets=self._secrets,
             version=__version__,
             metrics=self.metrics,
             leads=self._elector.is_leader,

@@ -49,27 +49,36 @@ _LABELS = dict.fromkeys(("Pod", "ClusterRoleBinding", "FlowSchema"), f"{LABEL_MA
 
 
 class Caches:
-    """One reflector and one store per kind and namespace, for the namespaces that are served."""
+    """One reflector and one store per kind and namespace, for the namespaces that are served; of Secrets and
+    Namespaces, which may be read by name only, one per object."""
 
     def __init__(
-        self, client: KubeClient, namespaces: Collection[str], on_change: OnChange, *, timing: ReflectorTiming = TIMING
+        self,
+        client: KubeClient,
+        namespaces: Collection[str],
+        on_change: OnChange,
+        *,
+        secrets: Collection[str] = (),
+        timing: ReflectorTiming = TIMING,
     ) -> None:
+        """`secrets` are the names of the Secrets to watch in each namespace."""
         self._caches = {
-            (kind, namespace): KindCache(client, kind, namespace, on_change, timing)
+            (kind, namespace, name): KindCache(client, kind, namespace, on_change, timing, name)
             for kind, resource in RESOURCES.items()
-            # Of namespaces only those that are served may be read.
             for namespace in (dict.fromkeys(namespaces) if resource.namespaced or kind == "Namespace" else ("",))
+            for name in (dict.fromkeys(secrets) if kind == "Secret" else (namespace if kind == "Namespace" else "",))
         }
 
     async def run(self) -> None:
         """Keep the caches up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for (kind, namespace), cache in self._caches.items():
-                group.create_task(cache.reflector.run(), name=f"watch {kind} {namespace}")
+            for (kind, namespace, name), cache in self._caches.items():
+                group.create_task(cache.reflector.run(), name=f"watch {kind} {namespace} {name}")
 
-    def state(self, kind: str, namespace: str = "") -> ReflectorState:
-        """What the watch of a kind is doing; `namespace` is empty for kinds of the cluster."""
-        return self._caches[kind, namespace].reflector.state
+    def state(self, kind: str, namespace: str = "", name: str = "") -> ReflectorState:
+        """What the watch of a kind is doing; `namespace` is empty for kinds of the cluster, `name` for kinds of which
+        all objects are watched."""
+        return self._caches[kind, namespace, name].reflector.state
 
     def started(self) -> bool:
         """Whether every kind was either listed or refused, so that a reconcile knows what it does not know."""
@@ -79,19 +88,19 @@ class Caches:
         """Kinds of which nothing (any more) can be known in a namespace and the cluster, and why."""
         return {
             kind: failure
-            for (kind, watched_namespace), cache in self._caches.items()
+            for (kind, watched_namespace, _), cache in self._caches.items()
             if watched_namespace in ("", namespace) and (failure := cache.failure()) is not None
         }
 
     def unserved(self) -> frozenset[str]:
         """Kinds that this cluster does not have."""
-        return frozenset(kind for (kind, _), cache in self._caches.items() if cache.reflector.state.absent)
+        return frozenset(kind for (kind, *_), cache in self._caches.items() if cache.reflector.state.absent)
 
     def objects(self) -> dict[ObjectKey, Json]:
         """Everything known, the instances themselves left out."""
         return {
             ObjectKey(kind, obj.metadata.namespace, obj.metadata.name): obj.content
-            for (kind, _), cache in self._caches.items()
+            for (kind, *_), cache in self._caches.items()
             if kind != KIND
             for obj in cache.store
         }
@@ -100,31 +109,38 @@ class Caches:
         """Keys of all SecondarySchedulers."""
         return [
             ObjectKey(KIND, obj.metadata.namespace, obj.metadata.name)
-            for (kind, _), cache in self._caches.items()
+            for (kind, *_), cache in self._caches.items()
             if kind == KIND
             for obj in cache.store
         ]
 
     def terminating(self, namespace: str) -> bool:
         """Whether a namespace is being deleted: nothing can be created in it any more."""
-        return any(is_terminating(obj.content) for obj in self._caches["Namespace", namespace].store)
+        return any(is_terminating(obj.content) for obj in self._caches["Namespace", namespace, namespace].store)
 
     def get(self, key: ObjectKey) -> Json | None:
         """One object."""
-        obj = self._caches[key.kind, key.namespace].store.named(key.name, key.namespace)
+        obj = self._caches[key.kind, key.namespace, ""].store.named(key.name, key.namespace)
         return obj.content if obj is not None else None
 
     def record_answer(self, key: ObjectKey, answer: Unstructured) -> Json:
         """Store the API server's answer to a write; the watch, which may lag behind, cannot undo it."""
-        return self._caches[key.kind, key.namespace].record_answer(answer)
+        return self._caches[key.kind, key.namespace, ""].record_answer(answer)
 
 
 class KindCache:
     """Objects of one kind: the sink of its reflector."""
 
     def __init__(
-        self, client: KubeClient, kind: str, namespace: str, on_change: OnChange, timing: ReflectorTiming
+        self,
+        client: KubeClient,
+        kind: str,
+        namespace: str,
+        on_change: OnChange,
+        timing: ReflectorTiming,
+        name: str = "",
     ) -> None:
+        """`name` is that of the only object to watch; "" for all."""
         resource = RESOURCES[kind]
         self._kind = kind
         self._on_change = on_change
@@ -132,6 +148,8 @@ class KindCache:
         self._deleted_uids: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
         path = api_path(resource.api_version, resource.plural, namespace=namespace if resource.namespaced else None)
         labels = _LABELS.get(kind, "")
+        # RBAC grants a list or watch of one name to requests that select it.
+        field_selector = f"metadata.name={name}" if name else ""
         self.reflector: Reflector[Unstructured, Unstructured] | Reflector[Object, Unstructured]
         if kind == "Secret":
             # Only whether a Secret exists matters: its content is not even decoded.
@@ -143,6 +161,7 @@ class KindCache:
                 lambda obj: _metadata_only(kind, obj),
                 timing=timing,
                 label_selector=labels,
+                field_selector=field_selector,
             )
         else:
             self.reflector = Reflector(
@@ -153,7 +172,7 @@ class KindCache:
                 _node if kind == "Node" else lambda obj: _with_kind(kind, obj),
                 timing=timing,
                 label_selector=labels,
-                field_selector=f"metadata.name={namespace}" if kind == "Namespace" else "",
+                field_selector=field_selector,
                 optional=resource.optional,
             )
 

@@ -58,6 +58,7 @@ class Controller:
         client: KubeClient,
         *,
         namespaces: Collection[str],
+        secrets: Collection[str] = (),
         version: str,
         metrics: Metrics,
         leads: Callable[[], bool] = lambda: True,
@@ -68,6 +69,7 @@ class Controller:
         """Args:
         client: reads and writes everything; its rights may be fewer than wanted.
         namespaces: whose instances are reconciled.
+        secrets: names of the Secrets that are watched in each of them; nothing is known of others.
         version: the operator's own, shown in the status.
         metrics: what `/metrics` exposes.
         leads: whether this operator holds its own Lease at this moment, without which it writes nothing.
@@ -76,6 +78,7 @@ class Controller:
         kubernetes_minor: the API server's, of Kubernetes 1.x; None where it is not known.
         """
         self._namespaces = tuple(namespaces)
+        self._secrets = tuple(secrets)
         self._version = version
         self._openshift = openshift
         self._kubernetes_minor = kubernetes_minor
@@ -86,7 +89,7 @@ class Controller:
         # has few of them. A second worker would need locks and save nothing.
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._memory: dict[ObjectKey, _Memory] = {}
-        self.caches = Caches(client, namespaces, self._changed)
+        self.caches = Caches(client, namespaces, self._changed, secrets=secrets)
         self._writer = Writer(client, metrics, self.caches.record_answer)
         self._busy_since: float | None = None
 
@@ -264,6 +267,7 @@ class Controller:
             failures=dict(memory.failures),
             unreadable=self.caches.unreadable(key.namespace),
             unserved=self.caches.unserved(),
+            secrets=frozenset(self._secrets),
             others=others,
         )
         # Parsing a user's configuration may take long; health and watches go on meanwhile.

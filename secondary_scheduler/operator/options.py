@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scheduler import __version__
+from scheduler import __version__, operand
+from scheduler.catalog import OPERAND
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.operator.groups import KINDS
 
@@ -26,6 +27,8 @@ class Options:
     """Further namespaces whose instances are served."""
     status_of: tuple[str, ...] = tuple(KINDS)
     """Kinds of scheduler-plugins whose status is kept, where they are installed."""
+    secrets: tuple[str, ...] = operand.secret_names(OPERAND)
+    """Names of the Secrets of which it is watched whether they exist, in every namespace."""
     kubeconfig: Path | None
     """None: as a pod, or as kubectl would."""
     bind_address: str
@@ -70,6 +73,14 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         default=tuple(KINDS),
         help=f"keep the status of these, where they are installed: {','.join(KINDS)} (default) or none",
     )
+    parser.add_argument(
+        "--secrets",
+        metavar="NAME,…",
+        type=lambda text: tuple(name for name in text.split(",") if name),
+        default=operand.secret_names(OPERAND),
+        help="Secrets that schedulers mount; it is watched whether they exist (default: "
+        f"{','.join(operand.secret_names(OPERAND))})",
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="connect with this file (default: as a pod)")
     parser.add_argument(
         "--bind-address", metavar="IP", help="address of /healthz, /readyz and /metrics (default: POD_IP, else all)"
@@ -90,6 +101,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         namespace=parsed.namespace or environment.get("POD_NAMESPACE") or None,
         watch_namespaces=parsed.watch_namespaces,
         status_of=parsed.status_of,
+        secrets=parsed.secrets,
         kubeconfig=parsed.kubeconfig,
         bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
         port=parsed.port,

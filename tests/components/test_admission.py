@@ -7,7 +7,7 @@ import json
 import pytest
 
 from components.admission import BINDINGS_POLICY, IMAGES_POLICY, bindings_policy, images_policy, repository_of
-from tests.components.graph import STATUS, run_program, stack_values
+from tests.components.graph import STATUS, Graph, run_program, stack_values
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,25 @@ def test_the_operator_reaches_dns_the_api_server_and_the_ports_of_the_stack(loca
     assert spec["podSelector"] == {"matchLabels": {"name": "secondary-scheduler-operator"}}
     ports = {port["port"] for rule in spec["egress"] for port in rule["ports"]}
     assert ports == {53, 5353, 443, 6443, 8443, 16443, 7443}
+
+
+def test_the_operator_reads_the_secrets_that_schedulers_mount_and_no_others(local_environment: None) -> None:
+    usual = {"secondary-scheduler-serving-cert", "secondary-scheduler-metrics"}
+    graph = run_program(stack_values("local"), preview=False, statuses=STATUS)
+    assert secrets_that_are_read(graph) == [usual]
+    assert "--secrets" not in json.dumps(graph.only("Deployment").manifest)
+    others = {"operator": json.dumps({"instances": [{"namespace": "team-a", "name": "gpu"}]})}
+    graph = run_program({**stack_values("local"), **others}, preview=False, statuses=STATUS)
+    wanted = usual | {"secondary-scheduler-gpu-serving-cert", "secondary-scheduler-gpu-metrics"}
+    assert secrets_that_are_read(graph) == [wanted, wanted]
+    (container,) = graph.only("Deployment").manifest["spec"]["template"]["spec"]["containers"]
+    assert f"--secrets={','.join(sorted(wanted))}" in container["args"]
+
+
+def secrets_that_are_read(graph: Graph) -> list[set[str]]:
+    """In each namespace of the operator's."""
+    rules = [rule for role in graph.of("Role") for rule in role.manifest["rules"]]
+    return [set(rule["resourceNames"]) for rule in rules if rule["resources"] == ["secrets"]]
 
 
 def test_resources_reach_the_scheduler_with_and_without_an_operator(local_environment: None) -> None:

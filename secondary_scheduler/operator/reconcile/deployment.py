@@ -141,9 +141,10 @@ def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part
 
 
 def has_serving_cert(observed: Observed) -> bool:
-    """Whether to serve the certificate of the serving-cert Secret; keeps what runs where Secrets cannot be read."""
-    if "Secret" not in observed.unreadable:
-        return observed.get("Secret", observed.names.serving_cert_secret) is not None
+    """Whether to serve the certificate of the serving-cert Secret; keeps what runs where that Secret cannot be read."""
+    exists = observed.has_secret(observed.names.serving_cert_secret)
+    if exists is not None:
+        return exists
     live = observed.get("Deployment", observed.names.operand)
     volumes = live["spec"]["template"]["spec"].get("volumes") or [] if live else []
     return any(volume["name"] == names.CERTS_VOLUME for volume in volumes)

@@ -80,6 +80,8 @@ class Observed:
     """Kinds that could not be listed: their absence from `objects` says nothing."""
     unserved: frozenset[str] = frozenset()
     """Kinds that this cluster does not have."""
+    secrets: frozenset[str] | None = None
+    """Names of the Secrets that are watched: nothing is known of others. None: all are."""
     others: tuple[Json, ...] = ()
     """The other SecondarySchedulers that this operator serves."""
 
@@ -101,6 +103,12 @@ class Observed:
     def get(self, kind: str, name: str) -> Json | None:
         """The object of that kind and name in the instance's namespace (or in the cluster), if it is known."""
         return self.objects.get(ObjectKey(kind, self.namespace if RESOURCES[kind].namespaced else "", name))
+
+    def has_secret(self, name: str) -> bool | None:
+        """Whether a Secret exists in the instance's namespace; None if that is not known."""
+        if "Secret" in self.unreadable or (self.secrets is not None and name not in self.secrets):
+            return None
+        return self.get("Secret", name) is not None
 
     @property
     def terminating_namespace(self) -> Json | None:

@@ -323,7 +323,7 @@ def _problems(
     yield from refused
     credentials = spec.metric_credentials
     secret_name = credentials.secret_name if credentials else ""
-    if secret_name and "Secret" not in observed.unreadable and observed.get("Secret", secret_name) is None:
+    if secret_name and observed.has_secret(secret_name) is False:
         secret = f"Secret {observed.namespace}/{secret_name}"
         yield InstanceProblem(
             "MetricCredentialsMissing",

@@ -86,15 +86,24 @@ def test_objects_carry_their_kind_and_no_bookkeeping(cache):
     assert "managedFields" not in known["metadata"]
 
 
+def test_only_the_named_secrets_are_asked_for(client):
+    caches = Caches(client, ["ns"], lambda *_: None, secrets=["cert"])
+    assert not caches.state("Secret", "ns", "cert").synced
+    with pytest.raises(KeyError):
+        caches.state("Secret", "ns")
+
+
 def test_a_refused_kind_is_unreadable_until_its_watch_works_again(client):
-    caches = Caches(client, ["ns", "other"], lambda *_: None)
+    caches = Caches(client, ["ns", "other"], lambda *_: None, secrets=["cert", "token"])
     assert not caches.started()
     forbidden = Forbidden("GET x: 403", status=403, reason="Forbidden", message="secrets is forbidden")
     for kind, resource in RESOURCES.items():
         for namespace in ("ns", "other") if resource.namespaced or kind == "Namespace" else ("",):
-            caches.state(kind, namespace).error = forbidden
+            only = {"Secret": ("cert", "token"), "Namespace": (namespace,)}
+            for name in only.get(kind, ("",)):
+                caches.state(kind, namespace, name).error = forbidden
     assert caches.started()
-    caches.state("Secret", "ns").synced = True
+    caches.state("Secret", "ns", "cert").synced = True
     caches.state("Pod", "ns").synced = True
     caches.state("Pod", "ns").error = None
     assert caches.unreadable("ns")["Secret"].message == "secrets is forbidden"

@@ -378,6 +378,17 @@ class TestServingCertificate:
         ]
         assert {"name": "certs-dir", "mountPath": "/certs-dir", "readOnly": True} in container(w)["volumeMounts"]
 
+    def test_stays_as_it_is_when_the_secret_is_not_watched(self):
+        w = world()
+        w.put(secret("secondary-scheduler-serving-cert"))
+        w.observed_fields["openshift"] = True
+        w.settle()
+        w.drop("Secret", "secondary-scheduler-serving-cert")
+        w.observed_fields["secrets"] = frozenset({"another"})
+        w.settle()
+        volumes = w.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]["volumes"]
+        assert "certs-dir" in {volume["name"] for volume in volumes}
+
     def test_stays_as_it_is_when_secrets_cannot_be_read(self):
         w = world()
         w.put(secret("secondary-scheduler-serving-cert"))
@@ -441,6 +452,9 @@ class TestMetricCredentials:
         w.settle()
         assert w.condition("Degraded")[1] == "MetricCredentialsMissing"
         assert f"Secret {NS}/prom" in w.condition("Degraded")[2]
+        w.observed_fields["secrets"] = frozenset({"another"})
+        w.settle()
+        assert "MetricCredentialsMissing" not in str(w.condition("Degraded")), "nobody knows"
 
 
 def test_an_empty_image_is_named_and_the_rest_is_prepared():
