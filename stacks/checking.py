@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from scheduler.config import ConfigurationError
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
-from stacks.image import check_versions, flavour_of_stack, overridden_key_warnings
+from stacks.image import check_versions, credential_warnings, flavour_of_stack, overridden_key_warnings
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
 from stacks.problems import from_validation_error
 from stacks.profile import StackConfiguration, build_profile
@@ -89,7 +89,12 @@ def check(
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
             problems += versions if settings.compatibility_check == "fail" else []
             version_warnings = versions if settings.compatibility_check == "warn" else []
-            warnings = [*profile.warnings, *version_warnings, *overridden_key_warnings(settings, profile.configuration)]
+            warnings = [
+                *profile.warnings,
+                *version_warnings,
+                *overridden_key_warnings(settings, profile.configuration),
+                *credential_warnings(settings, flavour),
+            ]
             profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
     if problems or settings is None or profile is None:
         raise ConfigurationError(problems)

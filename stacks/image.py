@@ -110,6 +110,19 @@ def overridden_key_warnings(settings: StackSettings, configuration: Configuratio
         yield Problem(("configurationFile",), message)
 
 
+def credential_warnings(settings: StackSettings, flavour: Flavour) -> Iterator[Problem]:
+    """Yield a warning about credentials that upstream's operator neither mounts nor permits."""
+    provider = settings.metric_provider
+    if settings.install_mode == "direct" or not settings.operator.is_upstream(settings.install_mode):
+        return
+    if flavour.is_ours and provider is not None and provider.credentials is not None:
+        message = (
+            "have no effect: upstream's operator neither mounts a token nor permits the ServiceAccount's, so pods are "
+            "placed without load; use installMode manifests, catalog or direct"
+        )
+        yield Problem(("metricProvider", "credentials"), message)
+
+
 def _extra_plugin_problems(settings: ProfileSettings) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     for index, plugin in enumerate(settings.extra_plugins):

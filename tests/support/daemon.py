@@ -6,9 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,9 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import ports
+from tests.support.waiting import eventually
 
 _OPEN = "/metrics,/readyz,/livez,/healthz,/configz"
-
-
-def eventually(check: Callable[[], Any], seconds: float, expectation: str) -> None:
-    """Wait until `check` returns something true."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {expectation}"
-        time.sleep(0.05)
 
 
 def configuration(kubeconfig: Path, scheduler_name: str, *plugin_config: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -96,7 +88,7 @@ def daemon(
         running = RunningDaemon(process, log, port, host)
         try:
             if serving:
-                eventually(running.serves, 30, "it serves")
+                eventually(running.serves, "it serves")
             yield running
         finally:
             process.terminate()
@@ -114,12 +106,12 @@ class Cluster:
         resources = {"cpu": "8", "memory": "16Gi", "pods": "110"}
         self.core.create_namespace({"metadata": {"name": name}})
         self.core.create_node({"metadata": {"name": name}, "status": {"allocatable": resources, "capacity": resources}})
-        eventually(lambda: self.core.list_namespaced_service_account(name).items, 20, "a ServiceAccount for pods")
+        eventually(lambda: self.core.list_namespaced_service_account(name).items, "a ServiceAccount for pods")
 
-    def place(self, scheduler_name: str, seconds: float = 10) -> None:
+    def place(self, scheduler_name: str) -> None:
         """Create a pod and wait until it has a node."""
         name = self.create(scheduler_name)
-        eventually(lambda: self.node_of(name), seconds, f"{name} has a node")
+        eventually(lambda: self.node_of(name), f"{name} has a node")
 
     def create(self, scheduler_name: str) -> str:
         """Create a pod; returns its name."""

@@ -14,9 +14,10 @@ import pytest
 from devcluster import pki
 from devcluster.cluster import LocalCluster
 from tests.faults.server import BreakablePrometheus
-from tests.support.daemon import Cluster, RunningDaemon, configuration, daemon, eventually
+from tests.support.daemon import Cluster, RunningDaemon, configuration, daemon
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 NAME = "credentials"
 TOKEN = "canary-of-the-service-account"
@@ -67,7 +68,7 @@ def reading(address: str, **load: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def reason(running: RunningDaemon) -> str:
     """Why there is no load, as the log says once."""
     event = "load data are not fresh; pods are placed without them"
-    eventually(lambda: running.records(event), 10, "it says why there is no load")
+    eventually(lambda: running.records(event), "it says why there is no load")
     return str(running.records(event)[0]["reason"])
 
 
@@ -106,7 +107,7 @@ def test_the_service_accounts_token_goes_only_where_the_deployment_says(
         )
         permitted = configuration(control_plane.kubeconfig, NAME, *reading(thanos.url, **files))
         with daemon(tmp_path, permitted, *permission) as running:
-            eventually(lambda: running.records("load data are fresh"), 10, "the permitted source is read")
+            eventually(lambda: running.records("load data are fresh"), "the permitted source is read")
         assert thanos.authorizations == {f"Bearer {TOKEN}"}
         elsewhere = configuration(control_plane.kubeconfig, NAME, *reading(foreign.url, **files))
         with daemon(tmp_path, elsewhere, *permission) as running:

@@ -16,9 +16,10 @@ from kubernetes import client as kubernetes
 
 from devcluster import pki
 from devcluster.cluster import LocalCluster
-from tests.support.daemon import Cluster, configuration, daemon, eventually
+from tests.support.daemon import Cluster, configuration, daemon
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 NAME = "serving"
 CANARY = "canary-0a1b2c3d"
@@ -43,7 +44,7 @@ def test_an_address_that_cannot_be_used_ends_the_process_with_one_line(
     control_plane: LocalCluster, tmp_path: Path, address: str
 ) -> None:
     with daemon(tmp_path, configuration(control_plane.kubeconfig, NAME, source(address)), serving=False) as running:
-        eventually(lambda: running.process.poll() is not None, 20, "it ends")
+        eventually(lambda: running.process.poll() is not None, "it ends")
         assert running.process.returncode == 4
         (line,) = running.log.splitlines()
         assert "metricProvider.address" in line
@@ -59,7 +60,7 @@ def test_a_start_that_fails_ends_the_process_with_a_reason(control_plane: LocalC
     content = configuration(control_plane.kubeconfig, NAME, source("https://127.0.0.1:9"))
     program = (str(tmp_path / "failing.py"),)
     with daemon(tmp_path, content, program=program, serving=False) as running:
-        eventually(lambda: running.process.poll() is not None, 20, "it ends")
+        eventually(lambda: running.process.poll() is not None, "it ends")
         assert running.process.returncode == 1
         last = running.log.splitlines()[-1]
         assert last == "kube-scheduler: sync: ValueError: the source of the load cannot be used"
@@ -77,8 +78,8 @@ def test_a_token_of_the_configuration_is_shown_nowhere(
         leaderElection={**election, **durations},
     )
     with daemon(tmp_path, content, "-v=10") as running:
-        cluster.place(NAME, 20)
-        eventually(lambda: running.records("load data are not fresh; pods are placed without them"), 10, "it says why")
+        cluster.place(NAME)
+        eventually(lambda: running.records("load data are not fresh; pods are placed without them"), "it says why")
         for path in ("/metrics", "/configz", "/readyz?verbose", "/livez?verbose"):
             assert CANARY not in running.get(path).text, path
         shown = running.get("/configz").json()["componentconfig"]["profiles"][0]["pluginConfig"]
@@ -123,10 +124,10 @@ def test_a_renewed_serving_certificate_is_served_without_a_restart(control_plane
         before = serving_certificate(running.port)
         key.write_text("half a rotation")
         refused = "the renewed serving certificate cannot be used; the former one stays"
-        eventually(lambda: serving_certificate(running.port) and running.records(refused), 15, "it says so")
+        eventually(lambda: serving_certificate(running.port) and running.records(refused), "it says so")
         assert serving_certificate(running.port) == before
         present()
-        eventually(lambda: serving_certificate(running.port) != before, 15, "the renewed one is served")
+        eventually(lambda: serving_certificate(running.port) != before, "the renewed one is served")
         assert running.records("serving certificate renewed")
 
 
@@ -212,19 +213,19 @@ def test_a_right_that_is_withdrawn_after_the_start_is_named_until_it_is_back(
     cluster.rbac.create_cluster_role_binding(binding)
     try:
         with daemon(tmp_path, configuration(kubeconfig, NAME)) as running:
-            eventually(lambda: running.get("/readyz").text == "ok", 20, "it is ready")
+            eventually(lambda: running.get("/readyz").text == "ok", "it is ready")
             cluster.rbac.patch_cluster_role(
                 "serving-rest", {"rules": [{"apiGroups": ["*"], "resources": ["pods", "nodes"], "verbs": ["*"]}]}
             )
             wire.cut()
             event = "a watch is refused: its copy grows old"
-            eventually(lambda: running.records(event), 30, "it says so")
+            eventually(lambda: running.records(event), "it says so")
             record = running.records(event)[0]
             assert f'cannot watch resource "{record["resource"]}"' in record["reason"]
-            eventually(lambda: "[-]watches failed" in running.get("/readyz").text, 10, "it is not ready")
+            eventually(lambda: "[-]watches failed" in running.get("/readyz").text, "it is not ready")
             assert 'secondary_scheduler_watch_refused{resource="' in running.get("/metrics").text
             cluster.rbac.patch_cluster_role("serving-rest", {"rules": rest["rules"]})
-            eventually(lambda: running.get("/readyz").text == "ok", 60, "it recovers")
+            eventually(lambda: running.get("/readyz").text == "ok", "it recovers")
             assert running.records("a watch is allowed again")
     finally:
         cluster.rbac.delete_cluster_role_binding("serving-rest")

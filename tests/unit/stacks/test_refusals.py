@@ -337,6 +337,13 @@ def test_a_token_over_plain_http_is_refused_unless_allowed_and_plain_http_withou
     assert "metricProvider.address" not in warned(document, environment)
 
 
+def test_credentials_that_upstreams_operator_does_not_pass_on_are_warned_of(environment: dict[str, str]) -> None:
+    document = changed("installMode", "olm")
+    del document["operatorImage"]
+    assert "metricProvider.credentials" in warned(document, environment)
+    assert "metricProvider.credentials" not in warned(GOOD, environment)
+
+
 def warned(document: Mapping[str, Any], environment: dict[str, str]) -> set[str]:
     _, profile, _ = check(engine_values(document), set(), environment)
     return {warning.path for warning in profile.warnings}
