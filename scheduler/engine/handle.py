@@ -137,7 +137,7 @@ class EngineHandle:
 
     def run_every(self, seconds: float, work: PeriodicWork, name: str) -> None:
         """Run some work now, and again that many seconds after each end."""
-        self.spawn(_repeat(seconds, work), name)
+        self.spawn(_repeat(seconds, work, name), name)
 
     def log(self, severity: Severity, plugin: str, message: str, **fields: object) -> None:
         """Write a line to the log, in a plugin's name."""
@@ -313,9 +313,12 @@ class EngineHandle:
             log.error("background task failed", task=task.get_name(), exc_info=task.exception())
 
 
-async def _repeat(seconds: float, work: PeriodicWork) -> None:
+async def _repeat(seconds: float, work: PeriodicWork, name: str) -> None:
     while True:
-        await work(_Turn().give_way)
+        try:
+            await work(_Turn().give_way)
+        except Exception:
+            log.exception("periodic work failed", task=name)
         await asyncio.sleep(seconds)
 
 

@@ -130,7 +130,7 @@ class Handle(Protocol):
         """Run `work` beside the scheduling loop, now and then that many seconds after each end, until the process ends.
 
         Long work awaits the function it is given between its pieces: other work gets its turn there when the loop has
-        been kept busy for some milliseconds. A failure ends the repetition and is logged under the name.
+        been kept busy for some milliseconds. A failure is logged under the name, and the work is repeated all the same.
         """
 
     def log(self, severity: Severity, plugin: str, message: str, **fields: object) -> None:

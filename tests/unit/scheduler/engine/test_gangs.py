@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from scheduler.core import Placement
 from scheduler.engine.inputs import NodeUpdate
-from scheduler.framework import Code, CycleState, PodInfo, Status
+from scheduler.framework import Code, CycleState, PermitOutcome, PodInfo, Status
 from scheduler.kube.client import ConnectionLost
 from scheduler.kube.model import DecodeError, EventType
 from tests.unit.scheduler.engine.fakes import eventually
@@ -45,6 +46,28 @@ async def test_a_gang_that_fits_is_bound_as_a_whole(start: Start) -> None:
     await eventually(lambda: len(engine.bound) == 3, "three bindings")
     assert {node for _, _, node in engine.api.bindings} == {"n1", "n2", "n3"}
     assert engine.metrics.gangs.labels("placed")._value.get() == 1
+
+
+async def test_a_gang_whose_decision_raises_holds_nothing_and_comes_back_as_a_whole(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = await start()
+    attempts = engine.cycle._attempts
+    reserve, failures = attempts.reserve, [RuntimeError("a defect")]
+
+    def fail(placement: Placement) -> PermitOutcome:
+        if failures and engine.state.assumed_count == 2:
+            raise failures.pop()
+        return reserve(placement)
+
+    monkeypatch.setattr(attempts, "reserve", fail)
+    engine.add_group("g", 3)
+    engine.add_node("n1")
+    engine.add_members("g", 3)
+    await eventually(lambda: not failures, "it fails half-way")
+    await eventually(lambda: all("a defect" in engine.message(f"g-{n}") for n in range(3)), "each member says so")
+    await eventually(lambda: len(engine.bound) == 3, "all come back", 10)
+    assert engine.state.pod_count == 3
 
 
 async def test_a_gang_that_lacks_room_for_one_holds_nothing_and_everybody_is_told(start: Start) -> None:

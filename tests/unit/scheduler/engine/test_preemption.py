@@ -111,6 +111,23 @@ async def test_the_room_is_kept_from_lower_pods_before_the_watch_shows_the_nomin
     assert engine.api.bindings == [("high", "high-uid", "n1")]
 
 
+async def test_an_eviction_that_fails_unexpectedly_lets_the_preemptor_try_again(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    victim = engine.add_pod("low", node="n1", cpu="800m", priority=1)
+    delete, errors = engine.api.delete, [ValueError("a defect"), OSError("another")]
+
+    async def fail(path: str, body: Any = None, **options: Any) -> bytes:
+        if errors:
+            raise errors.pop()
+        return await delete(path, body, **options)
+
+    engine.api.delete = fail  # type: ignore[method-assign]
+    engine.add_pod("high", cpu="900m", priority=10)
+    await eventually(lambda: engine.api.deleted == ["low"], "the victim is deleted in the end", 30)
+    gone(engine, victim)
+    await eventually(lambda: engine.api.bindings == [("high", "high-uid", "n1")], "the room is taken")
+
+
 async def test_the_last_victim_goes_after_all_others_and_the_preemptor_is_parked_until_then(engine: Engine) -> None:
     engine.add_node("n1", cpu="4")
     for name in ("a", "b", "c"):
