@@ -11,6 +11,7 @@ true while its Binding was on the way. Where a test makes the world stand still 
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -164,20 +165,34 @@ def liveness(state: State, ours: Ours, waiting: Iterable[str] = ()) -> list[Viol
     """I4: no pod of ours waits in the end although a node would take it. Pods of gangs are judged by I5, pods with
     constraints that the oracle does not know are left out."""
     violations = []
+    judged: dict[str, str] = {}
     for (_, name), pod in state.of(POD).items():
-        spec = pod["spec"]
-        if spec.get("schedulerName") not in ours.scheduler_names or spec.get("nodeName") or name in waiting:
+        if not _waits(pod, ours) or name in waiting:
             continue
-        meta = pod["metadata"]
-        if spec.get("schedulingGates") or meta.get("deletionTimestamp") or fits.GROUP_LABEL in meta.get("labels", {}):
-            continue
-        if spec.get("topologySpreadConstraints") or (spec.get("affinity") or {}).get("podAffinity"):
-            continue
-        for (_, node_name), node in state.of(NODE).items():
-            if not fits.refused(pod, node, state) and not fits.overcommitted(pod, node, state.pods_on(node_name)):
-                violations.append(Violation("I4", f"{name} waits, although {node_name} would take it"))
-                break
+        # Of a crowd of pods that are alike, one answers for all.
+        alike = json.dumps([pod["spec"], pod["metadata"].get("labels")], sort_keys=True)
+        if alike not in judged:
+            judged[alike] = _node_that_fits(pod, state)
+        if judged[alike]:
+            violations.append(Violation("I4", f"{name} waits, although {judged[alike]} would take it"))
     return violations
+
+
+def _waits(pod: Json, ours: Ours) -> bool:
+    """Whether it is a single pod of ours without a node, with no constraint that the oracle does not know."""
+    spec, meta = pod["spec"], pod["metadata"]
+    if spec.get("schedulerName") not in ours.scheduler_names or spec.get("nodeName") or spec.get("schedulingGates"):
+        return False
+    if meta.get("deletionTimestamp") or fits.GROUP_LABEL in meta.get("labels", {}):
+        return False
+    return not spec.get("topologySpreadConstraints") and not (spec.get("affinity") or {}).get("podAffinity")
+
+
+def _node_that_fits(pod: Json, state: State) -> str:
+    for (_, name), node in state.of(NODE).items():
+        if not fits.refused(pod, node, state) and not fits.overcommitted(pod, node, state.pods_on(name)):
+            return name
+    return ""
 
 
 def gangs(state: State, ours: Ours) -> list[Violation]:
