@@ -52,3 +52,5 @@ pulumi.export("scheduler", {**deployment, "readyReplicas": scheduler.ready_repli
 pulumi.export("installation", {"mode": settings.install_mode, "operator": installation.operator})
 pulumi.export("profile", stack.profile.summary)
 pulumi.export("profiles", stack.profile.summaries)
+if settings.node_partition is not None:
+    pulumi.export("nodePartition", settings.node_partition.instructions())

@@ -32,6 +32,8 @@ OBJECTS = (
     "allowedImages",
     "egressPorts",
     "resources",
+    "nodePartition",
+    "sharedNodes",
 )
 DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")

@@ -10,6 +10,8 @@ from scheduler.catalog import ExtensionPoint, Loc, TrimaranArgs, lookup
 from scheduler.config import Flavour, Problem, path_text
 from stacks.credentials import CredentialFiles, unset_variable
 from stacks.metric_settings import MetricProviderSettings
+from stacks.partition import KEY as PARTITION
+from stacks.partition import NODE_AFFINITY, NodePartitionSettings, conflicting_args
 from stacks.settings import PluginChoice, PluginSettings, ProfileSettings, ScorePluginChoice
 from stacks.values import source_url
 
@@ -26,6 +28,8 @@ class DesiredProfile:
         provider_at: location of its metric source's settings.
         address: of the metric source, resolved from the environment if the settings say so.
         files: token and certificate authority for that source.
+        partition: the nodes that the profile's pods are kept on.
+        recheck_percent: from how full on nodes are read again before a Binding.
     """
 
     at: Loc
@@ -36,6 +40,8 @@ class DesiredProfile:
     provider_at: Loc
     address: str | None
     files: CredentialFiles
+    partition: NodePartitionSettings | None = None
+    recheck_percent: int | None = None
 
 
 def desired_profiles(
@@ -47,7 +53,7 @@ def desired_profiles(
     if not settings.profiles:
         only = DesiredProfile(
             (), settings.scheduler_name, settings.plugins, settings.compatibility, settings.metric_provider,
-            top, shared, files,
+            top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent,
         )  # fmt: skip
         return [only], [*problems, *_profile_problems(only)]
     if settings.plugins != PluginSettings():
@@ -72,7 +78,16 @@ def desired_profiles(
         compatibility = entry.compatibility or settings.compatibility
         desired.append(
             DesiredProfile(
-                at, entry.scheduler_name, entry.plugins, compatibility, provider, provider_at, address, own_files
+                at,
+                entry.scheduler_name,
+                entry.plugins,
+                compatibility,
+                provider,
+                provider_at,
+                address,
+                own_files,
+                settings.node_partition,
+                settings.shared_nodes.recheck_above_percent,
             )
         )
     return desired, [
@@ -143,6 +158,9 @@ def _profile_problems(desired: DesiredProfile) -> Iterator[Problem]:
         if plugin.args and (first := first_places.setdefault(plugin.name, place)) != place:
             message = f"{plugin.name} already has args at {path_text(first)}; set them once"
             yield Problem((*place, "args"), message)
+        if plugin.name == NODE_AFFINITY and desired.partition is not None and conflicting_args(plugin.args):
+            message = f"conflicts with {PARTITION}, which sets it; remove one of the two"
+            yield Problem((*place, "args", "addedAffinity"), message)
 
 
 def _conflicting_sources(desired: list[DesiredProfile]) -> Iterator[Problem]:
@@ -207,6 +225,8 @@ def _plugin_config(
     for _, plugin in desired.plugins.chosen():
         if plugin.name not in chosen or not chosen[plugin.name].args:
             chosen[plugin.name] = plugin
+    if desired.partition is not None and NODE_AFFINITY not in chosen:
+        yield {"name": NODE_AFFINITY, "args": {"addedAffinity": desired.partition.added_affinity()}}
     for plugin in chosen.values():
         if args := _args(plugin, desired) or extra_args.get(plugin.name, {}):
             yield {"name": plugin.name, "args": args}
@@ -216,6 +236,8 @@ def _plugin_config(
 
 def _args(plugin: PluginChoice, desired: DesiredProfile) -> dict[str, Any]:
     provider, address = desired.provider, desired.address
+    if plugin.name == NODE_AFFINITY and desired.partition is not None:
+        return {**plugin.args, "addedAffinity": desired.partition.added_affinity()}
     if provider is None or not reads_load(plugin.name) or plugin.args.get("watcherAddress"):
         return plugin.args
     source = {"type": provider.type} if address is None else {"type": provider.type, "address": address}
@@ -226,6 +248,8 @@ def _options(desired: DesiredProfile) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if desired.compatibility != "safe":
         options["compatibility"] = desired.compatibility
+    if desired.recheck_percent is not None:
+        options["recheckNodesAbovePercent"] = desired.recheck_percent
     if (provider := desired.provider) is not None:
         load = {
             "tokenFile": desired.files.token,
@@ -303,6 +327,8 @@ class _ProfileLocations:
                 return (*self._desired.provider_at, *field)
         if name == OPTIONS:
             return (*self._desired.at, "compatibility")
+        if name == NODE_AFFINITY and name not in self._choices:
+            return (PARTITION,)
         place, has_args = self._choices[name]
         if not has_args and name in self._extra:
             return ("extraPlugins", self._extra[name], *rest)

@@ -20,6 +20,7 @@ from scheduler.config import (
 )
 from stacks.credentials import CredentialFiles, bound_rules
 from stacks.generated import DesiredProfile, SettingsLocations, desired_profiles, generate
+from stacks.partition import unenforced
 from stacks.profile_file import configuration_from_file
 from stacks.settings import ProfileSettings
 
@@ -117,6 +118,10 @@ def build_profile(
     warnings = [places.in_settings(problem) for problem in configuration.warnings]
     # The scheduler accepts an unknown plugin under disabled; in a stack it is a typing error, so it is refused.
     problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]
+    problems += unenforced(settings.node_partition, configuration)
+    if settings.shared_nodes.recheck_above_percent is not None and not flavour.is_ours:
+        message = f"{flavour.name} cannot do this; remove it"
+        problems.append(Problem(("sharedNodes", "recheckAbovePercent"), message))
     if problems:
         return None, problems
     return _profile(content, configuration, [*warnings, *_token_warnings(desired, flavour)], flavour, rules), []

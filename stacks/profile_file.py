@@ -16,6 +16,10 @@ from stacks.values import SECRET_ARGUMENT
 
 _KEY = "configurationFile"
 _REPLACED_SETTINGS = ("schedulerName", "plugins", "profiles", "compatibility")
+_SET_IN_FILE = {
+    "nodePartition": "addedAffinity in the args of NodeAffinity",
+    "sharedNodes": "recheckNodesAbovePercent in the args of SecondarySchedulerOptions",
+}
 _NOT_SECRET = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 
 
@@ -73,6 +77,10 @@ def _duplicate_settings(settings: ProfileSettings, name: str) -> Iterator[Proble
         key, field = fields[alias]
         if getattr(settings, key) != field.default:
             yield Problem((alias,), f"is already set in {name}; remove it here, or remove {_KEY}")
+    for alias, place in _SET_IN_FILE.items():
+        key, field = fields[alias]
+        if getattr(settings, key) != field.default:
+            yield Problem((alias,), f"has no effect on {name}; set {place} there, and remove it here")
     provider = settings.metric_provider
     if provider is not None and provider.type is not None:
         message = f"the metric source is already set in {name}; keep only credentials here, or remove {_KEY}"

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint, Loc
 from stacks.installing import InstallMode, OperatorSource, OptionalObjects
 from stacks.metric_settings import MetricProviderSettings
+from stacks.partition import NodePartitionSettings, SharedNodesSettings
 from stacks.values import (
     SECRET_ARGUMENT,
     FileName,
@@ -172,6 +173,8 @@ class ProfileSettings(SettingsModel):
             the same pods.
         compatibility: `upstream` switches off our image's deliberate improvements over the Go one.
         profiles: several profiles, instead of one from schedulerName and plugins.
+        node_partition: nodes that only this scheduler uses, by label and taint.
+        shared_nodes: what to do where another scheduler uses the same nodes.
         configuration_file: a KubeSchedulerConfiguration next to the stack file, instead of all of these.
         flavour: of the scheduler's image, where its name does not show it.
         extra_plugins: plugins that a custom image has in addition to the catalogue's.
@@ -182,6 +185,8 @@ class ProfileSettings(SettingsModel):
     compatibility: Literal["safe", "upstream"] = "safe"
     plugins: PluginSettings = PluginSettings()
     metric_provider: Annotated[MetricProviderSettings | None, BeforeValidator(absent_if_empty)] = None
+    node_partition: Annotated[NodePartitionSettings | None, BeforeValidator(absent_if_empty)] = None
+    shared_nodes: SharedNodesSettings = SharedNodesSettings()
     profiles: tuple[ProfileEntry, ...] = ()
     configuration_file: FileName | None = None
     flavour: str | None = None

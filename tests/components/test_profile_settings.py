@@ -35,6 +35,19 @@ def test_several_profiles_give_one_config_map_and_one_output_each(local_environm
     assert graph.outputs["profile"] == profiles[0]
 
 
+def test_nodes_of_its_own_are_in_the_config_map_and_their_instructions_are_an_output(local_environment: None) -> None:
+    partition = {"label": "example.com/scheduler=own", "taint": "example.com/scheduler=own:NoSchedule"}
+    graph = run(nodePartition=partition)
+    data = [config_map.manifest["data"] for config_map in graph.of("ConfigMap")]
+    (text,) = [content["config.yaml"] for content in data if "config.yaml" in content]
+    assert "addedAffinity" in text
+    assert graph.outputs["nodePartition"]["nodes"] == [
+        "kubectl label node NODE example.com/scheduler=own",
+        "kubectl taint node NODE example.com/scheduler=own:NoSchedule",
+    ]
+    assert "nodePartition" not in run().outputs
+
+
 @pytest.mark.parametrize("mode", ["manifests", "direct", "none"])
 def test_a_plugin_of_a_custom_image_gets_the_rights_it_declares_if_it_runs(local_environment: None, mode: str) -> None:
     plugins = {"score": {"enabled": [{"name": "GpuAware", "weight": 3}]}}

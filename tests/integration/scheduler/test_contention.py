@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.scheduler.contention import NODES, OURS, REAL, SLOTS, contention_running
+from stacks.partition import NodePartitionSettings
+from tests.integration.scheduler.contention import NODE_NAMES, NODES, OURS, REAL, SLOTS, contention_running
 
 pytestmark = pytest.mark.slow
 PODS = {OURS: NODES * SLOTS, REAL: NODES * SLOTS}
@@ -41,3 +42,18 @@ def test_a_node_that_filled_up_meanwhile_is_left_alone_where_it_is_read_again(tm
         checks = runner.run(stage.samples("secondary_scheduler_node_checks_total"))
     assert counted.get('{resource="cpu",scheduler="own"}', 0) == bindings.overcommits[OURS]
     assert checks['{outcome="full"}'] > bindings.overcommits[OURS]
+
+
+def test_with_nodes_of_its_own_no_node_gets_too_much(tmp_path: Path) -> None:
+    partition = NodePartitionSettings.model_validate(
+        {"label": "example.com/scheduler=secondary", "taint": "example.com/scheduler=secondary:NoSchedule"}
+    )
+    added = {"name": "NodeAffinity", "args": {"addedAffinity": partition.added_affinity()}}
+    taint = {"key": "example.com/scheduler", "value": "secondary", "effect": "NoSchedule"}
+    own = {"labels": {"example.com/scheduler": "secondary"}, "taints": [taint]}
+    nodes = {name: own if number % 2 else {} for number, name in enumerate(NODE_NAMES)}
+    with contention_running(tmp_path, {"pluginConfig": [added]}, nodes) as (stage, runner):
+        bindings = runner.run(stage.fill(PODS, {OURS: partition.instructions()["pods"]}))
+        counted = runner.run(stage.samples("secondary_scheduler_overcommits_total"))
+    assert (bindings.too_full, counted) == ([], {})
+    assert bindings.by == {OURS: 30 * SLOTS, REAL: 30 * SLOTS}

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from stacks.installing import OptionalObjects
+from stacks.partition import SharedNodesSettings
 from stacks.settings import OperatorSettings, PluginSettings, StackSettings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,7 +39,7 @@ def test_declared_type_is_that_of_the_model(key: str) -> None:
 def test_declared_defaults_are_the_models_or_empty_for_required_settings(key: str) -> None:
     field = FIELDS[key]
     empty = {"object": {}, "array": []}.get(DECLARED[key]["type"], "")
-    absent = (None, (), PluginSettings(), OperatorSettings(), OptionalObjects())
+    absent = (None, (), PluginSettings(), OperatorSettings(), OptionalObjects(), SharedNodesSettings())
     expected = empty if field.is_required() or field.default in absent else field.default
     assert DECLARED[key]["default"] == expected
 
