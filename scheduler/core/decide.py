@@ -12,6 +12,7 @@ import numpy as np
 from scheduler.core.byclass import Choice, choose_by_class, usable_columns
 from scheduler.core.feasible import FeasibleNodes, find_feasible, too_much_work
 from scheduler.framework import (
+    FEW_PARTS,
     Code,
     CodeArray,
     CycleState,
@@ -98,7 +99,7 @@ def decide(
     """
     state = CycleState(rng)
     ages = load_ages(snapshot)
-    too_much = too_much_work(snapshot, pod, profile, state)
+    too_much = too_much_work(snapshot, pod, profile, state) if pod.spec.parts > FEW_PARTS else None
     if too_much is not None:
         return _rejected(snapshot, pod, state, too_much, ages)
     columns = None if from_scratch else usable_columns(snapshot, pod, profile)

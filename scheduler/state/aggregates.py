@@ -62,8 +62,9 @@ class PodAggregates:
         if pod.spec.holds:
             self.holdings.add(row, pod, sign)
         topology = self._table.topology
-        group, is_new = self._groups.group_of(pod)
-        if is_new:
+        group = self._groups.find(pod)
+        if group is None:
+            group = self._groups.make(pod)
             group.feeds = dict.fromkeys(self._queries_answered_by(group))
         count = group.rows.get(row, 0) + sign
         group.total += sign

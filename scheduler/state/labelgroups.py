@@ -64,18 +64,19 @@ class LabelGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def group_of(self, pod: PodInfo) -> tuple[LabelGroup, bool]:
-        """Return a pod's group, and whether it has just been made for it."""
+    def find(self, pod: PodInfo) -> LabelGroup | None:
+        """Return the group of pods like this one; None where there is none yet."""
+        return self._groups.get((pod.namespace, pod.deleting, frozenset(pod.labels.items())))
+
+    def make(self, pod: PodInfo) -> LabelGroup:
+        """Make a pod's group."""
         key = (pod.namespace, pod.deleting, frozenset(pod.labels.items()))
-        group = self._groups.get(key)
-        if group is not None:
-            return group, False
         group = self._groups[key] = LabelGroup(pod.namespace, not pod.deleting, pod.labels)
         self._by_namespace.setdefault(pod.namespace, set()).add(group)
         for label, value in pod.labels.items():
             self._by_label.setdefault(label, {}).setdefault(value, set()).add(group)
             self._carriers[label] = self._carriers.get(label, 0) + 1
-        return group, True
+        return group
 
     def drop(self, group: LabelGroup) -> None:
         """Forget a group without pods."""

@@ -1,6 +1,7 @@
 """A pod that lists thousands of things costs what it lists: not the others' time, and no memory once it is gone."""
 
 import gc
+import random
 import time
 import tracemalloc
 
@@ -37,29 +38,27 @@ def test_the_work_does_not_grow_with_the_pods_on_nodes(case: str) -> None:
     assert large < 1.5 * small
 
 
-@pytest.mark.parametrize("case", ["keys of their own", "keys that must be absent"])
-def test_a_thousand_keys_at_ten_thousand_pods_take_at_most_twenty_times_an_ordinary_attempt(case: str) -> None:
+def test_a_thousand_keys_at_ten_thousand_pods_take_at_most_twenty_times_an_ordinary_attempt() -> None:
     state = crowded(1000, 10 * MANY)
     attempt(state, ordinary("warm", 0), DEFAULT)
-    usual = min(seconds(state, ordinary(f"ordinary-{number}", number), DEFAULT) for number in range(1, 6))
-    # Pods of their own, so that nothing is remembered from one to the next.
-    hostiles = [hostile(f"hostile-{number}", case, of_class=str(number)) for number in range(5)]
-    assert min(seconds(state, info, DEFAULT) for info in hostiles) < RATIO * usual
+    # In turn, and the quickest of each: what else the machine does disturbs both alike. Measured is a ratio of 8. Each
+    # pod is the first of its class, so that nothing is remembered from one to the next.
+    pods = [
+        (ordinary(f"o{number}", number), hostile(f"h{number}", "keys of their own", of_class=f"{number}"))
+        for number in range(1, 16)
+    ]
+    usual, most = (
+        min(times) for times in zip(*([seconds(state, each) for each in pair] for pair in pods), strict=True)
+    )
+    assert most < RATIO * usual
 
 
-def seconds(state: ClusterState, info: PodInfo, profile: ProfileRunner) -> float:
+def seconds(state: ClusterState, info: PodInfo) -> float:
     """Processor time of one decision."""
+    chance = random.Random(1)
     started = time.process_time()
-    decide(state.snapshot(NOW), info, profile, DEFAULT_CHANCE)
+    decide(state.snapshot(NOW), info, DEFAULT, chance)
     return time.process_time() - started
-
-
-class _Chance:
-    def random(self) -> float:
-        return 0.0
-
-
-DEFAULT_CHANCE = _Chance()
 
 
 @pytest.mark.parametrize("case", HOSTILE)
