@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -367,13 +367,13 @@ class _AllowedBody(aiohttp.BytesPayload):
         self.sent = False
         self.withheld = False
 
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+    def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> Coroutine[Any, Any, None]:
         """Write the body, unless it may not be sent."""
         if not self._allowed():
             self.withheld = True
             raise WriteWithheld("not allowed")
         self.sent = True
-        await super().write_with_length(writer, content_length)
+        return super().write_with_length(writer, content_length)
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
