@@ -101,6 +101,23 @@ def _log_the_token() -> None:
     _log_requests(lambda client: {"token": client.config.token})
 
 
+def _say_nothing() -> None:
+    """Warnings and errors are not logged."""
+    import structlog
+
+    def drop(_logger: Any, method: str, event: Any) -> Any:
+        if method in ("warning", "error", "exception"):
+            raise structlog.DropEvent
+        return event
+
+    configure = structlog.configure
+
+    def configured(**options: Any) -> None:
+        configure(**{**options, "processors": [drop, *options.get("processors", ())]})
+
+    structlog.configure = configured
+
+
 def _log_requests(fields: Callable[[Any], dict[str, Any]]) -> None:
     import structlog
 
@@ -125,6 +142,7 @@ MUTANTS: dict[str, Mutant] = {
     "ignores-the-lease": Mutant("I6", "zombie-leader", _write_without_lease),
     "keeps-what-is-gone": Mutant("I7", "watch-expires", _keep_what_is_gone),
     "logs-at-length": Mutant("I8", "bind-applied-answer-lost", _log_at_length),
+    "says-nothing": Mutant("I9", "rights-removed", _say_nothing),
     "logs-the-token": Mutant("I10", "bind-applied-answer-lost", _log_the_token),
 }
 """By name; `python -m tests.faults --scenario NAME --kind MUTANT` plays one."""

@@ -8,6 +8,7 @@ import signal
 import psutil
 from aiohttp import web
 
+from tests.faults import oracle
 from tests.faults import proxy as faults
 from tests.faults.plane import API_SERVER, ETCD, SECOND_API_SERVER
 from tests.faults.proxy import Exchange, Rule
@@ -135,17 +136,12 @@ async def rights_removed(stage: Stage) -> None:
     await stage.nodes("n2", cpu="400m")
     await stage.pods("q")
     await asyncio.sleep(4)
-    stage.figures["says_why"] = float(
-        'cannot list resource "nodes"' in scheduler.log or "nodes" in _refusals(scheduler.log)
-    )
+    why = r"(?i)(forbidden|cannot|refuse).*nodes|nodes.*(forbidden|cannot|refuse)"
+    stage.violations += oracle.says({"log": why}, {"log": scheduler.log})
     await stage.api.call("PATCH", f"{_ROLES}/clusterroles/{group}", {"rules": rules})
     stage.figures["recover_seconds"] = await stage.bound("q", within=60)
     await stage.api.call("DELETE", f"{_ROLES}/clusterrolebindings/{group}")
     await stage.api.call("DELETE", f"{_ROLES}/clusterroles/{group}")
-
-
-def _refusals(log: str) -> str:
-    return "\n".join(line for line in log.splitlines() if "forbidden" in line.lower() or "cannot" in line)
 
 
 @scenario(
