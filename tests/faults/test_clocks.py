@@ -111,7 +111,8 @@ def running(control_plane: LocalCluster, tmp_path_factory: pytest.TempPathFactor
     }
     config.write_text(json.dumps(configuration))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    command = [sys.executable, "-m", "tests.faults.skewed_daemon", str(offset), f"--config={config}", "--secure-port=0"]
+    environment["FAULTS_SKEW"] = str(offset)
+    command = [sys.executable, "-m", "tests.faults.debugged", f"--config={config}", "--secure-port=0"]
     command += ["--logging-format=json", "--pod-max-in-unschedulable-pods-duration=2s"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as daemon:
         try:
