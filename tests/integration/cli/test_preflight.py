@@ -51,10 +51,14 @@ def run(cluster: LocalCluster, *arguments: str | Path, env: Mapping[str, str] | 
         return run_command("preflight", "--kubeconfig", cluster.kubeconfig, *arguments)
 
 
+def token(cluster: LocalCluster) -> tuple[str, str]:
+    return "--token-file", str(cluster.prometheus_token_file)
+
+
 def source(cluster: LocalCluster) -> tuple[str, ...]:
     return (
         *("--address", cluster.prometheus_url),
-        *("--token-file", str(cluster.prometheus_token_file)),
+        *token(cluster),
         *("--ca-file", str(cluster.prometheus_ca_file)),
     )
 
@@ -121,7 +125,7 @@ def test_a_closed_port_is_reported(cluster: LocalCluster) -> None:
 def configuration(cluster: LocalCluster, path: Path, plugin: str, **load: Any) -> Path:
     provider = {"type": "Prometheus", "address": cluster.prometheus_url}
     options = {
-        "tokenFile": str(cluster.prometheus_token_file),
+        "tokenFile": "/var/run/secrets/secondary-scheduler/metrics/token",
         "caFile": str(cluster.prometheus_ca_file),
         **load,
     }
@@ -145,7 +149,7 @@ def configuration(cluster: LocalCluster, path: Path, plugin: str, **load: Any) -
 def test_missing_series_are_reported_with_existing_ones(cluster: LocalCluster, tmp_path: Path) -> None:
     queries = {"cpuAverage": "avg_over_time(renamed:rule[$window])", "memoryStddev": "stddev_over_time(gone[$window])"}
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries=queries)
-    done = run(cluster, "--config", config, "-o", "json")
+    done = run(cluster, "--config", config, *token(cluster), "-o", "json")
     assert done.code == 1
     results = checks(done)
     assert results["series cpuAverage"]["status"] == "failed"
@@ -155,7 +159,10 @@ def test_missing_series_are_reported_with_existing_ones(cluster: LocalCluster, t
     )
     assert results["series memoryStddev"]["status"] == "warning", "TargetLoadPacking does without"
     config = configuration(cluster, tmp_path / "config.yaml", "LoadVariationRiskBalancing", queries=queries)
-    assert checks(run(cluster, "--config", config, "-o", "json"))["series memoryStddev"]["status"] == "failed"
+    assert (
+        checks(run(cluster, "--config", config, *token(cluster), "-o", "json"))["series memoryStddev"]["status"]
+        == "failed"
+    )
 
 
 def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -164,7 +171,7 @@ def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: LocalC
     queries = list(yaml.safe_load_all(block))[1]["load"]["queries"]
     config = configuration(cluster, tmp_path / "config.yaml", "LowRiskOverCommitment", queries=queries, window="1m")
     deadline = time.monotonic() + 60
-    while (done := run(cluster, "--config", config, "-o", "json")).code:
+    while (done := run(cluster, "--config", config, *token(cluster), "-o", "json")).code:
         assert time.monotonic() < deadline, done.out
         time.sleep(2)
     assert {check["status"] for check in checks(done).values()} == {"ok"}
@@ -172,7 +179,7 @@ def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: LocalC
 
 def test_a_label_that_names_no_node_is_reported_with_the_right_label(cluster: LocalCluster, tmp_path: Path) -> None:
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", nodeLabel="job")
-    _, failed = failing(cluster, "--config", config)
+    _, failed = failing(cluster, "--config", config, *token(cluster))
     assert failed["name"] == "labels"
     assert failed["advice"] == "set load.nodeLabel: instance"
 
@@ -195,7 +202,7 @@ def test_a_node_without_load_is_named_unless_it_does_not_matter(cluster: LocalCl
 def test_samples_that_are_too_old_are_reported(cluster: LocalCluster, tmp_path: Path) -> None:
     past = "max_over_time(timestamp(instance:node_cpu:ratio)[$window:15s]) - 3600"
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries={"sampleTime": past})
-    _, failed = failing(cluster, "--config", config)
+    _, failed = failing(cluster, "--config", config, *token(cluster))
     assert failed["name"] == "ages"
     assert "oldest 36" in failed["found"]
 
@@ -316,15 +323,15 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: LocalCl
         assert failed["name"] == "token", "the local Prometheus has a token of its own"
 
         # With that one, all is well, and the prod stack's inside address is asked through the route.
-        token = ("--token-file", str(cluster.prometheus_token_file))
-        done = run(cluster, *token, "-o", "json", *SIMULATED)
+        shown = token(cluster)
+        done = run(cluster, *shown, "-o", "json", *SIMULATED)
         assert done.code == 0, done.out
         stack = CHECKOUT / "stacks" / "Pulumi.openshift-prod.yaml"
-        done = run(cluster, "--stack", stack, *token, "-o", "json", *SIMULATED)
+        done = run(cluster, "--stack", stack, *shown, "-o", "json", *SIMULATED)
         assert done.code == 0, done.out + done.err
         assert "only reachable inside the cluster" in checks(done)["route"]["found"]
         (tmp_path / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
         (tmp_path / "stacks").mkdir()
-        the_route_is_written(cluster, stack, tmp_path / "stacks" / "Pulumi.mine.yaml", token)
+        the_route_is_written(cluster, stack, tmp_path / "stacks" / "Pulumi.mine.yaml", shown)
     finally:
         extensions.delete_custom_resource_definition("routes.route.openshift.io")
