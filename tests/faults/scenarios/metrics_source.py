@@ -28,7 +28,7 @@ async def _prometheus(stage: Stage) -> AsyncIterator[tuple[BreakablePrometheus, 
     """A Prometheus, and how a scheduler is set up to read it: ours, or the one of scheduler-plugins."""
     directory = stage.directory / "metric-credentials"
     await asyncio.to_thread(directory.mkdir, exist_ok=True)
-    authority = pki.CertificateAuthority("prometheus")
+    authority = pki.CertificateAuthority("authority-of-prometheus")
     fake = BreakablePrometheus(authority.server("prometheus", [], ["127.0.0.1"]), stage.directory, _TOKEN)
     provider = {"type": "Prometheus", "address": fake.url}
     setup: Json = {}
