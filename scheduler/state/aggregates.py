@@ -32,7 +32,7 @@ from scheduler.state.weighing import WeightedQuery, label_sets, weigh, weights_b
 
 _MOST_QUERIES = 2048
 """Queries answered incrementally at once; the one unused longest is dropped."""
-_MOST_UNASKED = 4096
+_MOST_UNASKED = 1024
 """A query is dropped after so many pods that it counted in vain: counting again costs about as much."""
 _NO_DOMAINS: IntArray = np.zeros(1, dtype=np.int64)
 _NO_DOMAINS.flags.writeable = False

@@ -21,7 +21,7 @@ _PRUNE_AT = 4096
 """Specs whose terms are remembered; beyond that, terms that no pod has any more are looked for."""
 _MOST_IDLE = 256
 """Terms that no pod has any more and that are kept all the same: a pod is often replaced by one like it."""
-_MOST_SHARED = 32
+_MOST_SHARED = 8
 """A pod with more terms has them counted as one: an ordinary one may share each of its few with other pods."""
 
 

@@ -8,9 +8,9 @@ from scheduler.framework import AffinityTerm, NodeView, Objects, PodClause, PodI
 from scheduler.kube.primitives import EVERYTHING, Selector
 
 _MAX_CACHED = 4096
-_MOST_KEPT = 32
+_MOST_KEPT = 8
 """A pod with more terms has them evaluated together in each attempt, and nothing kept: the counts of one pod must not
-become a burden to all others. Manifests of real workloads have fewer than ten."""
+become a burden to all others. Manifests of real workloads mostly have one or two."""
 
 
 class OwnTerm(NamedTuple):

@@ -17,7 +17,7 @@ ACTIONS = (HARD, SOFT)
 OwnerSelector = dict[str, str] | LabelSelector | None
 """A plain map of a ReplicationController, a LabelSelector of the others."""
 _MAX_CACHED = 4096
-_MOST_KEPT = 32
+_MOST_KEPT = 8
 """A pod with more constraints has them evaluated in each attempt, and nothing is kept: the counts of one pod must not
 become a burden to all others. Manifests of real workloads have up to three."""
 _OWNERS = {
