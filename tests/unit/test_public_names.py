@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,17 @@ DOORS = (
 )
 
 
+@pytest.fixture
+def event_loop_of_the_thread() -> Iterator[None]:
+    """Pulumi asks for the thread's event loop when it is imported; an async test before this one has removed it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.mark.usefixtures("event_loop_of_the_thread")
 @pytest.mark.parametrize("door", DOORS)
 def test_the_door_lists_what_is_pinned_and_all_of_it_exists(door: str) -> None:
     module = importlib.import_module(door)

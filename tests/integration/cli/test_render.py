@@ -38,8 +38,8 @@ def test_rendered_manifests_become_a_scheduler_with_their_configuration(
     by_name = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
     config_map = by_name["ConfigMap", named]
     content = config_map["data"]["config.yaml"]
-    api.wait_for_hash(configuration_hash(content), seconds=120)
-    api.wait_for("Available", "True", seconds=60)
+    api.wait_for_hash(configuration_hash(content))
+    api.wait_for("Available", "True")
     # Applied again, nothing changes: the server agrees with every value as it is written.
     before = {kind: api.items(kind) for kind in ("configmaps", "roles", "secondaryschedulers")}
     apply(cluster.kubeconfig, manifests)

@@ -57,7 +57,7 @@ def test_a_killed_agents_pods_stop_and_its_successor_starts_them_again(start: St
     api.pod(restartPolicy="Always", main={"command": script(SLEEP)})
     api.wait_running()
     agent.end(signal.SIGKILL)
-    wait_for(lambda: not api.processes(), "the pods' processes to die", 5)
+    wait_for(lambda: not api.processes(), "the pods' processes to die")
     start("--sandbox", tier)
     wait_for(lambda: api.container().get("restartCount") == 1 and api.container()["ready"], "the restart")
     assert api.container()["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"

@@ -157,7 +157,7 @@ def test_forced_deletion_kills_at_once(agent: RunningAgent, api: Api) -> None:
     api.pod(terminationGracePeriodSeconds=300, main={"command": script(SLEEP)})
     api.wait_running()
     api.delete(grace_period_seconds=0)
-    wait_for(lambda: not api.processes(), "the processes to end", 8)
+    wait_for(lambda: not api.processes(), "the processes to end")
 
 
 def test_pre_stop_hook_runs_before_sigterm(agent: RunningAgent, api: Api) -> None:
