@@ -101,7 +101,7 @@ class PodAggregates:
         return weights_by_domain(weights, column.codes, len(column.values), nodes)
 
     def label_sets(self, selector: Selector) -> int:
-        """Return how many sets of pod labels a selector has to be compared with."""
+        """Return how many comparisons of a requirement with a set of pod labels a selector takes."""
         return label_sets(self._groups, selector)
 
     @property

@@ -241,7 +241,7 @@ class Snapshot:
         return self.aggregates.label_set_count
 
     def label_sets(self, selector: Selector) -> int:
-        """Return how many sets of pod labels `weigh_pods` compares a selector with: the work that it is."""
+        """Return how many comparisons of a requirement with a set of pod labels a selector takes in `weigh_pods`."""
         return self.aggregates.label_sets(selector)
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:

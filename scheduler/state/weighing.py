@@ -119,12 +119,12 @@ def moved_weights(
 
 
 def label_sets(groups: LabelGroups, selector: Selector) -> int:
-    """Return how many label groups `weigh` looks at for a selector, of whatever namespaces."""
+    """Return how many requirements `weigh` compares with label groups for a selector, of whatever namespaces."""
     if selector.nothing:
         return 0
     positive = [groups.carriers(requirement) for requirement in selector.requirements if not is_negative(requirement)]
     if positive:
-        return min(positive)
+        return min(positive) * len(selector.requirements)
     return sum(map(groups.carriers, selector.requirements))
 
 
