@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterable
@@ -241,7 +242,9 @@ def mixes(recorded: list[dict[str, Any]]) -> str:
     pods = sum(row["figures"].get("bound", 0) for row in played)
     minutes = sum(row["seconds"] for row in played) / 60
     outcome = f"seeds with a broken promise: {', '.join(map(str, bad))}" if bad else "no promise broken"
-    span = f"seeds {seeds[0]} to {seeds[-1]}"
+    breaks = [number for number in range(1, len(seeds)) if seeds[number] != seeds[number - 1] + 1]
+    spans = [(seeds[first], seeds[last - 1]) for first, last in itertools.pairwise([0, *breaks, len(seeds)])]
+    span = "seeds " + ", ".join(f"{first} to {last}" for first, last in spans)
     return f"Random mixes: {len(seeds)} ({span}), {pods:.0f} pods bound, {minutes:.0f} minutes; {outcome}."
 
 
