@@ -46,7 +46,7 @@ MATRIX = (
         (_LISTWATCH + "test_410_in_either_form_leads_to_one_new_list_that_infers_deletions",),
     ),
     Row(
-        5, "watch open but silent", "noticed after 150 s without a word; I4",
+        5, "watch open but silent", "noticed after 150 s without a word (in the run: 5 s); I4",
         (_LISTWATCH + "test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent",),
     ),
     Row(
