@@ -44,6 +44,10 @@ class Running:
         self._read = 0
         self._pods = 0
 
+    def unread(self) -> str:
+        """The log since the last call of `new_lines`."""
+        return self.log.read_text()[self._read :]
+
     def new_lines(self) -> list[dict[str, Any]]:
         """Warnings and errors about the load since the last call."""
         text = self.log.read_text()
@@ -160,6 +164,8 @@ def broken(running: Running, reason: str, during: Callable[[], None] = lambda: N
     prometheus = running.prometheus
     failures = running.metric("load_refresh_failures_total")
     eventually(lambda: running.metric("load_data_fresh") == 0, f"load is not fresh: {reason}")
+    # The gauge ages between reads, the line comes with the next read: a repair in between would leave nothing to say.
+    eventually(lambda: reason in running.unread(), f"the log says why: {reason}")
     assert running.place() < 3
     during()
     if "older" not in reason:
