@@ -140,8 +140,9 @@ MATRIX = (
     ),
     Row(
         43, "series by IP, twice per node, of no node", "matched by name, then address; else reported",
-        ("tests/integration/cli/test_preflight.py::"
-         "test_a_label_that_names_no_node_is_reported_with_the_right_label",),
+        (_PROMETHEUS + "test_series_by_address_and_two_for_one_node",
+         "tests/integration/cli/test_preflight.py::"
+         "test_a_label_that_names_no_node_is_reported_with_the_right_label"),
     ),
     Row(44, "restart under load", "the same ranking; I11"),
     Row(

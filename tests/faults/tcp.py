@@ -85,9 +85,7 @@ class TcpProxy:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    sock = writer.get_extra_info("socket")
-    if sock is None:
-        return  # It is closed already.
-    with contextlib.suppress(OSError):
-        sock.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    # A TLS connection that is closed already has no socket to ask for.
+    with contextlib.suppress(OSError, AttributeError):
+        writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

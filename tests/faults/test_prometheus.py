@@ -277,3 +277,31 @@ class TestPrometheus:
         running.prometheus.loads = loads
         eventually(running.healthy, "all is well again")
         assert running.new_lines() == []
+
+    def test_series_by_address_and_two_for_one_node(self, running: Running) -> None:
+        loads, core = running.prometheus.loads, running.core
+        addresses = {
+            "node-a": [("InternalIP", "192.0.2.1")],
+            "node-b": [("Hostname", "node-b.example.com")],
+            "node-c": [("InternalIP", "192.0.2.3")],
+        }
+        for name, pairs in addresses.items():
+            listed = [{"type": kind, "address": address} for kind, address in pairs]
+            core.patch_node_status(name, {"status": {"addresses": listed}})
+        # node-c has two series: the one under its name counts. One is of a pod's address, which is no node's.
+        by_address = {"192.0.2.1:9100": 0.7, "node-b.example.com:9100": 0.2, "192.0.2.3:9100": 0.9}
+        running.prometheus.loads = {**by_address, "node-c": 0.2, "node-d": 0.2, "10.244.0.9:9100": 0.1}
+        eventually(lambda: running.metric("load_unmatched_instances") == 1, "the pod's series matches no node")
+        assert running.healthy(), "every node has a load"
+        for _ in range(3):
+            assert running.place() < 3
+        latest = [f"pod-{running._pods - number}" for number in range(3)]
+        nodes = {core.read_namespaced_pod(name, NAMESPACE).spec.node_name for name in latest}
+        assert "node-a" not in nodes, "the hot node, known by its address"
+        time.sleep(1.2)
+        (line,) = running.new_lines()
+        assert line["event"] == "load series whose instance is no node of the cluster"
+        assert line["examples"] == ["10.244.0.9:9100"]
+        running.prometheus.loads = loads
+        eventually(lambda: running.healthy() and not running.metric("load_unmatched_instances"), "all is well again")
+        assert running.new_lines() == []
