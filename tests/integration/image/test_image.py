@@ -106,7 +106,7 @@ def _place_a_pod(node: PodmanNode, api: Api, others: Api) -> None:
         raise AssertionError(f"{error}\n{node.logs()}") from None
     configuration = api.get("secondaryschedulers", "cluster")["spec"]["schedulerConfig"]
     content = api.get("configmaps", configuration)["data"]["config.yaml"]
-    api.wait_for_hash(configuration_hash(content), seconds=30)
+    api.wait_for_hash(configuration_hash(content))
 
     eventually(lambda: others.get("serviceaccounts", "default"), "the namespace takes pods")
     others.create("pods", "workload", apiVersion="v1", kind="Pod", spec=WORKLOAD)
