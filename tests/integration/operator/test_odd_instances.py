@@ -9,7 +9,11 @@ from tests.unit.operator.builders import CONFIG, IMAGE
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
 # Of an instance that the install does not know.
-REFUSED = ("clusterrolebindings", "flowschemas", "leases", "roles")
+REFUSED = (
+    *("clusterrolebindings", "flowschemas", "leases", "networkpolicies", "rolebindings", "roles"),
+    *("serviceaccounts", "services"),
+)
+"""Objects of instances that the installation does not name."""
 LONG = "x" * 253
 IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
 SPEC = {"schedulerConfig": "config", "schedulerImage": IMAGE}
