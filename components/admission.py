@@ -116,7 +116,7 @@ def images_policy(images: Collection[str]) -> dict[str, Any]:
     resource = "group('admissionregistration.k8s.io').resource('validatingadmissionpolicies')"
     may_change = f"authorizer.{resource}.name({_cel(IMAGES_POLICY)}).check('update').allowed()"
     fields = {"image": ("schedulerImage", "''"), "command": ("command", "[]")}
-    fields |= {"env": ("env", "[]"), "arguments": ("extraArgs", "[]")}
+    fields |= {"env": ("env", "[]"), "arguments": ("extraArgs", "[]"), "credentials": ("metricCredentials", "{}")}
     variables = [
         {"name": name, "expression": f"has(object.spec) ? object.spec.?{field}.orValue({empty}) : {empty}"}
         for name, (field, empty) in fields.items()
@@ -155,6 +155,12 @@ def images_policy(images: Collection[str]) -> dict[str, Any]:
             ),
             _unless_kept(
                 "env", "size(variables.env) == 0", f"spec.env: {by_others}, as it can make the image run other code"
+            ),
+            _unless_kept(
+                "credentials",
+                "!has(variables.credentials.serviceAccount) || has(variables.credentials.serviceAccount.audience)",
+                f"spec.metricCredentials.serviceAccount: without an audience {by_others}, "
+                "as it sends the scheduler's own token",
             ),
             _unless_kept("arguments", flags, f"spec.extraArgs: flags other than {', '.join(_FLAGS)} {by_others}"),
         ],

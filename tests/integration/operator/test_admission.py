@@ -107,11 +107,17 @@ HOSTILE = [
     ({"schedulerImage": f"{ALLOWED}:5000/evil"}, "spec.schedulerImage: is of no allowed repository"),
     ({"command": ["/bin/sh", "-c", "cat /var/run/secrets/kubernetes.io/serviceaccount/token"]}, "spec.command: may be"),
     ({"env": [{"name": "PYTHONPATH", "value": "/etc/kubernetes"}]}, "spec.env: may be"),
+    (
+        {"metricCredentials": {"serviceAccount": {}, "address": "https://evil.example.com"}},
+        "spec.metricCredentials.serviceAccount: without an audience",
+    ),
     ({"extraArgs": ["--master=https://evil.example.com"]}, "spec.extraArgs: flags other than"),
     ({"extraArgs": ["--authorization-always-allow-paths=/metrics"]}, "spec.extraArgs: flags other than"),
 ]
 HARMLESS: list[dict[str, Any]] = [
     {},
+    {"metricCredentials": {"serviceAccount": {"audience": "prometheus"}, "address": "https://prometheus"}},
+    {"metricCredentials": {"secretName": "token"}},
     {"schedulerImage": ALLOWED},
     {"schedulerImage": f"{ALLOWED}@sha256:{'0' * 64}"},
     {"command": ["/bin/kube-scheduler"], "extraArgs": ["-v=4", "--logging-format=json"]},
