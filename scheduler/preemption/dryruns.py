@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework import (
+    BoolArray,
     CycleState,
     FilterRunner,
     FloatArray,
@@ -126,6 +127,7 @@ class CachedOutcomes:
         self._total: IntArray = np.zeros(size, dtype=np.int64)
         self._count: IntArray = np.zeros(size, dtype=np.int64)
         self._earliest: FloatArray = np.zeros(size)
+        self._not_started: BoolArray = np.zeros(size, dtype=np.bool_)
         self._valid_once: set[int] = set()
         self._covered: set[int] = set()
         self._generation = view.generation
@@ -209,8 +211,8 @@ class CachedOutcomes:
             if outcome.victims:
                 self._compare(row, outcome)
             # A pod without a start counts as started now. So one whose start lies in our future, as its node's clock is
-            # ahead, changes places with it as time passes.
-            if any(victim.started_at > view.now for victim in others):
+            # ahead, changes places with it as time passes; one that started this moment is its equal for this moment.
+            if any(victim.started_at >= view.now for victim in others):
                 self._valid_once.add(row)
             if trial.budgets.cover(others):
                 self._covered.add(row)
@@ -223,12 +225,10 @@ class CachedOutcomes:
         self._highest[row] = highest
         self._total[row] = sum([victim.priority for victim in victims]) + PRIORITY_SHIFT * len(victims)
         self._count[row] = len(victims)
-        starts = [
-            victim.started_at
-            for victim in victims
-            if victim.priority == highest and victim.started_at == victim.started_at
-        ]
-        self._earliest[row] = min(starts, default=math.nan)
+        starts = [victim.started_at for victim in victims if victim.priority == highest]
+        started = [start for start in starts if start == start]
+        self._earliest[row] = min(started, default=math.nan)
+        self._not_started[row] = len(started) < len(starts)
 
     def _best(self, view: NodeView, rows: RowArray, rng: RandomSource) -> Candidate:
         """Return the candidate that hurts least, as `choose`."""
@@ -236,7 +236,8 @@ class CachedOutcomes:
             values = column[rows]
             rows = rows[values == values.min()]
         earliest = self._earliest[rows]
-        earliest = np.where(np.isnan(earliest), view.now, earliest)
+        # Those that have not started count as started now, which is earlier than a start that lies in our future.
+        earliest = np.where(self._not_started[rows], np.fmin(earliest, view.now), earliest)
         rows = rows[earliest == earliest.max()]
         row = int(rows[int(rng.random() * len(rows))])
         outcome = self._outcomes[row]

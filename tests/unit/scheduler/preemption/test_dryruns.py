@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import Placement, decide
@@ -17,7 +17,7 @@ from scheduler.kube.model import PodDisruptionBudget
 from scheduler.preemption.dryruns import DryRunCache
 from scheduler.preemption.trials import dry_run
 from scheduler.preemption.victims import Candidate, DryRunResult, VictimRules, choose
-from scheduler.state import Snapshot
+from scheduler.state import ClusterState, Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 GPU = "example.com/gpu"
@@ -162,6 +162,7 @@ def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, tur
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 1 << 32))
+@example(1274767)
 def test_kept_dry_runs_give_what_trying_all_nodes_gives(seed: int) -> None:
     rng = random.Random(seed)
     world, kept = World(rng), DryRunCache()
@@ -171,3 +172,36 @@ def test_kept_dry_runs_give_what_trying_all_nodes_gives(seed: int) -> None:
             world.step()
         preemptor = rng.choice([*incoming, *incoming, *world.nominated])
         compare(world, kept, preemptor, rng.randint(1, 4), rng.randint(0, 4), rng.randint(0, 9))
+
+
+def full_node(state: ClusterState, name: str, *started: float) -> None:
+    """Add a node full of pods with these starts."""
+    state.upsert_node(node(name, allocatable={"cpu": str(len(started)), "pods": "5"}))
+    for number, start in enumerate(started):
+        info = pod(f"{name}-{number}", container("1"), priority=10)
+        state.upsert_pod(msgspec.structs.replace(info, node_name=name, started_at=start))
+
+
+def candidate_at(state: ClusterState, kept: DryRunCache, now: float, cpu: str, wanted: int) -> Candidate:
+    view = state.snapshot(now)
+    incoming = pod("high", container(cpu), priority=100)
+    placement = decide(view, incoming, PROFILE, random.Random(0))
+    rows = placement.node_codes(view).rows(Code.UNSCHEDULABLE)
+    best = kept.search(placement.state, incoming, view, PROFILE, rows, wanted, VictimRules(), random.Random(0))
+    same(best, afresh(placement, view, rows, wanted, 0), len(view.rows))
+    assert isinstance(best, Candidate)
+    return best
+
+
+def test_victim_that_has_not_started_counts_as_started_now_beside_victim_whose_start_lies_ahead() -> None:
+    state = cluster()
+    full_node(state, "starting", math.nan, NOW + 30.0)
+    full_node(state, "ahead", NOW + 20.0, NOW + 20.0)
+    assert candidate_at(state, DryRunCache(), NOW, "2", wanted=2).node == "ahead"
+
+
+def test_victims_that_started_this_moment_are_compared_again_in_the_next() -> None:
+    state, kept = cluster(), DryRunCache()
+    full_node(state, "n0", math.nan, NOW)
+    assert [victim.name for victim in candidate_at(state, kept, NOW, "1", wanted=1).victims] == ["n0-1"]
+    assert [victim.name for victim in candidate_at(state, kept, NOW + 1.0, "1", wanted=1).victims] == ["n0-0"]
