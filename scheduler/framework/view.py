@@ -27,8 +27,8 @@ class LabelColumn:
 
 @dataclass(slots=True)
 class TaintColumn:
-    """Taint sets: `codes[row]` indexes `classes`; nodes with equal taints share a class. Classes are only ever
-    added."""
+    """Taint sets: `codes[row]` indexes `classes`; nodes with equal taints share a class. Codes keep their meaning for
+    as long as `NodeView.topology` stays the same."""
 
     codes: RowArray
     classes: list[tuple[Taint, ...]] = field(default_factory=list)

@@ -78,11 +78,14 @@ class Amounts:
 
 
 class Taints:
-    """Taint sets by class; classes are only added, so that a plugin may keep a table by class id."""
+    """Taint sets by class. Class 0 is that without taints; the others are those that rows have: an autoscaler writes
+    times into taints, and classes that stayed would grow in number for ever, and with them the work per pod."""
 
     def __init__(self, capacity: int) -> None:
         self.column = TaintColumn(np.zeros(capacity, dtype=np.intp), [()])
         self._ids: dict[tuple[Taint, ...], int] = {(): 0}
+        # Not kept for class 0, which always stays.
+        self._rows_of_class = [0]
 
     def grow(self, capacity: int) -> None:
         """Extend to a capacity."""
@@ -90,17 +93,35 @@ class Taints:
 
     def set(self, row: int, taints: tuple[Taint, ...]) -> None:
         """Set a row's taints."""
+        old = int(self.column.codes[row])
         code = self._ids.get(taints)
+        if code == old:
+            return
         if code is None:
             code = self._ids[taints] = len(self.column.classes)
             self.column.classes.append(taints)
+            self._rows_of_class.append(0)
         self.column.codes[row] = code
+        self._rows_of_class[code] += 1
+        self._rows_of_class[old] -= 1
+        if old and not self._rows_of_class[old]:
+            self._drop(old)
+
+    def _drop(self, code: int) -> None:
+        """Remove a class that no row has; the last one takes its place, so that there are no holes."""
+        classes = self.column.classes
+        del self._ids[classes[code]]
+        last, rows = classes.pop(), self._rows_of_class.pop()
+        if code < len(classes):
+            codes = self.column.codes
+            codes[codes == len(classes)] = code
+            classes[code], self._rows_of_class[code], self._ids[last] = last, rows, code
 
     def copy(self) -> "Taints":
         """Return an independent copy."""
         twin = Taints(0)
         twin.column = TaintColumn(self.column.codes.copy(), list(self.column.classes))
-        twin._ids = dict(self._ids)
+        twin._ids, twin._rows_of_class = dict(self._ids), list(self._rows_of_class)
         return twin
 
 
