@@ -31,6 +31,7 @@ from tests.conformance.apiclient import COLLECTIONS, Api
 from tests.conformance.case import Json
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.coscheduling_worlds import Group, Member, World, generate
+from tests.support.waiting import PATIENCE_SECONDS
 
 Process = subprocess.Popen[bytes]
 LABEL = "scheduling.x-k8s.io/pod-group"
@@ -187,7 +188,7 @@ class Stage:
             metadata = {"name": f"coscheduling-{name}"}
             item = {"kind": "PriorityClass", "metadata": metadata, "value": value, "preemptionPolicy": "Never"}
             await self._api.create(item)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             with contextlib.suppress(Exception):
                 await self._api.list_all("PodGroup", "default")

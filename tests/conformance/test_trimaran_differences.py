@@ -31,6 +31,7 @@ from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, configured_sources, load_source, parse_watcher
 from scheduler.plugins import build_profile
 from tests.faults.server import BreakablePrometheus
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.load.fakes import FakeService, service
 
@@ -75,7 +76,7 @@ class Real:
     def log(self) -> str:
         return self.file.read_text(errors="replace")
 
-    def until(self, check: Callable[[], Any], awaited: str, seconds: float = 40) -> None:
+    def until(self, check: Callable[[], Any], awaited: str, seconds: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while not check():
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {awaited}\n{self.log[-2000:]}"
@@ -109,7 +110,7 @@ def core(control_plane: LocalCluster) -> Iterator[Any]:
     resources = {"cpu": "4", "memory": "16Gi", "pods": "110"}
     for name in NODES:
         api.create_node({"metadata": {"name": name}, "status": {"allocatable": resources, "capacity": resources}})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not api.list_namespaced_service_account(NAMESPACE).items:
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -24,7 +24,7 @@ from kubernetes.client.exceptions import ApiException
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -94,7 +94,7 @@ def running(command: list[str], live: Live, log: Path) -> Iterator[subprocess.Po
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(engine.pid, signal.SIGKILL)
-        engine.wait(10)
+        engine.wait(PATIENCE_SECONDS)
 
 
 def test_an_object_in_the_way_is_named_with_the_remedy_and_left_alone(live: Live) -> None:
@@ -180,7 +180,7 @@ def test_a_stack_that_another_update_holds_says_so_and_by_whom(live: Live, tmp_p
         assert "pulumi cancel" in text
         assert f"pid {engine.pid}" in text
         os.kill(engine.pid, signal.SIGINT)
-        assert engine.wait(60) != 0
+        assert engine.wait(PATIENCE_SECONDS) != 0
     live.up()
     live.nothing_to_change()
 

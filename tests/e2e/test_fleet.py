@@ -26,6 +26,7 @@ from secondary_scheduler.cli.fleet.pulumi_command import find_pulumi
 from secondary_scheduler.cli.fleet.results import Operation
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.fleet import CHECKOUT, TOKEN, Fleet, dead_kubeconfig
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.e2e]
 
@@ -147,7 +148,7 @@ def test_a_stack_that_takes_too_long_is_cancelled_and_one_that_is_locked_says_by
         assert locked["reason"].endswith("pulumi cancel --stack prod-b")
         assert "\n" not in locked["reason"]
     finally:
-        output, _ = process.communicate(timeout=90)
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     slow = json.loads(output)["stacks"][0]
     assert process.returncode == 1
     assert slow["reason"] == "not done after 12 s; it was cancelled (see --timeout)"

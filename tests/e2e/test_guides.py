@@ -23,7 +23,7 @@ from tests.support.fleet import Fleet
 from tests.support.guides import OTHERS, Shell, blocks, guide_names
 from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, look_like_openshift
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 JOURNEYS = {
     "openshift": ("install-on-openshift", "remove"),

@@ -17,8 +17,9 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
+from tests.support.waiting import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration]
 
 NAMESPACE, NODE, ACCOUNT = "clocks", "clocks-node", "clocks-scheduler"
 HOUR = 3600
@@ -123,7 +124,7 @@ def running(control_plane: LocalCluster, tmp_path_factory: pytest.TempPathFactor
             assert "Traceback" not in log.read_text(), log.read_text()[-4000:]
         finally:
             daemon.terminate()
-            daemon.wait(20)
+            daemon.wait(PATIENCE_SECONDS)
             core.delete_node(NODE)
 
 

@@ -25,7 +25,7 @@ from devcluster import pki, ports
 from devcluster.cluster import LocalCluster
 from tests.faults import server
 from tests.faults.server import MEGABYTE, BreakablePrometheus
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.integration]
 
@@ -148,7 +148,7 @@ def running(
             yield running
         finally:
             daemon.terminate()
-            daemon.wait(20)
+            daemon.wait(PATIENCE_SECONDS)
             prometheus.stop()
             for name in NODES:
                 core.delete_node(name)

@@ -12,7 +12,7 @@ from tests.faults.mutants import MUTANTS
 from tests.faults.plane import FaultPlane
 from tests.faults.scenarios import SCENARIOS, Scenario, run
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration]
 
 SEEDS = (1,)
 QUICK_MUTANTS = {"binds-without-uid", "forgets-early"}

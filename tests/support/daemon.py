@@ -17,7 +17,7 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import ports
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 _OPEN = "/metrics,/readyz,/livez,/healthz,/configz"
 
@@ -92,7 +92,7 @@ def daemon(
             yield running
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_SECONDS)
 
 
 class Cluster:

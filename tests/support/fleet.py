@@ -15,6 +15,7 @@ from typing import Any
 
 from devcluster.toolchain.binaries import BINARIES, find
 from tests.support.stand_ins import link_stand_ins, missing_official_plugins
+from tests.support.waiting import PATIENCE_SECONDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _NOT_COPIED = shutil.ignore_patterns(
@@ -142,7 +143,7 @@ class Fleet:
         """The locks of all stacks."""
         return list((self.state / ".pulumi" / "locks").rglob("*.json"))
 
-    def wait_locked(self, seconds: float = 60) -> None:
+    def wait_locked(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until some stack is locked."""
         deadline = time.monotonic() + seconds
         while not self.locks():
@@ -153,7 +154,7 @@ class Fleet:
     def interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
         """Ctrl-C; what was printed."""
         process.send_signal(signal.SIGINT)
-        return process.communicate(timeout=90)
+        return process.communicate(timeout=PATIENCE_SECONDS)
 
     @staticmethod
     def _command(*arguments: str) -> list[str]:

@@ -101,4 +101,4 @@ def scraping(
             yield Scraper(port, log)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_SECONDS)

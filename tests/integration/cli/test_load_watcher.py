@@ -25,6 +25,7 @@ from tests.conformance import trimaran
 from tests.conformance.controlplane import control_plane_running
 from tests.conformance.oracle import oracle_of
 from tests.conformance.runner import Runner
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 pytestmark = [pytest.mark.integration]
@@ -63,7 +64,7 @@ def load_watcher(log: Path, *arguments: str) -> Iterator[str]:
     command = [sys.executable, "-m", "secondary_scheduler.cli", "load-watcher", *arguments]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while "serving" not in log.read_text():
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline
@@ -72,7 +73,7 @@ def load_watcher(log: Path, *arguments: str) -> Iterator[str]:
             yield line.rsplit(" ", 1)[1].removesuffix("/watcher")
         finally:
             process.terminate()
-            assert process.wait(15) == 0, "told to stop, it ends well"
+            assert process.wait(PATIENCE_SECONDS) == 0, "told to stop, it ends well"
 
 
 class Served:
@@ -80,7 +81,7 @@ class Served:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (answer := requests.get(f"{url}/watcher", timeout=5)).status_code != 200:
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -150,7 +151,7 @@ def test_a_token_of_the_cluster_is_accepted_if_its_user_may_read(control_plane: 
                 headers = {"Authorization": f"Bearer {token}"}
                 return requests.get(f"{url}/watcher", headers=headers, verify=str(files["ca.crt"]), timeout=10)
 
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while (answer := ask(tokens["allowed"])).status_code == 500:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)

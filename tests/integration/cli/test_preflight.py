@@ -22,6 +22,7 @@ from devcluster.pki import CertificateAuthority
 from devcluster.spec import ClusterSpec
 from tests.support.simulating import Result
 from tests.support.simulating import run as run_command
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.integration]
 
@@ -36,7 +37,7 @@ def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
             name="preflight", state_root=cluster_state_root, nodes=3, real_nodes=0, default_scheduler=False, tools=False
         )
     ) as cluster:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + PATIENCE_SECONDS
         # Until everything has been scraped and recorded for the first time.
         while any(check["status"] != "ok" for check in checks(run(cluster, *source(cluster), "-o", "json")).values()):
             assert time.monotonic() < deadline, run(cluster, *source(cluster)).out
@@ -170,7 +171,7 @@ def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: LocalC
     block = next(part for part in guide.split("```yaml")[1:] if "without recording rules" in part).split("```")[0]
     queries = list(yaml.safe_load_all(block))[1]["load"]["queries"]
     config = configuration(cluster, tmp_path / "config.yaml", "LowRiskOverCommitment", queries=queries, window="1m")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (done := run(cluster, "--config", config, *token(cluster), "-o", "json")).code:
         assert time.monotonic() < deadline, done.out
         time.sleep(2)
@@ -291,7 +292,7 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: LocalCl
     try:
         for name in ("openshift-monitoring", "openshift-config-managed"):
             core.create_namespace({"metadata": {"name": name}})
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while "nothing to check" in (done := run(cluster, "-o", "json")).err or done.code != 1:
             assert time.monotonic() < deadline
             time.sleep(0.5)

@@ -22,7 +22,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.errors import PortTakenError, ServiceError
 from devcluster.spec import ClusterSpec
 from tests.support.cluster import BARE, MakeCluster
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.integration]
 
@@ -72,7 +72,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, errors = process.communicate(timeout=90)
+    _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, errors
 
 

@@ -59,7 +59,7 @@ class RunningAgent:
     def end(self, number: int = signal.SIGTERM) -> int:
         """Signal it and wait; its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE_SECONDS)
 
     def container_log(self, namespace: str, pod: str, container: str = "main") -> str:
         """A container's output so far."""

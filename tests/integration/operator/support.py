@@ -17,7 +17,7 @@ import yaml
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_binding_name
 from scheduler.kube.client import ClientConfig, Conflict, KubeError, NotFound
 from scheduler.kube.client.sync import SyncConnection
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.unit.operator.builders import IMAGE
 
 CRD = Path(__file__).parents[3] / "components/crds/operator.openshift.io_secondaryschedulers.yaml"
@@ -176,7 +176,7 @@ class Operator:
     def end(self, signum: int = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(signum)
-        return self.process.wait(timeout=60)
+        return self.process.wait(PATIENCE_SECONDS)
 
     def log_lines(self) -> list[dict[str, Any]]:
         text = self._log.read_text() if self._log.exists() else ""

@@ -17,7 +17,7 @@ from tests.integration.operator.rights import Rights
 from tests.integration.operator.support import Api
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -18,7 +18,7 @@ from scheduler.catalog import (
     plugin_rules,
 )
 from scheduler.config import configuration_hash, load_configuration
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.unit.operator.builders import BAD_CONFIG, CONFIG, IMAGE, OTHER_CONFIG
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
@@ -335,6 +335,6 @@ def test_an_operator_stopped_while_an_instance_goes_finishes_the_deletion(runnin
     time.sleep(0.5)
     assert operator.process.poll() is None, "waits for the pod"
     api.patch("pods", pod["metadata"]["name"], {"metadata": {"finalizers": None}})
-    assert operator.process.wait(timeout=10) == 0
+    assert operator.process.wait(PATIENCE_SECONDS) == 0
     assert api.get("secondaryschedulers", "cluster") is None
     assert not api.cluster_role_bindings()

@@ -19,6 +19,7 @@ import requests
 
 from devcluster.cluster import LocalCluster
 from tests.support.stand_ins import BOTH, link_stand_ins
+from tests.support.waiting import PATIENCE_SECONDS
 
 Manifest = dict[str, Any]
 
@@ -184,11 +185,11 @@ class Engine:
             )
             try:
                 yield process
-                process.wait(60)
+                process.wait(PATIENCE_SECONDS)
             finally:
                 if process.poll() is None:
                     process.send_signal(signal.SIGINT)
-                    process.wait(30)
+                    process.wait(PATIENCE_SECONDS)
 
     @property
     def log(self) -> str:

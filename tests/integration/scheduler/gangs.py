@@ -55,7 +55,7 @@ class Daemon:
         command = [sys.executable, "-m", "scheduler", f"--config={self._config}", "--secure-port=0"]
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while "caches are filled" not in log.read_text():
             assert self._process.poll() is None, log.read_text()[-2000:]
             assert time.monotonic() < deadline, log.read_text()[-2000:]
@@ -71,7 +71,7 @@ class Daemon:
         """Ask it to end."""
         assert self._process is not None
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(PATIENCE_SECONDS)
 
     @property
     def is_alive(self) -> bool:

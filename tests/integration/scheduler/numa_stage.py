@@ -20,7 +20,7 @@ PERIOD = 1
 NODE = "numa-node"
 SCHEDULER = scheduler_name("numa-default")
 NAMESPACE = "team-a"
-PATIENCE = 40.0
+PATIENCE = 120.0
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
 

@@ -23,6 +23,7 @@ import aiohttp
 
 from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.support.waiting import PATIENCE_SECONDS
 
 Json = dict[str, Any]
 REAL, OURS = "conformance-default", "ours"
@@ -189,7 +190,7 @@ class Stage:
     @staticmethod
     async def _answered(transcript: Transcript, name: str) -> None:
         """Wait for the first word about a pod, so that the next one comes second for both schedulers."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while name not in transcript.histories and name not in transcript.bound:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -264,7 +265,7 @@ def daemon_running(directory: Path, configuration: str, flags: Sequence[str] = (
     command = [sys.executable, "-m", "scheduler", f"--config={config}", *flags, "--logging-format=json"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as daemon:
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while "caches are filled" not in log.read_text():
                 assert daemon.poll() is None, log.read_text()[-2000:]
                 assert time.monotonic() < deadline, log.read_text()[-2000:]

@@ -22,6 +22,7 @@ from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.faults.proxy import Hold, Proxy, Rule, login_page
 from tests.integration.scheduler.queueing import node, pod
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.integration
 NAMESPACE, SCHEDULER, LEASE = "default", "bindings", "bindings"
@@ -106,7 +107,10 @@ class Stage:
         return {item["metadata"]["name"]: item["spec"].get("nodeName", "") for item in pods}
 
     async def until(
-        self, check: Callable[[], Any] | Callable[[], Coroutine[Any, Any, Any]], expectation: str, seconds: float = 30
+        self,
+        check: Callable[[], Any] | Callable[[], Coroutine[Any, Any, Any]],
+        expectation: str,
+        seconds: float = PATIENCE_SECONDS,
     ) -> None:
         """Wait until a check, which may be a coroutine, passes."""
         clock = asyncio.get_running_loop().time
@@ -140,7 +144,7 @@ class Stage:
     def end(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def _daemon(plane: ControlPlane, directory: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "scheduler", f"--config={config}", "--secure-port=0"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as daemon:
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while "caches are filled" not in log.read_text():
                 assert daemon.poll() is None, log.read_text()[-2000:]
                 assert time.monotonic() < deadline, log.read_text()[-2000:]

@@ -17,7 +17,7 @@ from tests.faults.server import BreakablePrometheus
 from tests.support.daemon import Cluster, RunningDaemon, configuration, daemon
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 
 NAME = "credentials"
 TOKEN = "canary-of-the-service-account"

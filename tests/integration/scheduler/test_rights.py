@@ -33,9 +33,9 @@ from tests.integration.operator.support import Api
 from tests.integration.operator.test_least_privilege import crd
 from tests.support.cluster import BARE, audit_flags
 from tests.support.scraping import scraping
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 
 ROOT = Path(__file__).parents[3]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -184,7 +184,7 @@ def running(api: Api, control_plane: LocalCluster, tmp_path_factory: pytest.Temp
             yield Running(port, log)
         finally:
             daemon.send_signal(signal.SIGTERM)
-            daemon.wait(30)
+            daemon.wait(PATIENCE_SECONDS)
     assert "Traceback" not in log.read_text()
 
 

@@ -19,7 +19,7 @@ from devcluster.cluster import LocalCluster
 from tests.support.daemon import Cluster, configuration, daemon
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 
 NAME = "serving"
 CANARY = "canary-0a1b2c3d"

@@ -14,6 +14,7 @@ from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import control_plane_running
 from tests.conformance.schedulerplugins import install_crds
 from tests.integration.scheduler.preemption import OURS, our_daemon
+from tests.support.waiting import PATIENCE_SECONDS
 
 Json = dict[str, Any]
 GROUP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
@@ -72,7 +73,7 @@ class Stage:
         raise AssertionError(self.log.read_text()[-3000:])
 
     async def until_logged(self, text: str, times: int) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self.log.read_text().count(text) < times:
             assert time.monotonic() < deadline, self.log.read_text()[-3000:]
             await asyncio.sleep(0.1)

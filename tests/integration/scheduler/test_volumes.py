@@ -23,7 +23,7 @@ from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, static_clust
 from scheduler.config import load_configuration
 from scheduler.kube.client import AlreadyExists, NotFound
 from tests.integration.operator.support import Api
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.integration]
 
@@ -182,7 +182,7 @@ def daemon(api: Volumes, kubeconfig: Path) -> Iterator[None]:
     eventually(lambda: "caches are filled" in log.read_text() or process.poll() is not None, "caches filled")
     yield
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0, log.read_text()[-3000:]
+    assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()[-3000:]
     assert "Traceback" not in log.read_text()
 
 
