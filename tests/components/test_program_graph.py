@@ -287,7 +287,9 @@ def test_operator_has_no_wildcard_and_outside_its_namespace_writes_by_name_or_a_
         known = ("cluster",) if rule["apiGroups"] == ["operator.openshift.io"] else ()
         named = all(name.startswith("secondary-scheduler") or name in known for name in rule.get("resourceNames", [""]))
         binds = rule["verbs"] == ["bind"]
-        assert reads or named or binds or all(resource.endswith("/status") for resource in rule["resources"]), rule
+        reviews = rule["verbs"] == ["create"] and set(rule["resources"]) < {"tokenreviews", "subjectaccessreviews"}
+        statuses = all(resource.endswith("/status") for resource in rule["resources"])
+        assert reads or named or binds or reviews or statuses, rule
 
 
 def operator_arguments(graph: Graph) -> list[str]:
@@ -305,11 +307,18 @@ def test_operator_keeps_only_the_status_that_plugins_of_the_stack_read(preview: 
     assert "elasticquotas/status" not in statuses
 
 
+OPERANDS = ("secondary-scheduler", "secondary-scheduler-batch", "secondary-scheduler-gpu")
+
+
 def test_operator_gets_flags_and_rights_for_the_further_instances_of_the_settings(preview: bool) -> None:
     others = [{"namespace": "team-a"}, {"namespace": "team-a", "name": "gpu"}, {"name": "batch"}]
     values = stack_values("openshift-prod") | {"operator": json.dumps({"instances": others})}
     graph = run_program(values, stack="openshift-prod", preview=preview, status=READY)
-    assert operator_arguments(graph) == ["--watch-namespaces=team-a"]
+    namespaces, secrets = operator_arguments(graph)
+    assert namespaces == "--watch-namespaces=team-a"
+    suffixes = ("metrics", "serving-cert")
+    names = [f"{name}-{suffix}" for name in OPERANDS for suffix in suffixes]
+    assert secrets == "--secrets=" + ",".join(sorted(names))
     roles = {role.manifest["metadata"]["namespace"]: role.manifest["rules"] for role in graph.of("Role")}
     leases = {
         namespace: {
