@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> int:
     if not chosen and not options.mix:
         parser.error("nothing to play: give --scenario, --quick, --all or --mix")
     violations = 0
+    # As on Ctrl-C: the control plane and the schedulers end with the run.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="faults-logs-") as temporary, fault_plane() as plane:
         directory = options.keep or Path(temporary)
 
