@@ -20,7 +20,7 @@ from tests.conformance.runner import Runner, Summary, regressions
 
 CASES = int(os.environ.get("CONFORMANCE_CASES", "200"))
 SEED = 20_000
-_SECONDS = 75.0
+_SECONDS = 45.0
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ from tests.conformance.runner import Runner
 
 CASES = int(os.environ.get("CONFORMANCE_CASES", "35"))
 SEED = 70_000
-_SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "30"))
+_SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "15"))
 
 pytestmark = pytest.mark.integration
 

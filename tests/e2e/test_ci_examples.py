@@ -142,6 +142,7 @@ def test_github_fails_where_a_stack_does_and_the_comment_says_why(runner: Runner
     assert "it is broken" in runner.kept("comment.md")
 
 
+@pytest.mark.slow
 def test_github_updates_in_waves_and_keeps_a_summary(runner: Runner) -> None:
     done = runner.run(dict(github("deploy"))["Update in waves"])
     assert done.returncode == 0, done.stdout + done.stderr

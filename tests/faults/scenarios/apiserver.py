@@ -61,7 +61,7 @@ async def _ended_after(leader: Scheduler) -> float:
     return took
 
 
-@scenario(11, "429 with Retry-After is obeyed: no more requests than asked for, and all goes on after it", quick=True)
+@scenario(11, "429 with Retry-After is obeyed: no more requests than asked for, and all goes on after it")
 async def too_many_requests(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes("n1", "n2", cpu="4")

@@ -18,7 +18,7 @@ _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE[0]}/leases/{LEASE[1]}"
 _BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 
 
-@scenario(19, "a leader that is killed is followed within Lease and retry, and no pod is lost", quick=True)
+@scenario(19, "a leader that is killed is followed within Lease and retry, and no pod is lost")
 async def leader_killed(stage: Stage) -> None:
     leader, follower = await stage.pair()
     await stage.nodes("n1", "n2", cpu="4")
@@ -103,7 +103,7 @@ async def lease_tampered_with(stage: Stage) -> None:
     stage.figures["recover_seconds"] = await stage.bound("after")
 
 
-@scenario(23, "SIGTERM lets Bindings under way end, gives the Lease back and exits with 0", quick=True)
+@scenario(23, "SIGTERM lets Bindings under way end, gives the Lease back and exits with 0")
 async def terminated_with_bindings_under_way(stage: Stage) -> None:
     leader, follower = await stage.pair()
     await stage.nodes("n1", "n2", cpu="8")

@@ -84,7 +84,7 @@ async def watch_falls_silent(stage: Stage) -> None:
     assert rule.used == 1
 
 
-@scenario(7, "events that come twice, or come again later, change nothing", quick=True)
+@scenario(7, "events that come twice, or come again later, change nothing")
 async def events_repeated(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     scheduler.proxy.add(

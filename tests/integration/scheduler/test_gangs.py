@@ -119,6 +119,7 @@ async def test_of_two_gangs_for_one_room_one_runs_and_then_the_other(
         assert await cluster.bound(first) == 0
 
 
+@pytest.mark.slow
 async def test_a_daemon_killed_in_the_middle_of_a_gangs_bindings_completes_it_when_it_is_back(
     plane: ControlPlane, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -135,7 +135,6 @@ SCENARIOS: dict[str, Scenario] = {
 
 QUICK = {
     "a victim that takes its time",
-    "three victims, the last one last",
     "the node with fewer victims",
     "the node where no budget is broken",
     "not even all victims make enough room",

@@ -14,6 +14,7 @@ MOST_MILLISECONDS = 1000
 """A kubelet's own patience; the benchmark at full size has the target, on a quiet machine."""
 
 
+@pytest.mark.slow
 def test_probes_are_answered_in_time_while_a_backlog_is_drained() -> None:
     command = [sys.executable, "-m", "benchmarks", "start", "--json", "--only", "ours", "--rounds", "1"]
     sizes = ["--nodes", "100", "--pods", "500", "--drain", "300"]
