@@ -80,7 +80,9 @@ def test_the_tests_that_differences_names_exist() -> None:
 
 def test_the_plots_of_the_race_are_shown() -> None:
     shown = {target for target, _ in _LINK.findall((CHECKOUT / "docs/benchmarks.md").read_text(encoding="utf-8"))}
-    plots = {f"../benchmarks/results/{plot.name}" for plot in (CHECKOUT / "benchmarks/results").glob("*.svg")}
+    results = (CHECKOUT / "benchmarks/results").glob("*.svg")
+    # Those of 200 nodes are what `make test` itself leaves here: its race is no measurement.
+    plots = {f"../benchmarks/results/{plot.name}" for plot in results if "-200Nodes_" not in plot.name}
     assert not sorted(plots - shown)
 
 
