@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import structlog
 
 from scheduler.engine.recorder import EventRecorder
-from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, Status
+from scheduler.framework import SUCCESS, NodeInfo, PodInfo, Status, failure
 from scheduler.kube.client import ApiError, Conflict, Forbidden, KubeClient, KubeError, NotFound
 from scheduler.kube.model import DecodeError, decode_pod
 from scheduler.observe import Metrics
@@ -154,12 +154,12 @@ class Binder:
             return _Doubt.CONFLICT
         except NotFound:
             self._metrics.bindings.labels("gone").inc()
-            return _error("the pod is gone")
+            return failure("the pod is gone")
         except KubeError as error:
             if error.outcome_unknown and not _is_refusal(error):
                 return _Doubt.UNKNOWN
             self._metrics.bindings.labels("failed").inc()
-            return _error(str(error))
+            return failure(str(error))
         except TimeoutError:
             return _Doubt.UNKNOWN
         except Exception:
@@ -186,7 +186,7 @@ class Binder:
             if isinstance(seen, Status):
                 return seen
             if seen is _Seen.UNBOUND and is_over:
-                return _error("the API server did not accept the binding")
+                return failure("the API server did not accept the binding")
             if attempt == 0 and doubt is _Doubt.UNKNOWN:
                 log.warning("the outcome of a binding is unknown", pod=pod.key, node=node)
             if seen is not _Seen.UNREADABLE and now() < repeat_until and self._may_repeat(node):
@@ -214,11 +214,11 @@ class Binder:
             if not latest.metadata.uid:
                 raise DecodeError("not a pod")
         except NotFound:
-            return _error("the pod is gone")
+            return failure("the pod is gone")
         except Forbidden as error:
             if known is not None and not self._engine.is_pending(pod.uid):
                 # The watch has shown the end of it.
-                return _error("the pod is gone")
+                return failure("the pod is gone")
             _warn_unreadable(pod, node, error)
             return _Seen.FORBIDDEN
         except Exception as error:
@@ -226,11 +226,11 @@ class Binder:
             _warn_unreadable(pod, node, error)
             return _Seen.UNREADABLE
         if latest.metadata.uid != pod.uid:
-            return _error("the pod was replaced by another of the same name")
+            return failure("the pod was replaced by another of the same name")
         if latest.spec.node_name:
             return _bound_to(latest.spec.node_name, node)
         if latest.metadata.deletion_timestamp:
-            return _error("the pod is being deleted")
+            return failure("the pod is being deleted")
         return _Seen.UNBOUND
 
     async def _pause(self, seconds: float) -> None:
@@ -248,7 +248,7 @@ def pod_path(pod: PodInfo) -> str:
 
 
 def _bound_to(actual: str, wanted: str) -> Status:
-    return SUCCESS if actual == wanted else _error(f"the pod was bound to {actual} by another scheduler")
+    return SUCCESS if actual == wanted else failure(f"the pod was bound to {actual} by another scheduler")
 
 
 def _is_success(answer: bytes) -> bool:
@@ -268,7 +268,3 @@ def _warn_unreadable(pod: PodInfo, node: str, error: Exception) -> None:
         node=node,
         error=f"{type(error).__name__}: {error}"[:200],
     )
-
-
-def _error(message: str) -> Status:
-    return Status(Code.ERROR, error=message)

@@ -27,6 +27,7 @@ from scheduler.framework import (
     Severity,
     Status,
     WallSeconds,
+    failure,
 )
 from scheduler.helpers import reduce_pod
 from scheduler.kube.client import (
@@ -218,7 +219,7 @@ class EngineHandle:
             # The UID is the only precondition: a conflict is a namesake.
             return Status(Code.SKIP, ("the pod is gone",))
         except KubeError as error:
-            return _error(str(error))
+            return failure(str(error))
         return SUCCESS
 
     async def delete_pod(self, pod: PodInfo) -> Status:
@@ -232,7 +233,7 @@ class EngineHandle:
         except (NotFound, Conflict):
             return SUCCESS
         except KubeError as error:
-            return _error(str(error))
+            return failure(str(error))
         return SUCCESS
 
     def evict(self, eviction: Eviction, finished: Callable[[bool], None]) -> None:
@@ -255,7 +256,7 @@ class EngineHandle:
             )
             return SUCCESS, codec.decode(answer)
         except (KubeError, DecodeError) as error:
-            return _error(str(error)), None
+            return failure(str(error)), None
 
     async def pause(self, seconds: float) -> None:
         """Wait without counting as a binding under way."""
@@ -295,9 +296,9 @@ class EngineHandle:
     def _refusal(self) -> Status | None:
         """Return why nothing may be written now; None where it may."""
         if self._stopped:
-            return _error("the scheduler is stopping; nothing was written")
+            return failure("the scheduler is stopping; nothing was written")
         if not self._engine.may_write():
-            return _error("the Lease is no longer held; nothing was written")
+            return failure("the Lease is no longer held; nothing was written")
         return None
 
     async def _send(self, write: Awaitable[bytes]) -> bytes:
@@ -337,7 +338,3 @@ class _Turn:
 
 def _reference(pod: PodInfo) -> Regarding:
     return Regarding("Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)
-
-
-def _error(message: str) -> Status:
-    return Status(Code.ERROR, error=message)

@@ -41,7 +41,7 @@ class PodInputs:
         scheduler_names: whose pods are ours.
         waiting: rejects pods that are deleted while they wait in Permit.
         failures: forgets pods that are gone.
-        unreadable: the pods that cannot be read in full.
+        unreadable: the pods that cannot be fully decoded.
         overcommits: counts pods for which their nodes have no room.
         wake: called after each batch.
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
@@ -139,7 +139,7 @@ class PodInputs:
             self._upsert_pending(pod)
 
     def _read_in_part(self, pod: UnreadablePod) -> PodInfo | None:
-        """Return what is to be counted of a pod that cannot be read in full; None where it is left out."""
+        """Return what is to be counted of a pod that cannot be fully decoded; None where it is left out."""
         if pod.terminal:
             self._unreadable.forget(pod.uid)
             return pod

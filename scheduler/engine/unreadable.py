@@ -1,4 +1,4 @@
-"""The pods that cannot be read in full, and what is done about each: nobody shall be put where one of them may run."""
+"""The pods that cannot be fully decoded, and what is done about each: nobody shall be put where one of them may run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODE_CLOSED = "node closed"
 LEFT_OUT = "left out"
 """It waits for a node, and gets none."""
 _CONSEQUENCES = {
-    COUNTED: "a pod cannot be read in full and is counted by the requests that are known of it",
+    COUNTED: "a pod cannot be fully decoded and is counted by the requests that are known of it",
     NODE_CLOSED: "a pod cannot be read, so its node gets no more pods until it can be read or is gone",
     LEFT_OUT: "a pod cannot be decoded and is left out",
 }

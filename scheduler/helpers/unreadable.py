@@ -1,4 +1,4 @@
-"""What can be read of a pod that cannot be read in full, so that one on a node keeps its room there."""
+"""What can be read of a pod that cannot be fully decoded, so that one on a node keeps its room there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def salvage_pod(content: Any, error: str) -> UnreadablePod | None:
 
     Args:
         content: the object as plain dicts and lists.
-        error: why it could not be read in full.
+        error: why it couldnot be fully decoded.
     """
     metadata, spec, status = (_part(content, name) for name in ("metadata", "spec", "status"))
     labels = _part(metadata, "labels")

@@ -79,7 +79,7 @@ class Metrics:
         self.cache_size = new.gauge("scheduler_cache_size", "Objects in the cache", "type")
         self.unreadable_pods = new.gauge(
             "secondary_scheduler_unreadable_pods",
-            "Pods that cannot be read in full: counted on their node, node closed (it gets no more pods), or left out",
+            "Pods that cannot be fully decoded: counted on their node, node closed (it gets no more pods), or left out",
             "state",
         )
         self.preemption_attempts = new.counter(

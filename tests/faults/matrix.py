@@ -1,6 +1,6 @@
 """The fault matrix: which tests inject each fault, and what the scenarios measured.
 
-`python -m tests.faults.matrix` writes the table of docs/reliability.md anew, from here and from the recorded results
+`python -m tests.faults.matrix` rewrites the table of docs/reliability.md, from here and from the recorded results
 (`--record` of `python -m tests.faults`).
 """
 
@@ -250,7 +250,7 @@ def mixes(recorded: list[dict[str, Any]]) -> str:
 
 
 def rendered(page: str) -> str:
-    """The page with its table made anew."""
+    """The page with its table rewritten."""
     recorded = results()
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{table(recorded)}\n\n{mixes(recorded)}\n\n{END}{rest.partition(END)[2]}"

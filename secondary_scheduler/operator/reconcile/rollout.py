@@ -88,7 +88,7 @@ def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: boo
     revision that failed is not tried again before `RETRY_AFTER`, unless the spec changes.
 
     These times are counted by the wall clock, as they have to outlive this process. A beginning that lies ahead of it
-    says that the clock was set back: what it counts begins anew, or a failure would go unnoticed for as long.
+    says that the clock was set back: what it counts starts again, or a failure would go unnoticed for as long.
     """
     copies = {str(copy["metadata"]["name"]): copy for copy in active_copies(observed)}
     ran = [read_run(copy, names.ANNOTATION_RAN) for copy in copies.values()]

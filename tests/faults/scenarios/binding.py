@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from aiohttp import web
 
 from tests.faults import proxy as faults
 from tests.faults.proxy import Hold, Rule
-from tests.faults.scenarios.registry import scenario
+from tests.faults.scenarios.registry import BINDING, binding_held, scenario
 from tests.faults.stage import Stage, names
-
-_BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 
 
 @scenario(8, "a Binding that took effect counts, though its answer was lost", quick=True)
 async def bind_applied_answer_lost(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes("n1", "n2", cpu="1")
-    rule = scheduler.proxy.add(Rule(faults.lose_answer(), **_BIND, times=3))
+    rule = scheduler.proxy.add(Rule(faults.lose_answer(), **BINDING, times=3))
     # Two fit on each node: where a pod is forgotten, a node gets a third.
     await stage.pods(*names("p", 4), cpu="500m")
     stage.figures["recover_seconds"] = await stage.bound()
@@ -32,19 +29,14 @@ async def bind_applied_answer_lost(stage: Stage) -> None:
 async def bind_never_arrived(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes("n1", "n2", cpu="1")
-    scheduler.proxy.add(Rule(faults.reset(), **_BIND, times=3))
+    scheduler.proxy.add(Rule(faults.reset(), **BINDING, times=3))
     await stage.pods(*names("p", 4), cpu="500m")
     stage.figures["recover_seconds"] = await stage.bound()
 
 
 @scenario(9, "a pod that another scheduler bound first keeps its node, and is not tried again", quick=True)
 async def another_scheduler_binds_first(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
-    await stage.nodes("n1", cpu="1")
-    hold = Hold()
-    scheduler.proxy.add(Rule(hold, **_BIND, times=1))
-    await stage.pods("p", cpu="600m")
-    await hold.first()
+    scheduler, hold = await binding_held(stage, "p", cpu="600m")
     await stage.nodes("n2", cpu="1")
     await stage.bind_by_hand("p", "n2")
     hold.release()
@@ -57,12 +49,7 @@ async def another_scheduler_binds_first(stage: Stage) -> None:
 
 @scenario(10, "a namesake of a deleted pod is another pod", quick=True)
 async def pod_recreated_while_its_binding_is_under_way(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
-    await stage.nodes("n1", cpu="1")
-    hold = Hold()
-    scheduler.proxy.add(Rule(hold, **_BIND, times=1))
-    await stage.pods("p", cpu="600m")
-    await hold.first()
+    _, hold = await binding_held(stage, "p", cpu="600m")
     await stage.delete("p")
     await stage.nodes("n2", cpu="2", labels={"disk": "ssd"})
     await stage.pods("p", cpu="1500m", nodeSelector={"disk": "ssd"})
@@ -73,12 +60,7 @@ async def pod_recreated_while_its_binding_is_under_way(stage: Stage) -> None:
 
 @scenario(10, "the room of a pod that was deleted while its Binding was under way is free again")
 async def pod_deleted_while_its_binding_is_under_way(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
-    await stage.nodes("n1", cpu="1")
-    hold = Hold()
-    scheduler.proxy.add(Rule(hold, **_BIND, times=1))
-    await stage.pods("p", cpu="600m")
-    await hold.first()
+    _, hold = await binding_held(stage, "p", cpu="600m")
     await stage.delete("p")
     hold.release()
     await stage.pods("q", cpu="600m")
@@ -94,7 +76,7 @@ async def bind_applied_and_answered_500(stage: Stage) -> None:
         await exchange.apply()
         return await faults.answer(500, "etcdserver: request timed out")(exchange)
 
-    scheduler.proxy.add(Rule(applied, **_BIND, times=3))
+    scheduler.proxy.add(Rule(applied, **BINDING, times=3))
     await stage.pods(*names("p", 4), cpu="500m")
     stage.figures["recover_seconds"] = await stage.bound()
 
@@ -103,7 +85,7 @@ async def bind_applied_and_answered_500(stage: Stage) -> None:
 async def bind_answered_500(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes("n1", "n2", cpu="1")
-    scheduler.proxy.add(Rule(faults.answer(500, "etcdserver: request timed out"), **_BIND, times=3))
+    scheduler.proxy.add(Rule(faults.answer(500, "etcdserver: request timed out"), **BINDING, times=3))
     await stage.pods(*names("p", 4), cpu="500m")
     stage.figures["recover_seconds"] = await stage.bound()
 
@@ -113,7 +95,7 @@ async def _slow_bindings(stage: Stage, seconds: float) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes("n1", cpu="1")
     hold = Hold()
-    scheduler.proxy.add(Rule(hold, **_BIND, name="slow"))
+    scheduler.proxy.add(Rule(hold, **BINDING, name="slow"))
     await stage.pods("slow", cpu="700m")
     await hold.first()
     await stage.nodes("n2", cpu="1")

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from tests.faults.fits import GROUP_LABEL
-from tests.faults.proxy import Hold, Rule
-from tests.faults.scenarios.registry import scenario
+from tests.faults.scenarios.registry import binding_held, scenario
 from tests.faults.schedulers import REAL
 from tests.faults.stage import GANGS, Stage, names
-
-_BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 
 
 @scenario(29, "a node that goes with assumed pods on it leaves nothing behind", quick=True)
 async def node_removed_with_assumed_pods(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
-    await stage.nodes("n1", cpu="1")
-    hold = Hold()
-    scheduler.proxy.add(Rule(hold, **_BIND, times=2))
-    await stage.pods("p", "q", cpu="500m")
-    await hold.first()
+    _, hold = await binding_held(stage, "p", "q", cpu="500m")
     await stage.api.delete(stage.node_item("n1"))
     await asyncio.sleep(0.3)
     await stage.nodes("n1", cpu="1")

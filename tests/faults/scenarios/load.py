@@ -77,7 +77,7 @@ async def interpreter_blocked(stage: Stage) -> None:
 # 25, 26, 27 ----------------------------------------------------------------------------------------------------------
 
 
-@scenario(25, "a scheduler that reaches its memory limit goes on, or ends and begins anew; no pod is lost or doubled")
+@scenario(25, "a scheduler that reaches its memory limit goes on, or ends and starts again; no pod is lost or doubled")
 async def memory_limit_reached(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes(*names("n", 4), cpu="8")

@@ -6,12 +6,16 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.faults.oracle import Violation
 from tests.faults.plane import FaultPlane
-from tests.faults.schedulers import OURS
+from tests.faults.proxy import Hold, Rule
+from tests.faults.schedulers import OURS, Scheduler
 from tests.faults.stage import Result, Stage, stage_open
 
+BINDING: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
+"""What a proxy's rule for Bindings names."""
 Play = Callable[[Stage], Awaitable[None]]
 
 
@@ -55,3 +59,14 @@ async def run(chosen: Scenario, plane: FaultPlane, directory: Path, seed: int, k
                 stage.violations.append(Violation("played", str(error)[-1500:] or type(error).__name__))
         seconds = time.monotonic() - started
         return Result(chosen.number, chosen.name, kind, seed, stage.violations, stage.figures, seconds)
+
+
+async def binding_held(stage: Stage, *pods: str, cpu: str) -> tuple[Scheduler, Hold]:
+    """Start a scheduler and a node `n1` of one CPU, and create pods; returns once a Binding is held."""
+    scheduler = await stage.scheduler()
+    await stage.nodes("n1", cpu="1")
+    hold = Hold()
+    scheduler.proxy.add(Rule(hold, **BINDING, times=len(pods)))
+    await stage.pods(*pods, cpu=cpu)
+    await hold.first()
+    return scheduler, hold

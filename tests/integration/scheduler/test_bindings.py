@@ -12,14 +12,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.apiclient import Api
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.faults.proxy import Hold, Proxy, Rule, login_page
 from tests.integration.scheduler.queueing import node, pod
 from tests.support.waiting import PATIENCE_SECONDS
@@ -36,12 +36,6 @@ scheduler.start.KubeClient = functools.partial(scheduler.start.KubeClient, timeo
 from scheduler.__main__ import main
 sys.exit(main())
 """
-
-
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
 
 
 @pytest.fixture

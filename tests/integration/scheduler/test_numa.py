@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.conformance.apiclient import Api
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.conformance.numa_running import CRD, install, scheduler_plugins_running
 from tests.integration.scheduler.numa_stage import EXPECTED, NODE, PERIOD, Stage, our_configuration
 from tests.integration.scheduler.preemption import daemon_running
 
 pytestmark = [pytest.mark.integration]
-
-
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_every_recorded_scenario_exists_and_the_table_shows_what_was_recorded() 
     for row in matrix.results():
         assert row["number"] == 0 or (row["number"], row["name"]) in known, row["name"]
     page = matrix.PAGE.read_text()
-    assert page == matrix.rendered(page), "write it anew: python -m tests.faults.matrix"
+    assert page == matrix.rendered(page), "rewrite it: python -m tests.faults.matrix"
 
 
 def test_a_fault_that_nothing_injects_is_not_run() -> None:

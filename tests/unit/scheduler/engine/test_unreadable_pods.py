@@ -60,7 +60,7 @@ Spoil = Callable[[Json], Json]
 
 
 def deliver(daemon: Daemon, pod: Json, change: str = "ADDED") -> bool:
-    """Deliver an event of a new version; false when the pod could not be read in full."""
+    """Deliver an event of a new version; false when the pod couldnot be fully decoded."""
     daemon.version += 1
     metadata = pod["metadata"] | {"resourceVersion": str(daemon.version)}
     return daemon.deliver("Pod", pod | {"metadata": metadata}, change)
