@@ -139,7 +139,9 @@ class Cluster:
         await self._api.create({"kind": "Node", "metadata": {"name": name}, "status": status})
 
     async def group(self, name: str, minimum: int) -> None:
-        """Add a PodGroup."""
+        """Add a PodGroup; the kind, too, where no test before this one has."""
+        if not await self._is_served():
+            await self.create_kind()
         metadata = {"name": name, "namespace": self.namespace}
         item = {
             "apiVersion": "scheduling.x-k8s.io/v1alpha1",
