@@ -1,0 +1,56 @@
+"""A stack that an older version of the program made previews under this one without replacing or deleting an object.
+
+`tests/data/stacks-e845042` holds, for each install mode, the stack file and the state (`pulumi stack export
+--show-secrets`) that commit e845042 left on a live cluster. Left out of the states: where in the source a resource was
+registered, managed fields and the outputs of the stack; times, ids and the two secrets are made up.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from devcluster.toolchain.binaries import BINARIES, find
+from tests.components.graph import ROOT
+from tests.components.test_offline_preview import Project
+
+pytestmark = pytest.mark.integration
+
+RECORDED = ROOT / "tests/data/stacks-e845042"
+ADDRESS = "https://127.0.0.1:20634"
+"""Of the metric source at that time; it is part of the configuration, and so of the ConfigMap's name."""
+KEPT = {"same", "update", "create"}
+SLOW = pytest.mark.slow
+MODES = ["manifests", *(pytest.param(mode, marks=SLOW) for mode in ("direct", "catalog", "olm", "none-upstream"))]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    pulumi = find(BINARIES["pulumi"])
+    assert pulumi is not None, "the pulumi binary is not built; run `secondary-scheduler cluster up` once"
+    project = Project(tmp_path, pulumi)
+    (tmp_path / "token").write_text("recorded-token")
+    (tmp_path / "ca").write_text("recorded-authority")
+    project.environment["SECONDARY_SCHEDULER_PROMETHEUS_URL"] = ADDRESS
+    return project
+
+
+def recorded(project: Project, stack: str) -> None:
+    """Give the engine a stack as it was recorded."""
+    shutil.copy(RECORDED / f"Pulumi.{stack}.yaml", project.stack_file(stack))
+    project.ok("stack", "init", stack)
+    project.ok("stack", "import", "--stack", stack, "--file", str(RECORDED / f"{stack}.json"))
+
+
+@pytest.mark.parametrize("stack", MODES)
+def test_a_recorded_stack_previews_without_replacement_or_deletion(project: Project, stack: str) -> None:
+    recorded(project, stack)
+    plan = project.preview(stack)
+    changes = {step["urn"]: step["op"] for step in plan["steps"] if step["op"] not in KEPT}
+    assert changes == {}
+    assert plan["changeSummary"].keys() <= KEPT
+    # What is neither replaced nor deleted is kept; the configuration's map keeps its name, too.
+    assert plan["changeSummary"]["same"] > plan["changeSummary"]["update"]
+    assert not [step for step in plan["steps"] if ":ConfigMap::" in step["urn"]]
