@@ -38,8 +38,8 @@ unit integration e2e: setup  ## One part of the tests
 conformance: setup  ## N=2000 random cases against the real kube-scheduler
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
 
-faults: setup  ## The fault matrix and N=1000 random mixes of faults (hours); SEED=S chooses the first
-	@$(BIN)/python -m tests.faults --all --mix $(or $(N),1000) --seed $(or $(SEED),1)
+faults: setup  ## The fault matrix and N=1000 random mixes of faults (hours); goes on where it was ended, from .faults.jsonl; SEED=S chooses the first
+	@$(BIN)/python -m tests.faults --all --mix $(or $(N),1000) --seed $(or $(SEED),1) --record $(or $(RECORD),.faults.jsonl) --resume
 
 bench: setup  ## The race at 5,000 nodes (hours); SCENARIO=S, NODES=N, ROUNDS=N choose
 	@$(BIN)/python -m benchmarks core

@@ -4,6 +4,7 @@
     python -m tests.faults --scenario 8 --seed 3            # by number or name
     python -m tests.faults --scenario 13 --kind real        # the real kube-scheduler instead of ours
     python -m tests.faults --mix 20 --seed 100              # random mixes of faults, seeds 100 to 119
+    python -m tests.faults --mix 1000 --record FILE --resume --part 1/2     # every second seed that FILE does not have
 
 Prints one JSON line per scenario. Exit code: 0 without a violation, else 1.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -40,7 +42,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--scale", type=float, default=1, help="multiplies the numbers of pods in scenarios of load")
     parser.add_argument("--keep", type=Path, help="directory for the schedulers' logs")
     parser.add_argument("--record", type=Path, help="add the results to this file, for docs/reliability.md")
+    parser.add_argument("--resume", action="store_true", help="leave out what that file has already")
+    parser.add_argument(
+        "--part", type=_part, default=(1, 1), help="1/2: the first half of the seeds, to run two at once"
+    )
     options = parser.parse_args(arguments)
+    if options.resume and options.record is None:
+        parser.error("--resume needs --record FILE")
+    recorded = _recorded(options.record) if options.resume else set()
     os.environ["FAULTS_SCALE"] = str(options.scale)
     chosen = [
         each for each in SCENARIOS
@@ -52,6 +61,12 @@ def main(arguments: list[str]) -> int:
         return 0
     if not chosen and not options.mix:
         parser.error("nothing to play: give --scenario, --quick, --all or --mix")
+    number, parts = options.part
+    chosen = [each for each in chosen[number - 1 :: parts] if (each.name, options.kind, options.seed) not in recorded]
+    seeds = [
+        seed for seed in range(options.seed, options.seed + options.mix)[number - 1 :: parts]
+        if ("mix", options.kind, seed) not in recorded
+    ]  # fmt: skip
     violations = 0
     # As on Ctrl-C: the control plane and the schedulers end with the run.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -63,12 +78,29 @@ def main(arguments: list[str]) -> int:
             count = 0
             for each in chosen:
                 count += _report(await run(each, plane, directory, options.seed, options.kind), options.record)
-            async for result in mixes.play(plane, directory, options.seed, options.mix, options.minutes, options.kind):
+            async for result in mixes.play(plane, directory, seeds, minutes=options.minutes, kind=options.kind):
                 count += _report(result, options.record)
             return count
 
         violations = asyncio.run(play())
     return 1 if violations else 0
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, parts = map(int, text.split("/"))
+    if not 1 <= number <= parts:
+        raise ValueError(text)
+    return number, parts
+
+
+def _recorded(file: Path) -> set[tuple[str, str, int]]:
+    """Name, kind and seed of what a file of results has; a line that was cut off by a kill counts as missing."""
+    names = set()
+    for line in file.read_text().splitlines() if file.exists() else ():
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            names.add((row["name"].split(" ")[0], row["kind"], row["seed"]))
+    return names
 
 
 def _report(result: Result, record: Path | None) -> int:

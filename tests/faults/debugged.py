@@ -9,26 +9,40 @@ loop, or every thread. $FAULTS_MUTANT plants a fault of `tests.faults.mutants`.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+_real_time = time.time
 
-def skew_clock(file: Path) -> None:
-    """Make `time.time` wrong by as many seconds as the file says. Before anything takes a reference to it."""
-    real = time.time
 
-    def skewed() -> float:
-        try:
-            return real() + float(file.read_text() or 0)
-        except (OSError, ValueError):
-            return real()
+def _skewed_time() -> float:
+    try:
+        return _real_time() + float(Path(os.environ["FAULTS_SKEW"]).read_text() or 0)
+    except (KeyError, OSError, ValueError):
+        return _real_time()
 
-    time.time = skewed
+
+def import_everything() -> None:
+    """Import all that a running scheduler imports, with a clock that can still be skewed."""
+    # Before anything takes a reference to it.
+    time.time = _skewed_time
+    from scheduler.__main__ import _import_structlog
+
+    _import_structlog()
+    import scheduler.plugins
+
+    modules = ["scheduler.app", "scheduler.start", "scheduler.daemon", "scheduler.observe.endpoints", "yaml"]
+    modules += ["aiohttp.web", "cryptography.x509", "cryptography.hazmat.primitives.asymmetric.ec"]
+    packages = pkgutil.walk_packages(scheduler.plugins.__path__, "scheduler.plugins.")
+    for name in (*modules, *(package.name for package in packages)):
+        importlib.import_module(name)
 
 
 def dump(daemon: Any) -> dict[str, Any]:
@@ -98,8 +112,9 @@ def shorten_silence(seconds: float) -> None:
 
 def main() -> int:
     """Run it; returns the scheduler's exit code."""
-    if skew := os.environ.get("FAULTS_SKEW"):
-        skew_clock(Path(skew))
+    if os.environ.get("FAULTS_SKEW"):
+        # Before anything takes a reference to it.
+        time.time = _skewed_time
     from scheduler.__main__ import main as run_scheduler
 
     if file := os.environ.get("FAULTS_DUMP"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ Key = tuple[str, str]
 """Namespace (empty where there is none) and name."""
 POD, NODE, LEASE, GROUP = "pods", "minions", "leases", "podgroups"
 """Kinds as etcd's keys name them."""
+LogId = tuple[int, int]
+"""Device and inode of an audit log: it keeps them when it is rotated."""
+_PREFIX, _PREFIX_END = "/registry/", "/registry0"
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,24 @@ class History:
                 index += 1
             yield revision, state
 
+    def told(self) -> str:
+        """What is judged, a line for each change and each write, for whoever looks for the cause of a violation."""
+        lines = []
+        for change in self.changes:
+            item = change.after or {}
+            spec = item.get("spec") or {}
+            about = {name: spec[name] for name in ("nodeName", "holderIdentity", "schedulerName") if name in spec}
+            uid = (change.after or change.before or {})["metadata"]["uid"]
+            verb = "deleted" if change.after is None else "created" if change.before is None else "changed"
+            lines.append(f"{change.revision} {change.kind} {'/'.join(change.key)} {uid} {verb} {about}")
+        for request in self.requests:
+            target = (request.body or {}).get("target", {}).get("name", "")
+            lines.append(
+                f"{request.received:.3f} {request.answered:.3f} {request.user} {request.verb} {request.resource} "
+                f"{request.namespace}/{request.name} {target} {request.code}"
+            )
+        return "\n".join(lines) + "\n"
+
     def final(self) -> State:
         """All objects in the end."""
         return self.at(self.changes[-1].revision if self.changes else 0)
@@ -172,13 +194,13 @@ def parse_key(key: str) -> tuple[str, Key] | None:
     return (parts[0], (parts[1], parts[2])) if len(parts) == 3 else None
 
 
-def read_changes(etcd: str, kinds: Iterable[str] = (POD, NODE, LEASE, GROUP)) -> list[Change]:
-    """Every change of the kinds since etcd began, in order. Raises ValueError where the past was compacted away."""
+def read_changes(etcd: str, kinds: Iterable[str] = (POD, NODE, LEASE, GROUP), start: int = 0) -> list[Change]:
+    """Every change of the kinds after a revision, in order; what was there with that revision comes first, as if it had
+    been created then. Raises ValueError where the past was compacted away."""
     wanted = set(kinds)
-    last = int(_post(etcd, "/v3/kv/range", {"key": _encode("/registry/ready-or-not")})["header"]["revision"])
-    states: dict[tuple[str, Key], Json] = {}
-    changes: list[Change] = []
-    for event in _events(etcd, last):
+    changes = _present(etcd, wanted, start) if start else []
+    states = {(change.kind, change.key): change.after for change in changes if change.after is not None}
+    for event in _events(etcd, start):
         parsed = parse_key(base64.b64decode(event["kv"]["key"]).decode())
         if parsed is None or parsed[0] not in wanted:
             continue
@@ -193,16 +215,24 @@ def read_changes(etcd: str, kinds: Iterable[str] = (POD, NODE, LEASE, GROUP)) ->
     return changes
 
 
-def _events(etcd: str, last: int) -> Iterator[Json]:
-    """All events up to a revision; the bookmark that etcd sends on request says that all were sent."""
-    prefix = "/registry/"
-    create = {
-        "key": _encode(prefix), "range_end": _encode("/registry0"), "start_revision": 1, "progress_notify": True,
-    }  # fmt: skip
+def _present(etcd: str, kinds: set[str], at: int) -> list[Change]:
+    """The objects of the kinds as they were with a revision, in the order of their own."""
+    everything = {"key": _encode(_PREFIX), "range_end": _encode(_PREFIX_END), "revision": at}
+    changes = []
+    for pair in _post(etcd, "/v3/kv/range", everything).get("kvs", ()):
+        parsed = parse_key(base64.b64decode(pair["key"]).decode())
+        if parsed is not None and parsed[0] in kinds:
+            after = json.loads(base64.b64decode(pair["value"]))
+            changes.append(Change(int(pair["mod_revision"]), *parsed, None, after))
+    return sorted(changes, key=lambda change: change.revision)
+
+
+def _events(etcd: str, start: int) -> Iterator[Json]:
+    """All events after a revision, up to now."""
+    create = {"key": _encode(_PREFIX), "range_end": _encode(_PREFIX_END), "start_revision": start + 1}
     # A key of our own ends the stream: what comes before it in the order of revisions has been sent.
     marker = "/registry/zz-oracle/marker"
     end = int(_post(etcd, "/v3/kv/put", {"key": _encode(marker), "value": _encode("x")})["header"]["revision"])
-    assert end > last
     request = urllib.request.Request(f"{etcd}/v3/watch", json.dumps({"create_request": create}).encode())
     with urllib.request.urlopen(request, timeout=30) as stream:
         for line in stream:
@@ -230,11 +260,22 @@ def revision(etcd: str) -> int:
     return int(_post(etcd, "/v3/kv/range", {"key": _encode("/registry/ready-or-not")})["header"]["revision"])
 
 
-def read_requests(audit_logs: Iterable[Path]) -> list[Request]:
-    """All writes of the audit logs, by time of arrival; a last line that is still being written is left out."""
+def log_sizes(audit_logs: Iterable[Path]) -> dict[LogId, int]:
+    """How long each log is, in bytes."""
+    statuses = [log.stat() for log in audit_logs]
+    return {(status.st_dev, status.st_ino): status.st_size for status in statuses}
+
+
+def read_requests(audit_logs: Iterable[Path], known: Mapping[LogId, int] | None = None) -> list[Request]:
+    """All writes of the audit logs, by time of arrival, without the first bytes of those that are `known`; a last line
+    that is still being written is left out."""
     requests: list[Request] = []
     for log in audit_logs:
-        for line in log.read_bytes().splitlines():
+        with log.open("rb") as file:
+            status = os.fstat(file.fileno())
+            file.seek((known or {}).get((status.st_dev, status.st_ino), 0))
+            lines = file.read().splitlines()
+        for line in lines:
             with_object = line.startswith(b"{") and line.endswith(b"}")
             event = json.loads(line) if with_object else {}
             if event.get("stage") == "ResponseComplete" and event.get("objectRef"):
@@ -265,6 +306,9 @@ def _time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def read_history(etcd: str, audit_logs: Iterable[Path], start: int = 0) -> History:
-    """Everything so far; what came up to `start` is context only."""
-    return History(read_changes(etcd), read_requests(audit_logs), start)
+def read_history(
+    etcd: str, audit_logs: Iterable[Path], start: int = 0, known: Mapping[LogId, int] | None = None
+) -> History:
+    """Everything after a revision of etcd and beyond the first bytes of the audit logs. What was there with that
+    revision is context."""
+    return History(read_changes(etcd, start=start), read_requests(audit_logs, known), start)

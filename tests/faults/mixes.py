@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,20 @@ from typing import Any
 from tests.conformance.apiclient import ApiError
 from tests.faults import proxy as faults
 from tests.faults.oracle import Violation
-from tests.faults.plane import FaultPlane
+from tests.faults.plane import API_SERVER, ETCD, FaultPlane
 from tests.faults.proxy import Rule
 from tests.faults.scenarios import Scenario, run
 from tests.faults.schedulers import OURS, Scheduler
 from tests.faults.stage import GANGS, Result, Stage
+from tests.faults.warm import WarmStarts
 
 _BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 _WATCH: dict[str, Any] = {"verb": "watch"}
-_FAULT_SECONDS = 6.0
+_WRITES: dict[str, Any] = {"verb": "create|update|patch"}
+_LONGEST_BIND_SECONDS = 4.0
+"""Less than a Lease lasts: a Binding that outlives its sender's Lease is no fault of the sender."""
+_SILENCE = "watches go silent"
+_ENVIRONMENT = {"FAULTS_BLOCK": "loop:3"}
 
 
 @dataclass
@@ -39,6 +45,16 @@ class Cast:
             scheduler.proxy.add(
                 Rule(rule.action, rule.verb, rule.resource, times=rule.times, probability=rule.probability)
             )
+
+    @property
+    def alive(self) -> list[Scheduler]:
+        """The schedulers that run."""
+        return [scheduler for scheduler in self.schedulers if scheduler.alive]
+
+    def dispensable_leader(self) -> Scheduler | None:
+        """The leader, where another process could follow it."""
+        leader = next((scheduler for scheduler in self.alive if scheduler.leads), None)
+        return leader if len(self.alive) > 1 else None
 
 
 Fault = Callable[[Cast], Coroutine[Any, Any, None]]
@@ -77,9 +93,15 @@ async def _edit_watches(cast: Cast) -> None:
         scheduler.proxy.reset_all()
 
 
+async def _silence_watches(cast: Cast) -> None:
+    cast.rule(Rule(faults.swallow(), times=cast.draw.randint(1, 4), **_WATCH))
+    for scheduler in cast.schedulers:
+        scheduler.proxy.reset_all()
+
+
 async def _pause_leader(cast: Cast) -> None:
-    leader = next((each for each in cast.schedulers if each.alive and each.leads), None)
-    if leader is None or len([each for each in cast.schedulers if each.alive]) < 2:
+    leader = cast.dispensable_leader()
+    if leader is None:
         return
     leader.signal(signal.SIGSTOP)
     await asyncio.sleep(cast.draw.choice((1.0, 3.0, 8.0)))
@@ -89,9 +111,35 @@ async def _pause_leader(cast: Cast) -> None:
 
 async def _kill_leader(cast: Cast) -> None:
     await asyncio.sleep(cast.draw.uniform(0, 3))
-    leader = next((each for each in cast.schedulers if each.alive and each.leads), None)
-    if leader is not None and len([each for each in cast.schedulers if each.alive]) > 1:
+    if leader := cast.dispensable_leader():
         await leader.kill()
+
+
+async def _end_leader(cast: Cast) -> None:
+    await asyncio.sleep(cast.draw.uniform(0, 3))
+    if leader := cast.dispensable_leader():
+        leader.signal(signal.SIGTERM)
+
+
+async def _block_leader(cast: Cast) -> None:
+    await asyncio.sleep(cast.draw.uniform(0, 2))
+    if leader := cast.dispensable_leader():
+        leader.signal(signal.SIGRTMIN)
+
+
+def _hang(part: str) -> Fault:
+    """A part of the control plane hangs for a while."""
+
+    async def inject(cast: Cast) -> None:
+        await asyncio.sleep(cast.draw.uniform(0, 2))
+        plane = cast.stage.plane
+        plane.signal(part, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(cast.draw.choice((0.5, 2.0, 5.0)))
+        finally:
+            plane.signal(part, signal.SIGCONT)
+
+    return inject
 
 
 async def _move_clock(cast: Cast) -> None:
@@ -104,12 +152,33 @@ async def _delete_pods(cast: Cast) -> None:
         await asyncio.sleep(cast.draw.uniform(0, 1))
         present = sorted(await cast.stage.where())
         if present:
-            await cast.stage.delete(cast.draw.choice(present))
+            name = cast.draw.choice(present)
+            if "-" in name:
+                cast.stage.expected.shrunk.add(name.rpartition("-")[0])
+            await cast.stage.delete(name)
+
+
+async def _recreate_pods(cast: Cast) -> None:
+    for _ in range(cast.draw.randint(1, 5)):
+        await asyncio.sleep(cast.draw.uniform(0, 1))
+        # Members of gangs would not be their gang's any more.
+        present = sorted(name for name in await cast.stage.where() if "-" not in name)
+        if present:
+            name = cast.draw.choice(present)
+            await cast.stage.delete(name)
+            await cast.stage.pods(name, cpu=f"{cast.draw.choice((100, 400, 800))}m")
+
+
+async def _grow_nodes(cast: Cast) -> None:
+    for _ in range(cast.draw.randint(1, 3)):
+        await asyncio.sleep(cast.draw.uniform(0, 1.5))
+        with contextlib.suppress(ApiError):  # it may not be there yet
+            await cast.stage.resize_node(f"n{cast.draw.randint(0, 2)}", str(cast.draw.randint(2, 4)))
 
 
 FAULTS: dict[str, Fault] = {
     "answers of Bindings are lost": _requests(lambda draw: faults.lose_answer(), 0.5, **_BIND),
-    "Bindings are slow": _requests(lambda draw: faults.delay(draw.uniform(0.2, 4)), 0.5, **_BIND),
+    "Bindings are slow": _requests(lambda draw: faults.delay(draw.uniform(0.2, _LONGEST_BIND_SECONDS)), 0.5, **_BIND),
     "Bindings do not arrive": _requests(lambda draw: faults.reset(), 0.5, **_BIND),
     "Bindings are answered with an error": _requests(
         lambda draw: faults.answer(draw.choice((500, 503, 409, 403)), "etcdserver: request timed out"), 0.5, **_BIND
@@ -118,12 +187,20 @@ FAULTS: dict[str, Fault] = {
     "reads are answered with an error": _requests(
         lambda draw: faults.answer(draw.choice((500, 429)), retry_after=1), 0.3, verb="get|list"
     ),
+    "writes are throttled": _requests(lambda draw: faults.answer(429, retry_after=1), 0.3, **_WRITES),
     "connections break": _break_connections,
     "watches are edited": _edit_watches,
+    _SILENCE: _silence_watches,
     "the leader pauses": _pause_leader,
     "the leader is killed": _kill_leader,
+    "the leader is told to end": _end_leader,
+    "the leader's event loop stops": _block_leader,
+    "the API server hangs": _hang(API_SERVER),
+    "etcd hangs": _hang(ETCD),
     "the clock moves": _move_clock,
     "pods are deleted": _delete_pods,
+    "pods are recreated": _recreate_pods,
+    "nodes grow": _grow_nodes,
 }
 
 
@@ -150,26 +227,34 @@ async def _workload(stage: Stage, draw: random.Random) -> None:
         await stage.nodes("late", cpu=str(draw.randint(1, 4)))
 
 
+def chosen_faults(seed: int) -> list[str]:
+    """The names of a seed's two to four faults."""
+    draw = random.Random(seed)
+    return draw.sample(sorted(FAULTS), draw.randint(2, 4))
+
+
 def mix(seed: int) -> tuple[list[str], Scenario]:
     """The faults of a seed, and the scenario that they make."""
-    draw = random.Random(seed)
-    chosen = draw.sample(sorted(FAULTS), draw.randint(2, 4))
+    chosen = chosen_faults(seed)
 
     async def play(stage: Stage) -> None:
-        # Nodes do not change here but to come, so that every decision can be judged by the state before it.
-        schedulers = list(await stage.pair(profile=GANGS))
-        cast = Cast(stage, schedulers, draw)
-        work = asyncio.create_task(_workload(stage, draw))
-        injected = [asyncio.create_task(FAULTS[name](cast)) for name in chosen]
-        results = await asyncio.gather(work, *injected, return_exceptions=True)
-        for result in results:
+        # Nodes only come and grow here, so that every decision can be judged by the state just before it.
+        environment = _ENVIRONMENT | ({"FAULTS_SILENCE": "5"} if _SILENCE in chosen else {})
+        schedulers = list(await stage.pair(profile=GANGS, environment=environment))
+        # Each draws from a sequence of its own: what is drawn must not depend on which of them is faster.
+        work = _workload(stage, random.Random(f"{seed} workload"))
+        injected = [FAULTS[name](Cast(stage, schedulers, random.Random(f"{seed} {name}"))) for name in chosen]
+        for result in await asyncio.gather(work, *injected, return_exceptions=True):
             if isinstance(result, ApiError | AssertionError):
                 stage.violations.append(Violation("played", repr(result)[:300]))
             elif isinstance(result, BaseException):
                 raise result
-        await asyncio.sleep(draw.uniform(0, 2))
+        await asyncio.sleep(random.Random(f"{seed} end").uniform(0, 1))
         for scheduler in schedulers:
             scheduler.proxy.rules.clear()
+            # What a rule swallows or holds must not last longer than the faults.
+            if _SILENCE in chosen:
+                scheduler.proxy.reset_all()
         if not any(scheduler.alive for scheduler in schedulers):
             schedulers.append(await stage.scheduler("c", leader_election=True, profile=GANGS))
         started = time.monotonic()
@@ -180,15 +265,21 @@ def mix(seed: int) -> tuple[list[str], Scenario]:
 
 
 async def play(
-    plane: FaultPlane, directory: Path, seed: int, count: int, minutes: float = 0, kind: str = OURS
+    plane: FaultPlane,
+    directory: Path,
+    seeds: Iterable[int],
+    *,
+    minutes: float = 0,
+    kind: str = OURS,
 ) -> AsyncIterator[Result]:
-    """Play so many mixes, one seed after the other; `minutes` ends them earlier."""
+    """Play the mixes of the seeds, one after the other; `minutes` ends them earlier."""
     end = time.monotonic() + minutes * 60
-    for number in range(seed, seed + count):
-        if minutes and time.monotonic() > end:
-            return
-        _, mixed = mix(number)
-        short = Scenario(0, f"mix-{number}", mixed.promise, mixed.play, mixed.quick, mixed.disruptive)
-        result = await run(short, plane, directory, number, kind)
-        result.name = mixed.name
-        yield result
+    async with WarmStarts() as warm_starts:
+        for seed in seeds:
+            if minutes and time.monotonic() > end:
+                return
+            _, mixed = mix(seed)
+            short = Scenario(0, f"mix-{seed}", mixed.promise, mixed.play, mixed.quick, mixed.disruptive)
+            result = await run(short, plane, directory, seed, kind, warm_starts)
+            result.name = mixed.name
+            yield result

@@ -19,6 +19,7 @@ import psutil
 
 from devcluster import ports
 from tests.faults.proxy import Proxy
+from tests.faults.warm import WarmProcess, WarmStarts
 
 Json = dict[str, Any]
 OURS, REAL, PLUGINS = "ours", "real", "scheduler-plugins"
@@ -52,16 +53,24 @@ class Scheduler:
     """One process. Its output is JSON for ours, klog for the real one."""
 
     def __init__(
-        self, name: str, setup: Setup, proxy: Proxy, directory: Path, binary: Path, scheduler_name: str
+        self,
+        name: str,
+        setup: Setup,
+        proxy: Proxy,
+        directory: Path,
+        binary: Path,
+        scheduler_name: str,
+        warm_starts: WarmStarts | None = None,
     ) -> None:
         self.name = name
+        self._warm_starts = warm_starts
         self.setup = setup
         self.proxy = proxy
         self.log_file = directory / f"{name}.log"
         self._skew = directory / f"{name}.skew"
         self._dump = directory / f"{name}.dump"
         self.port = ports.allocate(["scheduler"], {})["scheduler"]
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: asyncio.subprocess.Process | WarmProcess | None = None
         self._started_at = 0
         self._config = directory / f"{name}.json"
         self._config.write_text(json.dumps(self._configuration(scheduler_name, directory)))
@@ -132,10 +141,13 @@ class Scheduler:
         if self.setup.kind not in (OURS, REAL, PLUGINS):
             environment["FAULTS_MUTANT"] = self.setup.kind
         self._started_at = self.log_file.stat().st_size if self.log_file.exists() else 0
-        with self.log_file.open("ab") as output:
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command, stdout=output, stderr=output, env=environment
-            )
+        if self._warm_starts is not None and self.is_ours:
+            self.process = await self._warm_starts.start(self._command[3:], environment, self.log_file)
+        else:
+            with self.log_file.open("ab") as output:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self._command, stdout=output, stderr=output, env=environment
+                )
         if ready:
             await self.until(self.is_ready, _START_SECONDS)
 

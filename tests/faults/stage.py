@@ -8,7 +8,7 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tests.faults.oracle import Bounds, Expectations, Ours, Violation
 from tests.faults.plane import FaultPlane
 from tests.faults.proxy import Proxy
 from tests.faults.schedulers import LEASE, OURS, Scheduler, Setup
+from tests.faults.warm import WarmStarts
 
 Json = dict[str, Any]
 CANARY = "canary-e7f1c0de-do-not-show"
@@ -85,6 +86,10 @@ class Stage:
     schedulers: list[Scheduler] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
     """Exit codes of schedulers that a scenario ends itself."""
+    audited: Mapping[history.LogId, int] = field(default_factory=dict)
+    """How much of each audit log is of former scenarios, in bytes."""
+    warm_starts: WarmStarts | None = None
+    """Forks our schedulers, where it is set."""
     within: float = 60.0
     """How long anything may take, the end included: all that fits is bound, and caches equal the API."""
     _exits: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
@@ -103,7 +108,13 @@ class Stage:
             setup["profile"] = mutant.profile
         setup.setdefault("user_entry", {"token": CANARY})
         scheduler = Scheduler(
-            name, Setup(**setup), proxy, self.directory, self.plane.binary(setup["kind"]), scheduler_name
+            name,
+            Setup(**setup),
+            proxy,
+            self.directory,
+            self.plane.binary(setup["kind"]),
+            scheduler_name,
+            self.warm_starts,
         )
         self.schedulers.append(scheduler)
         await scheduler.start(ready=ready)
@@ -217,7 +228,7 @@ class Stage:
                 assert time.monotonic() - started < self.within
                 await asyncio.sleep(0.5)
                 continue
-            violations = oracle.gangs(state, self.ours)
+            violations = oracle.gangs(state, self.ours, self.expected.shrunk)
             if self.expected.liveness:
                 violations += oracle.liveness(state, self.ours, self.expected.waiting)
             for scheduler in self.schedulers:
@@ -257,13 +268,15 @@ class Stage:
         self.violations += oracle.secret(CANARY, outputs)
         past = await asyncio.to_thread(self.history)
         self.violations += oracle.judge(past, self.ours, self.expected)
+        if self.violations:
+            (self.directory / "history.txt").write_text(past.told())
         binds = [bind for bind in past.binds() if self.ours.bound(bind)]
         self.figures["bound"] = len(binds)
         self.figures["overcommits"] = sum(violation.invariant == "I2" for violation in self.violations)
 
     def history(self) -> History:
         """Everything since the scenario began, with what was there before as context."""
-        return history.read_history(self.plane.etcd, self.plane.audit_logs, self.start_revision)
+        return history.read_history(self.plane.etcd, self.plane.audit_logs, self.start_revision, self.audited)
 
     async def close(self) -> None:
         """End what is left and take the objects away."""
@@ -300,9 +313,9 @@ async def prepare(plane: FaultPlane) -> None:
 
 @contextlib.asynccontextmanager
 async def stage_open(
-    plane: FaultPlane, directory: Path, label: str, seed: int, kind: str = OURS
+    plane: FaultPlane, directory: Path, label: str, seed: int, kind: str = OURS, warm_starts: WarmStarts | None = None
 ) -> AsyncIterator[Stage]:
-    """A stage for one scenario."""
+    """A stage for one scenario; `warm_starts` makes starting our schedulers cheap."""
     api = Api(plane)
     # A name of its own each time: what is left of a former run cannot be mistaken for this one's.
     namespace = f"{label}-{seed}-{random.SystemRandom().randrange(1 << 24):06x}"
@@ -310,7 +323,9 @@ async def stage_open(
     await asyncio.to_thread(directory.mkdir, parents=True)
     await api.create({"kind": "Namespace", "metadata": {"name": namespace}})
     revision = await asyncio.to_thread(history.revision, plane.etcd)
+    audited = history.log_sizes(plane.audit_logs)
     stage = Stage(plane, api, directory, kind, seed, namespace, random.Random(seed), revision)
+    stage.audited, stage.warm_starts = audited, warm_starts
     if kind in MUTANTS:
         stage.within = _MUTANTS_WITHIN_SECONDS
     try:

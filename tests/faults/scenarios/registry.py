@@ -13,6 +13,7 @@ from tests.faults.plane import FaultPlane
 from tests.faults.proxy import Hold, Rule
 from tests.faults.schedulers import OURS, Scheduler
 from tests.faults.stage import Result, Stage, stage_open
+from tests.faults.warm import WarmStarts
 
 BINDING: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 """What a proxy's rule for Bindings names."""
@@ -48,10 +49,18 @@ def scenario(number: int, promise: str, *, quick: bool = False, disruptive: bool
     return register
 
 
-async def run(chosen: Scenario, plane: FaultPlane, directory: Path, seed: int, kind: str = OURS) -> Result:
+async def run(
+    chosen: Scenario,
+    plane: FaultPlane,
+    directory: Path,
+    seed: int,
+    kind: str = OURS,
+    warm_starts: WarmStarts | None = None,
+) -> Result:
     """Play a scenario and judge it; what goes wrong in playing is a violation, too."""
     started = time.monotonic()
-    async with stage_open(plane, directory / f"{chosen.name}-{seed}-{kind}", f"f{chosen.number}", seed, kind) as stage:
+    directory = directory / f"{chosen.name}-{seed}-{kind}"
+    async with stage_open(plane, directory, f"f{chosen.number}", seed, kind, warm_starts) as stage:
         for part in (lambda: chosen.play(stage), stage.judge):
             try:
                 await part()
