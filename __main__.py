@@ -15,7 +15,7 @@ name = components.SCHEDULER_NAME
 pulumi.runtime.register_stack_transformation(components.common_labels(stack.name))
 cluster = components.ClusterProvider(
     "cluster",
-    cluster_identifier=settings.cluster.cluster_identifier,
+    cluster_identifier=stack.cluster_identifier,
     context=settings.cluster.context,
     kubeconfig=stack.kubeconfig,
     adopts=settings.adopt_existing,

@@ -11,15 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from scheduler.config import ConfigurationError
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
 from stacks.image import check_versions, credential_warnings, flavour_of_stack, overridden_key_warnings
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
-from stacks.problems import from_validation_error
 from stacks.profile import StackConfiguration, build_profile
-from stacks.settings import ProfileSettings, StackSettings
+from stacks.reading import read_settings, separate_keys
+from stacks.settings import StackSettings
 
 OBJECTS = (
     "cluster",
@@ -62,34 +60,29 @@ def check(
     """
     problems = misplaced_secrets(encrypted, values)
     document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
-    settings: StackSettings | None = None
-    profile_settings: ProfileSettings | None = None
-    try:
-        # As JSON, because strict models take a list for a tuple, and text for an enum, from JSON only.
-        profile_settings = settings = StackSettings.model_validate_json(json.dumps(document))
-    except ValidationError as error:
-        part_problems = list(from_validation_error(error, StackSettings))
-        problems += part_problems
-        profile_settings = _profile_settings(document, {problem.loc[0] for problem in part_problems})
+    problems += separate_keys(document, OBJECTS)
+    read = read_settings(document)
+    problems += read.problems
+    settings, later = read.settings, []
     if settings is not None and with_kubeconfig:
-        problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
+        later += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
     profile, credentials = None, MetricCredentialValues()
-    if profile_settings is not None:
-        provider = profile_settings.metric_provider
+    if settings is not None:
+        provider = settings.metric_provider
         secrets = {key: values[key] for key in SECRET_KEYS if key in values}
         credentials, part_problems = find_credentials(provider.credentials if provider else None, secrets, environment)
-        problems += part_problems
+        later += part_problems
         image = document.get("schedulerImage")
-        flavour, part_problems = flavour_of_stack(profile_settings, image if isinstance(image, str) else None)
-        problems += part_problems
-        if not part_problems:
+        flavour, part_problems = flavour_of_stack(settings, image if isinstance(image, str) else None)
+        later += part_problems
+        if not part_problems and not read.lacks("flavour", "extraPlugins"):
             profile, part_problems = build_profile(
-                profile_settings, credentials.files, environment, flavour, directory, credentials.rules
+                settings, credentials.files, environment, flavour, directory, credentials.rules
             )
-            problems += part_problems
-        if settings is not None and profile is not None:
+            later += part_problems
+        if profile is not None:
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
-            problems += versions if settings.compatibility_check == "fail" else []
+            later += versions if settings.compatibility_check == "fail" else []
             version_warnings = versions if settings.compatibility_check == "warn" else []
             warnings = [
                 *profile.warnings,
@@ -98,6 +91,7 @@ def check(
                 *credential_warnings(settings, flavour),
             ]
             profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
+    problems += [problem for problem in later if not read.concerns(problem)]
     if problems or settings is None or profile is None:
         raise ConfigurationError(problems)
     return settings, profile, credentials
@@ -119,11 +113,3 @@ def _document(values: Mapping[str, str]) -> dict[str, Any]:
         elif text:  # Pulumi.yaml's default of a required key is empty
             document[key] = text
     return document
-
-
-def _profile_settings(document: Mapping[str, Any], wrong_keys: set[str | int]) -> ProfileSettings | None:
-    """The settings of the profiles if only other settings are wrong, so that one run reports the problems of both."""
-    keys = [field.alias or name for name, field in ProfileSettings.model_fields.items()]
-    if wrong_keys & set(keys):
-        return None
-    return ProfileSettings.model_validate_json(json.dumps({key: document[key] for key in keys if key in document}))

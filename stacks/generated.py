@@ -12,11 +12,26 @@ from stacks.credentials import CredentialFiles, unset_variable
 from stacks.metric_settings import MetricProviderSettings
 from stacks.partition import KEY as PARTITION
 from stacks.partition import NODE_AFFINITY, NodePartitionSettings, conflicting_args
-from stacks.settings import PluginChoice, PluginSettings, ProfileSettings, ScorePluginChoice
+from stacks.settings import (
+    PluginChoice,
+    PluginSettings,
+    ProfileSettings,
+    ScorePluginChoice,
+    ScorePluginSelection,
+)
 from stacks.values import source_url
 
 OPTIONS = "SecondarySchedulerOptions"
 _PROVIDER = "metricProvider"
+_BY_LOAD = PluginSettings(
+    score=ScorePluginSelection(
+        # Enough to outweigh spreading: a hot node scores some 35 points less than one with room.
+        enabled=(ScorePluginChoice(name="TargetLoadPacking", weight=10),),
+        # These two score by requests, which say nothing about load. NodeResourcesFit still filters.
+        disabled=("NodeResourcesFit", "NodeResourcesBalancedAllocation"),
+    )
+)
+"""The plugins of a stack that names a metric source and no plugin."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +60,14 @@ class DesiredProfile:
 
 
 def desired_profiles(
-    settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str]
+    settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str], flavour: Flavour
 ) -> tuple[list[DesiredProfile], list[Problem]]:
     """Return the profiles that the settings describe, and the problems that show before generating anything."""
     top: Loc = (_PROVIDER,)
     shared, problems = _address(settings.metric_provider, top, environment)
     if not settings.profiles:
         only = DesiredProfile(
-            (), settings.scheduler_name, settings.plugins, settings.compatibility, settings.metric_provider,
+            (), settings.scheduler_name, _plugins(settings, flavour), settings.compatibility, settings.metric_provider,
             top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent,
         )  # fmt: skip
         return [only], [*problems, *_profile_problems(only)]
@@ -114,12 +129,36 @@ def generate(
     }
 
 
+def idle_source(settings: ProfileSettings, desired: list[DesiredProfile]) -> Iterator[Problem]:
+    """Yield a warning if no profile places pods by load, which is what most users install this scheduler for."""
+    if any(reads_load(choice.name) for profile in desired for _, choice in profile.plugins.chosen()):
+        return
+    if settings.metric_provider is not None:
+        message = "is not used: no plugin that is enabled scores by load; enable one, such as TargetLoadPacking"
+        yield Problem((_PROVIDER,), message)
+    elif all(profile.plugins == PluginSettings() for profile in desired):
+        message = (
+            "missing, and no plugin is enabled: pods are placed by requests, as the default scheduler places them, and "
+            "not by the nodes' load; set type and address of a metric source, which enables TargetLoadPacking"
+        )
+        yield Problem((_PROVIDER,), message)
+
+
 def reads_load(plugin: str) -> bool:
     """Tell whether a plugin scores by measured load."""
     descriptor = lookup(plugin)
     return (
         descriptor is not None and descriptor.args_model is not None and issubclass(descriptor.args_model, TrimaranArgs)
     )
+
+
+def _plugins(settings: ProfileSettings, flavour: Flavour) -> PluginSettings:
+    """The plugins of the only profile. A custom image may lack TargetLoadPacking, so it gets only what is named."""
+    provider = settings.metric_provider
+    source = provider is not None and provider.type is not None
+    if settings.plugins == PluginSettings() and source and flavour.family != "custom":
+        return _BY_LOAD
+    return settings.plugins
 
 
 def _address(

@@ -13,7 +13,6 @@ InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 OperatorFlavour = Literal["ours", "upstream"]
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?):[0-9]{1,5}")
-_PRODUCTION = re.compile(r"(^|[^a-z])prod", re.IGNORECASE)
 _PACKAGES: dict[OperatorFlavour, str] = {
     "ours": "secondary-scheduler-operator",
     "upstream": "openshift-secondary-scheduler-operator",
@@ -26,11 +25,6 @@ def _address(value: str) -> str:
     if not _ADDRESS.fullmatch(value):
         raise ValueError("is not an address; write HOST:PORT of the registry, without a scheme")
     return value
-
-
-def is_production(stack: str) -> bool:
-    """Tell by its name whether a stack is for production: `prod`, `prod-eu`, `openshift-production`."""
-    return _PRODUCTION.search(stack) is not None
 
 
 class Catalog(SettingsModel):

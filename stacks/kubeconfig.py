@@ -51,9 +51,10 @@ def _check(kubeconfig: _Kubeconfig, cluster: ClusterSettings) -> Iterator[Proble
         return
     server = str(context.cluster.get("server", ""))
     if cluster.server is not None and _host_and_port(server) != _host_and_port(cluster.server):
+        than = f" than {cluster.cluster_identifier}" if cluster.cluster_identifier else ""
         yield Problem(
             ("cluster", "server"),
-            f"{kubeconfig.source} points to another cluster than {cluster.cluster_identifier}: its context "
+            f"{kubeconfig.source} points to another cluster{than}: its context "
             f'"{context.name}" is for {server or "no server"}, and this stack is for {cluster.server}; '
             "use the kubeconfig of this stack's cluster, or set cluster.context to its context",
         )

@@ -13,7 +13,6 @@ from scheduler.config import ConfigurationError
 from stacks.applied import log_changes
 from stacks.checking import check
 from stacks.credentials import MetricCredentialValues
-from stacks.installing import is_production
 from stacks.problems import locate
 from stacks.profile import StackConfiguration
 from stacks.settings import StackSettings
@@ -42,8 +41,12 @@ class Stack:
     @property
     def keeps_crds(self) -> bool:
         """Whether the CRDs, and so all objects of their kinds, stay in the cluster when the stack is destroyed."""
-        retain = self.settings.retain_crds
-        return self.settings.protect or (is_production(self.name) if retain is None else retain)
+        return self.settings.protect or self.settings.retain_crds
+
+    @property
+    def cluster_identifier(self) -> str:
+        """The name under which the engine remembers the cluster: another one means another cluster."""
+        return self.settings.cluster.cluster_identifier or self.name
 
 
 def load_stack() -> Stack:
@@ -67,5 +70,10 @@ def load_stack() -> Stack:
         raise pulumi.RunError("\n".join(map(str, problems))) from None
     for warning in locate(profile.warnings, file, project, source=shown):
         pulumi.log.warn(str(warning))
+    if settings.cluster.cluster_identifier is None:
+        pulumi.log.info(
+            f'cluster.clusterIdentifier is not set: it is the stack\'s name, "{name}"; set it before you rename the '
+            "stack, because with another one every object is replaced"
+        )
     log_changes(profile.configuration)
     return Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))

@@ -152,6 +152,12 @@ def _missing(location: Loc) -> str:
     return f"missing; set it, for example with: pulumi config set {path} VALUE"
 
 
+def shown_value(location: Loc, value: object) -> str:
+    """The value as an argument of a command line; VALUE where it is structured or may be secret."""
+    text = _shown(location, value, "{}").strip('"')
+    return text if text and re.fullmatch(r"[\w./:@=-]+", text) else "VALUE"
+
+
 def _shown(location: Loc, value: object, template: str) -> str:
     """The value within the template; empty if the value is structured or may be secret."""
     if not isinstance(value, str | int | float) or _NEVER_SHOWN.search(path_text(location)):

@@ -19,7 +19,7 @@ from scheduler.config import (
     render,
 )
 from stacks.credentials import CredentialFiles, bound_rules
-from stacks.generated import DesiredProfile, SettingsLocations, desired_profiles, generate
+from stacks.generated import DesiredProfile, SettingsLocations, desired_profiles, generate, idle_source
 from stacks.partition import unenforced
 from stacks.profile_file import configuration_from_file
 from stacks.settings import ProfileSettings
@@ -85,7 +85,7 @@ def build_profile(
         if configuration is None:
             return None, file_problems
         return _profile(content, configuration, file_problems, flavour, rules), []
-    desired, problems = desired_profiles(settings, files, environment)
+    desired, problems = desired_profiles(settings, files, environment, flavour)
     data = generate(desired, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
     content = render(data)
     places = SettingsLocations(
@@ -124,7 +124,8 @@ def build_profile(
         problems.append(Problem(("sharedNodes", "recheckAbovePercent"), message))
     if problems:
         return None, problems
-    return _profile(content, configuration, [*warnings, *_token_warnings(desired, flavour)], flavour, rules), []
+    warnings += [*_token_warnings(desired, flavour), *idle_source(settings, desired)]
+    return _profile(content, configuration, warnings, flavour, rules), []
 
 
 def _profile(

@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
+from scheduler import __version__
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint, Loc
+from scheduler.config import image_flavour, split_image
 from stacks.installing import InstallMode, OperatorSource, OptionalObjects
 from stacks.metric_settings import MetricProviderSettings
 from stacks.partition import NodePartitionSettings, SharedNodesSettings
@@ -29,11 +31,28 @@ from stacks.values import (
     absent_if_empty,
 )
 
+_OUR_NAME = "/kube-scheduler"
+_SET_OPERATOR = "set it: pulumi config set operatorImage"
 
-def _required_by_manifests_mode(value: str | None, info: ValidationInfo) -> str | None:
-    if value is None and info.data.get("install_mode") == "manifests":
-        raise ValueError("missing; set it, for example with: pulumi config set operatorImage VALUE")
-    return value
+
+def _operator_beside_scheduler(value: str | None, info: ValidationInfo) -> str | None:
+    """The operator's image where the stack file leaves it out: the one that was pushed together with the scheduler's.
+
+    Only a tag says which one: two images that belong together have different digests."""
+    mode, image, operator = (info.data.get(name) for name in ("install_mode", "scheduler_image", "operator"))
+    if value is not None or mode != "manifests" or image is None or operator is None:
+        return value  # given, not needed, or to be judged once what it follows from is right
+    if operator.is_upstream(mode):
+        raise ValueError(f"missing; {_SET_OPERATOR} REGISTRY/secondary-scheduler-operator:TAG, the upstream one")
+    repository, tag = split_image(image)
+    ours = image_flavour(image, info.data.get("flavour") or "").is_ours and repository.endswith(_OUR_NAME)
+    if ours and tag and "@" not in image:
+        return f"{repository.removesuffix(_OUR_NAME)}/operator:{tag}"
+    registry = repository.removesuffix(_OUR_NAME) if ours else "REGISTRY/secondary-scheduler"
+    raise ValueError(
+        f"missing, and it follows from schedulerImage only where that is this project's image by tag; {_SET_OPERATOR} "
+        f"{registry}/operator:{tag if ours and tag else __version__}"
+    )
 
 
 def _plugin_args(value: dict[str, Any]) -> dict[str, Any]:
@@ -109,15 +128,15 @@ class ClusterSettings(SettingsModel):
     """The cluster of the stack.
 
     Attributes:
-        cluster_identifier: a name of your choice that never changes; with another one Pulumi replaces every object, as
-            for another cluster.
+        cluster_identifier: a name that never changes; with another one Pulumi replaces every object, as for another
+            cluster. Default: the stack's name.
         context: context of the kubeconfig; default: its current one.
         server: address of the cluster's API server; a kubeconfig for another server is refused.
         kubernetes_version, openshift_version: versions of the cluster, for the compatibility check; a preview does not
             contact the cluster.
     """
 
-    cluster_identifier: str = Field(min_length=1, max_length=253)
+    cluster_identifier: str | None = Field(None, min_length=1, max_length=253)
     context: str | None = Field(None, min_length=1)
     server: ServerAddress | None = None
     kubernetes_version: Version | None = None
@@ -249,8 +268,8 @@ class StackSettings(ProfileSettings):
         install_plugin_crds: install the CRDs that enabled plugins need, such as PodGroup.
         protect: refuse to delete namespace, CRDs and SecondaryScheduler, and keep the CRDs when the stack is destroyed.
         install_mode: how the operator is installed, if there is one.
-        retain_crds: keep the CRDs when the stack is destroyed, as protect does, without protecting anything; default:
-            only for production stacks.
+        retain_crds: keep the CRDs when the stack is destroyed, as protect does, without protecting anything.
+        operator_image: default: the one beside `scheduler_image`, where that is this project's image by tag.
         adopt_existing: adopt objects that already exist in the cluster, with fields that others set.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
@@ -263,20 +282,20 @@ class StackSettings(ProfileSettings):
         ready_seconds: how long the scheduler may take to become ready before an update fails.
     """
 
-    cluster: ClusterSettings
+    cluster: ClusterSettings = ClusterSettings()
     scheduler_image: Image
     install_mode: InstallMode = "manifests"
-    operator_image: Annotated[Image | None, AfterValidator(_required_by_manifests_mode)] = Field(
-        None, validate_default=True
-    )
     log_level: Literal["Normal", "Debug", "Trace", "TraceAll"] = "Normal"
     compatibility_check: Literal["warn", "fail", "off"] = "warn"
     install_plugin_crds: bool = True
     protect: bool = False
-    retain_crds: bool | None = None
+    retain_crds: bool = False
     adopt_existing: bool = False
     operator: Annotated[OperatorSettings, AfterValidator(_catalog_for_catalog_mode)] = Field(
         OperatorSettings(), validate_default=True
+    )
+    operator_image: Annotated[Image | None, AfterValidator(_operator_beside_scheduler)] = Field(
+        None, validate_default=True
     )
     optional_objects: OptionalObjects = OptionalObjects()
     allowed_images: tuple[Repository, ...] = ()

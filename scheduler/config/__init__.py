@@ -32,6 +32,7 @@ from scheduler.config.flavours import (
     flavour_names,
     flavour_of,
     image_flavour,
+    split_image,
 )
 from scheduler.config.load import Configuration, default_configuration, load_configuration
 from scheduler.config.model import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, KubeSchedulerConfiguration
@@ -86,4 +87,5 @@ __all__ = [
     "read_document",
     "redacted",
     "render",
+    "split_image",
 ]

@@ -358,11 +358,6 @@ def test_the_resource_lists_the_optional_objects_that_the_operator_must_not_crea
     assert "priorityClassName" not in spec
 
 
-def test_crds_are_kept_where_the_stack_says_so_without_protecting_them(local_environment: None) -> None:
-    definition = run("manifests", retainCrds="true").only("CustomResourceDefinition")
-    assert definition.retain_on_delete
-
-
 @pytest.mark.parametrize("mode", ["manifests", "direct"])
 def test_a_manual_installation_is_adopted_if_the_stack_asks_for_it(
     mode: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
@@ -378,14 +373,15 @@ def test_a_manual_installation_is_adopted_if_the_stack_asks_for_it(
     assert [text for text in caplog.messages if text.startswith("adoptExisting: ")]
 
 
-@pytest.mark.parametrize("stack", ["prod", "prod-eu", "openshift-production", "local"])
-def test_production_stacks_keep_the_crds_by_default(stack: str, preview: bool, local_environment: None) -> None:
-    graph = run_program(stack_values("local"), stack=stack, preview=preview, statuses=STATUS)
-    assert graph.only("CustomResourceDefinition").retain_on_delete is (stack != "local")
-    assert not graph.only("CustomResourceDefinition").protect
-    values = stack_values("local") | {"retainCrds": str(stack == "local").lower()}
-    definition = run_program(values, stack=stack, preview=preview, statuses=STATUS).only("CustomResourceDefinition")
-    assert definition.retain_on_delete is (stack == "local")
+@pytest.mark.parametrize("stack", ["prod", "local"])
+def test_whether_crds_are_kept_is_a_setting_and_no_matter_of_the_stacks_name(
+    stack: str, preview: bool, local_environment: None
+) -> None:
+    for kept, switch in ((False, {}), (True, {"retainCrds": "true"})):
+        graph = run_program(stack_values("local") | switch, stack=stack, preview=preview, statuses=STATUS)
+        definition = graph.only("CustomResourceDefinition")
+        assert definition.retain_on_delete is kept
+        assert not definition.protect
 
 
 UPSTREAM_IMAGE = "quay.io/openshift/secondary-scheduler-operator:4.20"

@@ -38,6 +38,7 @@ CLUSTER_SCOPED = {
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 }
+OUR_IMAGE = "registry.example.com/secondary-scheduler/kube-scheduler:0.1.0"
 READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
 
 
@@ -83,6 +84,20 @@ def test_every_object_goes_through_the_stacks_one_provider(graph: Graph) -> None
 def test_provider_is_bound_to_the_cluster_identifier_and_not_to_a_path_of_this_machine(local: Graph) -> None:
     (provider,) = [resource for resource in local.resources if resource.type == PROVIDER_TYPE]
     assert provider.inputs == {"clusterIdentifier": "local", "enableSecretMutable": "true"}
+
+
+def test_without_an_identifier_the_cluster_is_known_by_the_stacks_name_and_the_preview_says_so(
+    local_environment: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    graph = run_program({"schedulerImage": OUR_IMAGE}, stack="prod-eu", preview=True, status=READY)
+    (provider,) = [resource for resource in graph.resources if resource.type == PROVIDER_TYPE]
+    assert provider.inputs["clusterIdentifier"] == "prod-eu"
+    (line,) = [text for text in caplog.messages if "clusterIdentifier" in text]
+    assert 'it is the stack\'s name, "prod-eu"; set it before you rename the stack' in line
+    operator = next(each for each in graph.of("Deployment") if each.object_name == OPERATOR)
+    (container,) = operator.manifest["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == OUR_IMAGE.replace("kube-scheduler", "operator")
 
 
 def test_every_name_and_namespace_is_explicit_and_not_guessed_by_the_provider(graph: Graph) -> None:

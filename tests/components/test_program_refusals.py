@@ -39,13 +39,15 @@ def test_nothing_is_registered_and_every_mistake_has_file_and_line(
         "logLevel": "loud",
         "plugins": json.dumps({"score": {"enabled": enabled}}),
         "operatorImage": "",
+        "schedulerImage": "registry.example.com/secondary-scheduler/kube-scheduler",
     }
     registered = Graph()
     with pytest.raises(pulumi.RunError) as refused:
         run_program(values, preview=preview, graph=registered)
     assert str(refused.value).splitlines() == [
-        "stacks/Pulumi.local.yaml: operatorImage: missing; "
-        "set it, for example with: pulumi config set operatorImage VALUE",
+        "stacks/Pulumi.local.yaml: operatorImage: missing, and it follows from schedulerImage only where that is this "
+        "project's image by tag; set it: pulumi config set operatorImage "
+        "registry.example.com/secondary-scheduler/operator:0.1.0",
         'stacks/Pulumi.local.yaml:4: logLevel: "loud" is not allowed; allowed: Normal, Debug, Trace, TraceAll',
         "stacks/Pulumi.local.yaml:12: plugins.score.enabled[1].args.targetUtilization: "
         "200 is not in the range 1 to 100",

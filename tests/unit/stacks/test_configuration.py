@@ -21,6 +21,7 @@ OUR_OPERATOR = "localhost/secondary-scheduler/operator:0.1.0"
 CUSTOM = "registry.example.com/my/scheduler:1"
 LOAD_AWARE = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5}]}}
 PROMETHEUS = {"type": "Prometheus", "address": "https://prometheus.example:9090"}
+BY_LOAD = {"plugins": LOAD_AWARE, "metricProvider": PROMETHEUS}
 FILE = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -378,7 +379,7 @@ NEW_OPERATOR = "registry.redhat.io/x/secondary-scheduler-rhel9-operator:v1.6.0"
 
 
 def test_versions_that_do_not_go_together_are_warned_of_refused_or_passed_as_the_stack_says(stack: Stack) -> None:
-    versions = {"cluster": OLD_CLUSTER, "operatorImage": NEW_OPERATOR, "schedulerImage": GO.format("0.30.12")}
+    versions = {"cluster": OLD_CLUSTER, "operatorImage": NEW_OPERATOR, "schedulerImage": GO.format("0.30.12")} | BY_LOAD
     (warning,) = stack.warned(**versions)
     assert warning.startswith("Pulumi.test.yaml: operatorImage: operator 1.6.0 supports OpenShift 4.22, 4.23, not")
     assert stack.refused(**versions, compatibilityCheck="fail") == [warning]
@@ -386,7 +387,7 @@ def test_versions_that_do_not_go_together_are_warned_of_refused_or_passed_as_the
 
 
 def test_without_the_versions_of_the_cluster_nothing_is_guessed(stack: Stack) -> None:
-    assert stack.warned(operatorImage=NEW_OPERATOR, schedulerImage=GO.format("0.30.12")) == []
+    assert stack.warned(operatorImage=NEW_OPERATOR, schedulerImage=GO.format("0.30.12"), **BY_LOAD) == []
 
 
 def test_contradicting_versions_are_reported_at_the_cluster(stack: Stack) -> None:

@@ -42,9 +42,6 @@ REFUSALS = {
     "image with a blank": ("schedulerImage", "a b", "schedulerImage", ['"a b" is not an image', "repository:tag"]),
     "image in capitals": ("operatorImage", "Example/Image:1", "operatorImage", ["is not an image"]),
     "image that is a mapping": ("schedulerImage", {"name": "x"}, "schedulerImage", ["is not an image"]),
-    "no operator image": ("operatorImage", ABSENT, "operatorImage", ["missing"]),
-    "no cluster": ("cluster", ABSENT, "cluster", ["missing"]),
-    "cluster without identifier": ("cluster", {}, "cluster.clusterIdentifier", ["missing", "--path"]),
     "empty identifier": ("cluster.clusterIdentifier", "", "cluster.clusterIdentifier", ["must not be empty"]),
     "number as identifier": ("cluster.clusterIdentifier", 5, "cluster.clusterIdentifier", ["must be a string", "(5)"]),
     "unknown key of the cluster": ("cluster.kubeconfig", "x", "cluster.kubeconfig", ["allowed: clusterIdentifier, con"]),
@@ -302,6 +299,117 @@ def test_a_kubeconfig_in_clear_is_refused(environment: dict[str, str]) -> None:
     text = Path(environment["KUBECONFIG"]).read_text()
     with pytest.raises(ConfigurationError, match="kubeconfig: is stored in plain text; encrypt it"):
         check(engine_values(GOOD) | {"kubeconfig": text}, set(), environment)
+
+
+def test_a_key_that_config_set_made_without_path_is_answered_with_the_commands_that_mend_it(
+    environment: dict[str, str],
+) -> None:
+    stray = {
+        "cluster.clusterIdentifier": "prod",
+        "metricProvider.credentials.token": TOKEN,
+        "plugins.score.enabled[0].weight": "3",
+    }
+    with pytest.raises(ConfigurationError) as refused:
+        check(engine_values(GOOD) | stray, set(), environment)
+    assert [problem.message.partition("run: ")[2] for problem in refused.value.problems] == [
+        "pulumi config rm cluster.clusterIdentifier && pulumi config set --path cluster.clusterIdentifier prod",
+        "pulumi config rm metricProvider.credentials.token"
+        " && pulumi config set --path metricProvider.credentials.token VALUE",
+        "pulumi config rm 'plugins.score.enabled[0].weight'"
+        " && pulumi config set --path 'plugins.score.enabled[0].weight' 3",
+    ]
+    assert TOKEN not in str(refused.value)
+
+
+def test_one_mistake_does_not_hide_another_whatever_each_of_them_is_about(environment: dict[str, str]) -> None:
+    """Wrong types and ranges, unknown plugins and args, a missing token and a wrong context, in one pass."""
+    document = changed(f"{PLUGIN}.weight", 500)
+    document[PLUGIN.partition(".")[0]]["score"]["enabled"] += [{"name": "PodStat"}]
+    document["plugins"]["score"]["enabled"][0]["args"]["targetUtilization"] = 200
+    document["metricProvider"] |= {"type": "Prometeus", "credentials": {"token": {"fromFileInEnv": "NOT_SET"}}}
+    document |= {"cluster": {"context": "two"}, "logLevel": "loud", "readySeconds": "1", "installMode": "helm"}
+    with pytest.raises(ConfigurationError) as refused:
+        check(engine_values(document), set(), environment)
+    assert sorted(problem.path for problem in refused.value.problems) == [
+        "cluster.context",
+        "installMode",
+        "logLevel",
+        "metricProvider.credentials.token.fromFileInEnv",
+        "metricProvider.type",
+        f"{PLUGIN}.args.targetUtilization",
+        f"{PLUGIN}.weight",
+        "plugins.score.enabled[1].name",
+        "readySeconds",
+    ]
+
+
+@pytest.mark.parametrize("key", sorted({path.partition(".")[0] for path, *_ in REFUSALS.values()}))
+def test_what_follows_from_a_mistake_is_not_reported_as_another(key: str, environment: dict[str, str]) -> None:
+    wrong = "/A B"  # neither a structure, a number, a switch, an image, a name nor a relative path
+    with pytest.raises(ConfigurationError) as refused:
+        check(engine_values(GOOD | {key: wrong}), set(), environment)
+    assert len(refused.value.problems) == 1, [str(problem) for problem in refused.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("image", "flavour", "expected"),
+    [
+        ("registry.example.com/secondary-scheduler/kube-scheduler:0.1.0", "", "registry.example.com/secondary-scheduler/operator:0.1.0"),
+        ("localhost:5000/mirror/kube-scheduler:1", "ours", "localhost:5000/mirror/operator:1"),
+        ("registry.example.com/secondary-scheduler/kube-scheduler@sha256:" + "0" * 64, "", "registry.example.com/secondary-scheduler/operator:0.1.0"),
+        ("registry.example.com/secondary-scheduler/kube-scheduler", "", "registry.example.com/secondary-scheduler/operator:0.1.0"),
+        ("registry.example.com/mirror/ks:1", "ours", "REGISTRY/secondary-scheduler/operator:0.1.0"),
+        (GO_IMAGE, "", "REGISTRY/secondary-scheduler/operator:0.1.0"),
+    ],
+)  # fmt: skip
+def test_the_operators_image_follows_from_a_tag_of_ours_and_else_the_message_shows_what_to_set(
+    image: str, flavour: str, expected: str, environment: dict[str, str]
+) -> None:
+    document = changed("operatorImage", ABSENT) | {"schedulerImage": image, "flavour": flavour}
+    by_tag = ":" in image.rpartition("/")[2] and "@" not in image
+    if by_tag and "REGISTRY" not in expected:
+        settings, _, _ = check(engine_values(document), set(), environment)
+        assert settings.operator_image == expected
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        check(engine_values(document), set(), environment)
+    (problem,) = [each for each in refused.value.problems if each.path == "operatorImage"]
+    assert problem.message.endswith(f"set it: pulumi config set operatorImage {expected}")
+
+
+def test_upstreams_operator_does_not_follow_from_our_scheduler(environment: dict[str, str]) -> None:
+    document = changed("operatorImage", ABSENT) | {"operator": {"flavour": "upstream"}}
+    with pytest.raises(ConfigurationError, match=r"operatorImage: missing; set it: .* the upstream one"):
+        check(engine_values(document), set(), environment)
+
+
+ONE_SETTING = {"schedulerImage": "registry.example.com/secondary-scheduler/kube-scheduler:0.1.0"}
+
+
+def test_one_setting_is_enough_and_the_preview_says_what_is_missing_for_load(environment: dict[str, str]) -> None:
+    settings, profile, _ = check(ONE_SETTING, set(), environment)
+    assert settings.cluster.cluster_identifier is None
+    assert not settings.retain_crds
+    (warning,) = profile.warnings
+    assert warning.path == "metricProvider"
+    assert "not by the nodes' load" in warning.message
+
+
+def test_a_metric_source_alone_enables_a_plugin_that_reads_it(environment: dict[str, str]) -> None:
+    source = json.dumps({"type": "Prometheus", "address": "https://prometheus:9090"})
+    for image in (ONE_SETTING["schedulerImage"], GO_IMAGE):
+        values = {"schedulerImage": image, "operatorImage": "a/b:1", "metricProvider": source}
+        _, profile, _ = check(values, set(), environment)
+        assert profile.warnings == ()
+        weights = {
+            plugin.name: plugin.weight for plugin in profile.configuration.profiles[0].plugins(ExtensionPoint.SCORE)
+        }
+        assert weights["TargetLoadPacking"] == 10
+        assert not {"NodeResourcesFit", "NodeResourcesBalancedAllocation"} & weights.keys()
+    own = {"schedulerImage": "my/scheduler:1", "operatorImage": "a/b:1", "metricProvider": source}
+    _, profile, _ = check(own, set(), environment)
+    (warning,) = profile.warnings
+    assert warning.message.startswith("is not used: no plugin that is enabled scores by load")
 
 
 def test_all_problems_are_reported_at_once(environment: dict[str, str]) -> None:
