@@ -1,43 +1,35 @@
-"""The commands of the guides, as they stand there, in the order in which a reader of several of them would follow them.
+"""The commands of README, guides and pages, as they stand there, in the order in which a reader of several would follow
+them, in the environment that they have the reader make (tests/support/reader.py).
 
-Substituted is the address of Prometheus only. The images of the guides are known to the local nodes; the cluster has
-what the guides take for granted (namespaces, the account whose token Prometheus accepts). Blocks that need what a local
-cluster does not have are told in the guides, and `tests/unit/docs` has their list.
+Substituted are addresses and file names of the reader's own. The images of the pages are known to the local nodes; the
+cluster has what the pages take for granted (namespaces, the account whose token Prometheus accepts). Blocks that need
+what no test has say so; docs/guides/README.md lists them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
-from tests.support.fleet import Fleet
-from tests.support.guides import OTHERS, Shell, blocks, guide_names
+from tests.support.pages import INSTALL, JOURNEYS, File, followed
+from tests.support.reader import Reader
 from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, look_like_openshift
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-JOURNEYS = {
-    "openshift": ("install-on-openshift", "remove"),
-    "kubernetes": (
-        "install-on-kubernetes",
-        "change-a-plugin-arg",
-        "rotate-the-token",
-        "upgrade",
-        "roll-back",
-        "move-workloads",
-        "remove",
-    ),
-}
-STEPS = [(journey, guide) for journey, guides in JOURNEYS.items() for guide in guides]
+ON_A_CLUSTER = [journey for journey in JOURNEYS if journey != "files"]
+STEPS = [(journey, step) for journey in ON_A_CLUSTER for step in JOURNEYS[journey]]
+BEGIN_IN_A_CLONE = ("by-hand", "readme")
+"""Journeys whose first page takes a clone with its environment for granted."""
 # As move-workloads.md says for a policy that writes the scheduler's name.
 POLICIES = (
     "--feature-gates=MutatingAdmissionPolicy=true",
@@ -49,30 +41,23 @@ class Journey:
     """A reader with a clone, a shell and a cluster."""
 
     def __init__(self, name: str, cluster: LocalCluster, directory: Path) -> None:
+        self.name = name
         self.api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
         self.core = kubernetes.CoreV1Api(self.api)
         self.monitoring = Monitoring(cluster, self.api)
         self.virtualisation = FakeVirtController(self.api)
-        self.before = self.cluster_scoped()
-        git = {
-            f"GIT_{role}_{field}": value
-            for role in ("AUTHOR", "COMMITTER")
-            for field, value in (("NAME", "reader"), ("EMAIL", "reader@example.com"))
-        }
-        fleet = Fleet.of_this_project(directory, {"KUBECONFIG": str(cluster.kubeconfig), "COLUMNS": "160", **git})
-        self.root = fleet.root
-        (self.root / "prometheus-ca.crt").write_text(cluster.prometheus_ca_file.read_text())
-        for command in (
-            ("git", "init", "--quiet", "--initial-branch=main"),
-            ("git", "add", "--all"),
-            ("git", "commit", "--quiet", "--message=As cloned"),
-        ):
-            subprocess.run(command, cwd=self.root, env=fleet.environment, check=True)
-        values = {"https://prometheus.example.com": self.monitoring.address}
-        self.shell = Shell(self.root, fleet.environment, values, directory / "shell")
+        self._authority = cluster.prometheus_ca_file.read_text()
         if name == "openshift":
-            look_like_openshift(self.api, self.monitoring, cluster.prometheus_ca_file.read_text())
-            self.before = self.cluster_scoped()
+            look_like_openshift(self.api, self.monitoring, self._authority)
+        self.before = self.cluster_scoped()
+        values = {
+            "https://prometheus.example.com": self.monitoring.address,
+            "/path/to/secondary-scheduler/policy": "policy",
+            "'prod-*'": "'prod*'",
+        }
+        self.reader = Reader(directory, values, {"KUBECONFIG": str(cluster.kubeconfig)})
+        if name in BEGIN_IN_A_CLONE:
+            self.reader.clone()
         for namespace in ("monitoring", "shop"):
             self.core.create_namespace({"metadata": {"name": namespace}})
         self.core.create_namespaced_service_account("monitoring", {"metadata": {"name": "prometheus-reader"}})
@@ -81,10 +66,50 @@ class Journey:
         self.virtualisation.close()
         self.monitoring.close()
 
-    def follow(self, guide: str) -> None:
-        for block in blocks(guide):
-            if not block.needs:
-                self.shell.follow(block)
+    def follow(self, step: str) -> None:
+        for name, prepare in FILES.items():
+            if step == name:
+                prepare(self)
+        self.reader.shell.before["export PROMETHEUS_CA"] = self._write_authority
+        self.reader.follow(self.name, step)
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Files that a page takes for granted, in the reader's directory."""
+        for name, text in files.items():
+            path = self.reader.shell.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    def _write_authority(self, directory: Path) -> None:
+        (directory / "prometheus-ca.crt").write_text(self._authority)
+
+    def write_what_load_takes_for_granted(self) -> None:
+        """A configuration of the reader's own, a token that Prometheus accepts, and its CA."""
+        provider = {"type": "Prometheus", "address": self.monitoring.address}
+        profile = {
+            "schedulerName": "mine",
+            "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
+            "pluginConfig": [{"name": "TargetLoadPacking", "args": {"metricProvider": provider}}],
+        }
+        configuration = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+        request = {"spec": {"expirationSeconds": 3600}}
+        token = self.core.create_namespaced_service_account_token("prometheus-reader", "monitoring", request)
+        self.write(
+            {"config.yaml": yaml.safe_dump(configuration), "token": token.status.token, "ca.crt": self._authority}
+        )
+
+    def write_plain_stack_file(self) -> None:
+        """What describes an installation that somebody made by hand: the guide's stack without a source of load."""
+        parts = [part for block in followed("kubernetes", INSTALL) for part in block.content]
+        (file,) = [part for part in parts if isinstance(part, File) and part.path.startswith("stacks/")]
+        content = yaml.safe_load(file.content)
+        for key in ("plugins", "metricProvider", "protect"):
+            del content["config"][f"secondary-scheduler:{key}"]
+        self.write({file.path: yaml.safe_dump(content)})
 
     def cluster_scoped(self) -> set[str]:
         """What an installation makes outside its namespace."""
@@ -97,6 +122,13 @@ class Journey:
             kubernetes.FlowcontrolApiserverV1Api(self.api).list_flow_schema(),
         )
         return {f"{type(item).__name__}/{item.metadata.name}" for objects in lists for item in objects.items}
+
+
+FILES: dict[str, Callable[[Journey], None]] = {
+    "docs/load.md": Journey.write_what_load_takes_for_granted,
+    "docs/render.md": Journey.write_plain_stack_file,
+}
+"""What a page takes for granted, by its name."""
 
 
 @pytest.fixture(scope="module")
@@ -127,23 +159,19 @@ def on_journey(
         yield begin
 
 
-@pytest.mark.parametrize(("name", "guide"), STEPS)
-def test_every_command_of_a_guide_does_what_the_guide_shows(
-    on_journey: Callable[[str], Journey], name: str, guide: str
+@pytest.mark.parametrize(("name", "step"), STEPS, ids=[f"{name}-{Path(step).stem}" for name, step in STEPS])
+def test_every_command_of_a_page_does_what_the_page_shows(
+    on_journey: Callable[[str], Journey], name: str, step: str
 ) -> None:
     journey = on_journey(name)
     accepted = len(journey.monitoring.accepted)
-    journey.follow(guide)
-    if guide == "rotate-the-token":
+    journey.follow(step)
+    if step.endswith("rotate-the-token.md"):
         # Preflight shows the first two as well; the third is known to the scheduler only.
         monitoring, deadline = journey.monitoring, time.monotonic() + 150
         while len(monitoring.accepted) < accepted + 3:
             assert time.monotonic() < deadline, "the new token is not used"
             time.sleep(1)
         assert monitoring.refused == 0
-    if guide == "remove":
+    if step.endswith("remove.md"):
         assert journey.cluster_scoped() == journey.before
-
-
-def test_no_guide_is_left_out() -> None:
-    assert {guide for _, guide in STEPS} | set(OTHERS) >= set(guide_names())

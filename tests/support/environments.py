@@ -1,4 +1,4 @@
-"""Environments that hold the wheel and exactly what one of its extras pulls in, made without a package index."""
+"""Environments that hold exactly what a reader's own would, made without a package index."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
+_PIN = re.compile(r"^([\w.-]+)==([^\s;]+)", re.MULTILINE)
 
 
 def build_wheel(directory: Path) -> Path:
@@ -32,20 +33,68 @@ def make_environment(directory: Path, wheel: Path, extra: str = "") -> Path:
     is asked. Nothing else of this environment can be imported there.
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], timeout=60, check=True)
+    install_wheel(directory, wheel, extra)
+    return directory / "bin"
+
+
+def install_wheel(environment: Path, wheel: Path, extra: str = "") -> None:
+    """Install the wheel, and link what it requires with that extra."""
     uv = Path(sys.executable).parent / "uv"
     subprocess.run(
-        [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", directory / "bin" / "python", wheel],
+        [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", environment / "bin" / "python", wheel],
         timeout=60,
         check=True,
     )
-    (site_packages,) = directory.glob("lib/python3*/site-packages")
-    (metadata,) = site_packages.glob("secondary_scheduler-*.dist-info")
-    product = importlib.metadata.Distribution.at(metadata)
-    for distribution in _closure(product, extra):
-        names = {Path(str(file)).parts[0] for file in distribution.files or [] if Path(str(file)).parts[0] != ".."}
-        for name in names:
-            _link(SITE_PACKAGES / name, site_packages / name)
+    (metadata,) = _site_packages(environment).glob("secondary_scheduler-*.dist-info")
+    for distribution in _closure(importlib.metadata.Distribution.at(metadata), extra):
+        _link_distribution(distribution, _site_packages(environment))
+
+
+def link_requirements(environment: Path, *requirements: str) -> None:
+    """Link distributions of this environment, with what they need, into another."""
+    for distribution in required_with_extras(requirements):
+        _link_distribution(distribution, _site_packages(environment))
+
+
+def make_locked_environment(directory: Path, requirements: Path) -> Path:
+    """Make a virtual environment with exactly what a lock file lists, pip among it; returns its `bin`.
+
+    The distributions are those of this environment, linked. One that is not installed here in the locked version is
+    an error.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], timeout=60, check=True)
+    for name, version in _PIN.findall(requirements.read_text(encoding="utf-8")):
+        distribution = importlib.metadata.distribution(name)
+        assert distribution.version == version, f"{name} {version} is locked, {distribution.version} is installed here"
+        _link_distribution(distribution, _site_packages(directory))
+    pip = directory / "bin" / "pip"
+    pip.write_text(f"#!{directory}/bin/python\nimport sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n")
+    pip.chmod(0o755)
     return directory / "bin"
+
+
+def required_with_extras(requirements: Iterable[str]) -> list[importlib.metadata.Distribution]:
+    """The distributions of some requirements and what these need, each once; this project itself left out."""
+    closure: dict[str, importlib.metadata.Distribution] = {}
+    for text in requirements:
+        requirement = Requirement(text)
+        root = importlib.metadata.distribution(requirement.name)
+        roots = [] if _normalised(root.name) == "secondary-scheduler" else [root]
+        for extra in ("", *requirement.extras):
+            for each in (*roots, *_closure(root, extra)):
+                closure[_normalised(each.name)] = each
+    return list(closure.values())
+
+
+def _site_packages(environment: Path) -> Path:
+    (site_packages,) = environment.glob("lib/python3*/site-packages")
+    return site_packages
+
+
+def _link_distribution(distribution: importlib.metadata.Distribution, site_packages: Path) -> None:
+    names = {Path(str(file)).parts[0] for file in distribution.files or [] if Path(str(file)).parts[0] != ".."}
+    for name in names:
+        _link(SITE_PACKAGES / name, site_packages / name)
 
 
 def _closure(product: importlib.metadata.Distribution, extra: str) -> Iterator[importlib.metadata.Distribution]:

@@ -1,4 +1,4 @@
-"""Checks of the guides that run nothing: the index lists them, and the commands, options and settings in them exist."""
+"""Checks of the pages that run nothing: the index lists the guides; commands, options and settings exist."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ from secondary_scheduler.cli.app import build
 from secondary_scheduler.cli.checking import check_file
 from stacks.credentials import SECRET_KEYS
 from stacks.settings import StackSettings
-from tests.support.guides import CHECKOUT, GUIDES, OTHERS, File, Step, blocks, guide_names, text_of
+from tests.support.pages import CHECKOUT, GUIDES, INDEX, File, Step, anchor, blocks, guides, inventory, pages, text_of
 
-TYPED = [guide for guide in guide_names() if guide not in OTHERS]
-PROGRAMS = {"pulumi", "kubectl", "secondary-scheduler", "git", "jq", "oc", ".venv/bin/pip"}
-SHELL = {"cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc"}
-NEEDS = {
-    ("install-on-kubernetes", "network"),
-    ("install-on-openshift", "openshift"),
-    ("upgrade", "network"),
+TYPED = [page for page in pages() if inventory(page).commands]
+PROGRAMS = {
+    *("pulumi", "kubectl", "secondary-scheduler", "kube-scheduler", "git", "jq", "oc", "podman", "docker", "make"),
+    *("python", ".venv/bin/pip", ".venv/bin/python"),
 }
+SHELL = {"cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc", "sed"}
 _LINK = re.compile(r"\[[^]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 
@@ -39,7 +37,7 @@ def simple_commands(text: str) -> Iterator[list[str]]:
     inner = re.findall(r"\$\(([^()]*)\)", text)
     for each in inner:
         yield from simple_commands(each)
-    without = re.sub(r"\$\([^()]*\)", "X", text).replace("\n", " ; ")
+    without = re.sub(r"\$\([^()]*\)", "X", text.replace("\\\n", " ")).replace("\n", " ; ")
     lexer = shlex.shlex(without, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words: list[str] = []
@@ -74,6 +72,7 @@ def known_key(path: str) -> bool:
     if path in SECRET_KEYS:
         return True
     model: Any = StackSettings
+    path = path.removeprefix("secondary-scheduler:")
     for part in re.findall(r"[^.\[\]]+", path):
         if part.isdigit():
             continue
@@ -97,38 +96,21 @@ def _model_in(annotation: Any) -> Any:
 
 
 def test_the_index_has_every_guide_and_nothing_else() -> None:
-    linked = {target for target, _ in _LINK.findall(text_of("README")) if "/" not in target}
-    assert linked == {f"{guide}.md" for guide in guide_names()}
+    linked = {target for target, _ in _LINK.findall(text_of(INDEX)) if "/" not in target}
+    assert linked == {Path(guide).name for guide in guides()}
     assert "docs/guides/README.md" in (CHECKOUT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("guide", ["README", *guide_names()])
+@pytest.mark.parametrize("guide", [INDEX, *guides()])
 def test_links_lead_to_files_and_headings(guide: str) -> None:
-    for target, anchor in _LINK.findall(text_of(guide)):
+    for target, fragment in _LINK.findall(text_of(guide)):
         if target.startswith("http"):
             continue
-        path = (GUIDES / target).resolve() if target else GUIDES / f"{guide}.md"
+        path = (CHECKOUT / GUIDES / target).resolve() if target else CHECKOUT / guide
         assert path.exists(), target
-        if anchor and path.suffix == ".md":
+        if fragment and path.suffix == ".md":
             headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
-            assert anchor[1:] in {_anchor(heading) for heading in headings}, f"{target}{anchor}"
-
-
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def test_blocks_that_need_more_than_a_local_cluster_say_so_and_are_listed() -> None:
-    words = {"network": "needs a network", "openshift": "needs openshift"}
-    needed = set()
-    for guide in TYPED:
-        lines = text_of(guide).splitlines()
-        for block in blocks(guide):
-            if block.needs:
-                needed.add((guide, block.needs))
-                before = " ".join(lines[max(0, block.line - 5) : block.line - 1]).lower()
-                assert words[block.needs] in before, f"{guide}.md:{block.line}"
-    assert needed == NEEDS
+            assert fragment[1:] in {anchor(heading) for heading in headings}, f"{target}{fragment}"
 
 
 @pytest.mark.parametrize("guide", TYPED)
@@ -137,12 +119,12 @@ def test_programs_exist(guide: str) -> None:
     for line, words in steps(guide):
         if words[0] == "for" or _ASSIGNMENT.fullmatch(words[0]):
             continue
-        assert words[0] in PROGRAMS | SHELL, f"{guide}.md:{line}: {words[0]}"
+        assert words[0] in PROGRAMS | SHELL, f"{guide}:{line}: {words[0]}"
 
 
 def test_what_guides_and_examples_install_with_pip_exists() -> None:
     extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    texts = [path.read_text() for path in (*GUIDES.glob("*.md"), *(CHECKOUT / "examples").rglob("*.yaml"))]
+    texts = [path.read_text() for path in (*(CHECKOUT / GUIDES).glob("*.md"), *(CHECKOUT / "examples").rglob("*.yaml"))]
     installed = [argument for text in texts for argument in re.findall(r"pip install '?([^'\s]+)'?", text)]
     assert installed
     assert set(installed) <= {*(f".[{extra}]" for extra in extras), "./devcluster", "./examples/scheduler-timestamp"}
@@ -153,7 +135,7 @@ def test_commands_and_options_of_secondary_scheduler_exist(guide: str) -> None:
     for line, words in steps(guide):
         if words[0] == "secondary-scheduler":
             problem = misused(words[1:])
-            assert not problem, f"{guide}.md:{line}: {problem}"
+            assert not problem, f"{guide}:{line}: {problem}"
 
 
 def misused(words: list[str]) -> str:
@@ -173,7 +155,7 @@ def test_stack_settings_exist(guide: str) -> None:
     for line, words in steps(guide):
         if words[:2] == ["pulumi", "config"]:
             key = next(word for word in words[3:] if not word.startswith("-"))
-            assert known_key(key), f"{guide}.md:{line}: {key}"
+            assert known_key(key), f"{guide}:{line}: {key}"
 
 
 @pytest.mark.parametrize("guide", TYPED)
@@ -183,10 +165,10 @@ def test_files_in_guides_are_valid(guide: str, monkeypatch: pytest.MonkeyPatch) 
         if file.path.startswith("stacks/"):
             text = file.content + "  secondary-scheduler:prometheusToken: {secure: v1:x}\n"
             for checked in check_file(CHECKOUT / file.path, text, None, allow_token=False):
-                assert checked.valid, f"{guide}.md:{file.line}: {checked.problems}"
-        else:
+                assert checked.valid, f"{guide}:{file.line}: {checked.problems}"
+        elif file.path.endswith(".yaml"):
             for document in yaml.safe_load_all(file.content):
-                assert {"apiVersion", "kind"} <= set(document), f"{guide}.md:{file.line}"
+                assert {"apiVersion", "kind"} <= set(document), f"{guide}:{file.line}"
 
 
 def test_the_checks_find_mistakes() -> None:
@@ -207,6 +189,5 @@ def test_expected_output_is_compared_part_by_part() -> None:
 
 
 def test_every_fence_is_closed() -> None:
-    for guide in guide_names():
-        assert text_of(guide).count("```") % 2 == 0
-    assert Path(GUIDES / "README.md").exists()
+    for page in pages():
+        assert text_of(page).count("```") % 2 == 0
