@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import socket
 import ssl
 import time
@@ -15,12 +16,14 @@ from typing import Any
 import pytest
 import requests
 from prometheus_client import CollectorRegistry, Counter
+from structlog.testing import capture_logs
 
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
+from tests.support.waiting import eventually
 
 
 class FakeReviews:
@@ -138,6 +141,28 @@ def test_metrics_are_shown_to_users_whom_the_api_server_allows(url: str, token: 
     assert ("answers_total 42.0" in answer.text) == (status == 200)
     if token:
         assert token not in answer.text
+
+
+def test_callers_for_whom_no_descriptor_is_left_are_said_once_and_served_when_there_is_one(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused: list[int] = []
+
+    def refuse(listener: socket.socket) -> Any:
+        refused.append(listener.fileno())
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    port = int(url.rpartition(":")[2])
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(socket.socket, "accept", refuse)
+        # asyncio tries as often as the listener has room for callers, and again after a second.
+        with socket.create_connection(("127.0.0.1", port)):
+            eventually(lambda: len(refused) > 200, "two rounds of attempts")
+    assert [(line["event"], line["reason"]) for line in logs] == [
+        ("callers cannot be served: no file descriptor is left", "Too many open files")
+    ]
+    assert not caplog.records, "nothing of asyncio's own, with a traceback each"
+    assert get(f"{url}/livez").status_code == 200
 
 
 def test_a_review_is_remembered(url: str, reviews: FakeReviews) -> None:
