@@ -38,5 +38,10 @@ def disarm(etcd: str) -> None:
     call(etcd, "/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": _member(etcd), "alarm": "NOSPACE"})
 
 
+def size(etcd: str) -> int:
+    """How many bytes its file of data has, which is what the quota limits."""
+    return int(call(etcd, "/v3/maintenance/status", {})["dbSize"])
+
+
 def _member(etcd: str) -> str:
     return str(call(etcd, "/v3/maintenance/status", {})["header"]["member_id"])

@@ -56,7 +56,8 @@ class FaultPlane:
     ) -> None:
         self._directory = directory
         self._flags = flags
-        self._etcd_flags = etcd_flags
+        self.etcd_flags = etcd_flags
+        """Win over ours from its next start on."""
         self._paths = dict(binaries.ensure(list(_BINARIES), SilentReporter()))
         self.ports = ports.allocate(_PORTS, {})
         self._state = RecordedCluster(
@@ -113,6 +114,10 @@ class FaultPlane:
         """Signal a part."""
         os.killpg(self._running[name].pid, number)
 
+    def alive(self, name: str) -> bool:
+        """Whether a part runs."""
+        return processes.is_alive(self._running[name])
+
     def kill(self, name: str) -> None:
         """End a part without warning, and see that it is gone."""
         self.signal(name, signal.SIGKILL)
@@ -127,7 +132,7 @@ class FaultPlane:
     def _service(self, name: str, etcd_port: int | None) -> ServiceProcess:
         if name == ETCD:
             service = control_plane.etcd(self._paths["etcd"], self.layout, self.ports)
-            return replace(service, argv=[*service.argv, *self._etcd_flags])
+            return replace(service, argv=[*service.argv, *self.etcd_flags])
         numbers = {**self.ports, "kube-apiserver": self.ports[name]}
         if etcd_port is not None:
             numbers["etcd"] = etcd_port

@@ -19,6 +19,7 @@ import psutil
 
 from devcluster import ports
 from tests.faults.proxy import Proxy
+from tests.faults.vdso import set_wall_clock
 from tests.faults.warm import WarmProcess, WarmStarts
 
 Json = dict[str, Any]
@@ -45,6 +46,8 @@ class Setup:
     judged: bool = True
     """False for one that is only there to disturb."""
     environment: dict[str, str] = field(default_factory=dict)
+    speaks_json: bool = False
+    """Go's is to speak JSON instead of protobuf, so that the proxy can edit what it is shown."""
     top: Json = field(default_factory=dict)
     """Further fields of the configuration."""
 
@@ -89,11 +92,14 @@ class Scheduler:
                 "resourceNamespace": LEASE[0],
                 "resourceName": LEASE[1],
             }
+        connection = {"kubeconfig": str(kubeconfig), "qps": setup.qps, "burst": setup.qps}
+        if setup.speaks_json and not self.is_ours:
+            connection |= {"contentType": "application/json", "acceptContentTypes": "application/json"}
         return {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": election,
-            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": setup.qps, "burst": setup.qps},
+            "clientConnection": connection,
             "podMaxBackoffSeconds": 2,
             "profiles": [{"schedulerName": scheduler_name, **setup.profile}],
             **setup.top,
@@ -206,6 +212,10 @@ class Scheduler:
 
     def skew(self, seconds: float) -> None:
         """Move its wall clock."""
+        if not self.is_ours:
+            assert self.process is not None
+            set_wall_clock(self.process.pid, seconds)
+            return
         temporary = self._skew.with_suffix(".new")
         temporary.write_text(str(seconds))
         temporary.replace(self._skew)

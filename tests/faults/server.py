@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import ssl
 import threading
 import time
@@ -109,12 +110,19 @@ def send(handler: Handler, body: bytes, status: int = 200, content_type: str = "
     handler.wfile.write(body)
 
 
+def number(value: float) -> str:
+    """Write a number as Prometheus does."""
+    if math.isnan(value):
+        return "NaN"
+    return str(value) if math.isfinite(value) else f"{'+' if value > 0 else '-'}Inf"
+
+
 def whole(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
     """All loads, and in the first query the times of their samples."""
     now = time.time()
 
     def sample(node: str, value: float, **labels: str) -> dict[str, Any]:
-        return {"metric": {"instance": node, **labels}, "value": [now, str(value)]}
+        return {"metric": {"instance": node, **labels}, "value": [now, number(value)]}
 
     share = 0.02 if "stddev" in query else 1.0
     result = [sample(node, value * share) for node, value in fake.loads.items()]

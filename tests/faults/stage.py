@@ -199,6 +199,19 @@ class Stage:
                 return within
             await asyncio.sleep(0.05)
 
+    async def answered(self, *names: str, within: float = 45.0) -> float:
+        """Wait until each of these pods has a node or a reason; returns how long that took."""
+        wanted = set(names)
+
+        async def all_answered() -> bool:
+            if len(names) <= _READ_SINGLY:
+                listed = [await self.api.get(self.pod_item(name)) for name in names]
+            else:
+                listed = await self.api.list_all("Pod", self.namespace)
+            return wanted <= {pod["metadata"]["name"] for pod in listed if pod["spec"].get("nodeName") or reason(pod)}
+
+        return await eventually(all_answered, min(within, self.within))
+
     async def state(self) -> State:
         """The objects as the API shows them now."""
         state = State()
@@ -332,6 +345,14 @@ async def stage_open(
         yield stage
     finally:
         await stage.close()
+
+
+def reason(pod: Json) -> str:
+    """Why a pod waits, as a scheduler says it; empty before it does."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    of_scheduling = [each for each in conditions if each["type"] == "PodScheduled" and each["status"] == "False"]
+    # The API server itself says of a pod with a gate that it is gated.
+    return "".join(each.get("message", "") for each in of_scheduling if each.get("reason") != "SchedulingGated")
 
 
 async def eventually(condition: Callable[[], Any], seconds: float = 30.0) -> float:

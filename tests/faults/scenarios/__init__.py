@@ -12,6 +12,8 @@ from tests.faults.scenarios import (
     leadership,
     load,
     metrics_source,
+    storage,
+    topology,
     unreadable,
     watches,
 )
@@ -29,6 +31,8 @@ __all__ = [
     "load",
     "metrics_source",
     "run",
+    "storage",
+    "topology",
     "unreadable",
     "watches",
 ]

@@ -14,7 +14,7 @@ from tests.faults.plane import API_SERVER, ETCD, SECOND_API_SERVER
 from tests.faults.proxy import Exchange, Rule
 from tests.faults.scenarios.registry import scenario
 from tests.faults.schedulers import Scheduler
-from tests.faults.stage import Stage, names
+from tests.faults.stage import Stage, eventually, names
 from tests.faults.tcp import TcpProxy
 
 _ROLES = "/apis/rbac.authorization.k8s.io/v1"
@@ -107,8 +107,8 @@ async def token_rotates(stage: Stage) -> None:
     scheduler.proxy.add(Rule(only_second))
     scheduler.proxy.reset_all()
     await stage.pods("meanwhile")
-    await asyncio.sleep(1.5)
-    token.write_text("second")
+    await eventually(lambda: sum(each.status == 401 for each in scheduler.proxy.exchanges) > 1)
+    await asyncio.to_thread(token.write_text, "second")
     stage.figures["recover_seconds"] = await stage.bound("meanwhile", within=60)
 
 

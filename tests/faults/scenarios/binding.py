@@ -21,7 +21,7 @@ async def bind_applied_answer_lost(stage: Stage) -> None:
     await stage.pods(*names("p", 4), cpu="500m")
     stage.figures["recover_seconds"] = await stage.bound()
     await stage.pods(*names("too-many", 2), cpu="500m")
-    await asyncio.sleep(1.5)
+    await stage.answered(*names("too-many", 2))
     assert rule.used, "no Binding came"
 
 

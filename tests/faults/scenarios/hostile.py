@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.conformance.apiclient import ApiError
 from tests.faults import etcd
-from tests.faults.scenarios.registry import scenario
+from tests.faults.scenarios.registry import scaled, scenario
 from tests.faults.schedulers import OURS, Scheduler
 from tests.faults.stage import Stage, eventually, names
 
@@ -35,24 +35,6 @@ def _pod(stage: Stage, name: str, *, namespace: str = "", metadata: Json | None 
 
 def _asking(stage: Stage, name: str, **amounts: str) -> Json:
     return _pod(stage, name, containers=[{"name": "c", "image": "i", "resources": {"requests": amounts}}])
-
-
-async def _answered(stage: Stage, *created: str, seconds: float = 45.0) -> float:
-    """Wait until each of these pods has a node or a reason; returns how long that took."""
-
-    async def all_answered() -> bool:
-        listed = await stage.api.list_all("Pod", stage.namespace)
-        answered = {pod["metadata"]["name"] for pod in listed if pod["spec"].get("nodeName") or _reason(pod)}
-        return answered >= set(created)
-
-    return await eventually(all_answered, seconds)
-
-
-def _reason(pod: Json) -> str:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    of_scheduling = [each for each in conditions if each["type"] == "PodScheduled" and each["status"] == "False"]
-    # The API server itself says of a pod with a gate that it is gated.
-    return "".join(each.get("message", "") for each in of_scheduling if each.get("reason") != "SchedulingGated")
 
 
 async def _others_flow(stage: Stage, harm: Callable[[Scheduler], Awaitable[None]]) -> Scheduler:
@@ -88,7 +70,7 @@ async def _harmed_by(stage: Stage, *pods: Json) -> Scheduler:
         await _create(stage, *pods)
 
     scheduler = await _others_flow(stage, harm)
-    stage.figures["hostile_seconds"] = await _answered(stage, *(pod["metadata"]["name"] for pod in pods))
+    stage.figures["hostile_seconds"] = await stage.answered(*(pod["metadata"]["name"] for pod in pods))
     return scheduler
 
 
@@ -199,7 +181,7 @@ async def unknown_enumerations(stage: Stage) -> None:
         await _edited(stage, _UNKNOWN)
 
     await _others_flow(stage, harm)
-    stage.figures["hostile_seconds"] = await _answered(stage, *_UNKNOWN)
+    stage.figures["hostile_seconds"] = await stage.answered(*_UNKNOWN)
 
 
 @scenario(36, "control characters in what a pod or a node says reach no terminal and break no line", quick=True)
@@ -228,7 +210,7 @@ async def control_characters(stage: Stage) -> None:
         )
 
     scheduler = await _others_flow(stage, harm)
-    stage.figures["hostile_seconds"] = await _answered(stage, "selector", "claim", "large", "labelled")
+    stage.figures["hostile_seconds"] = await stage.answered("selector", "claim", "large", "labelled")
     if stage.kind == OURS:
         lines = scheduler.log.splitlines()
         broken = [line for line in lines if line and not line.startswith("{")]
@@ -285,13 +267,94 @@ async def thousand_affinity_terms(stage: Stage) -> None:
     await _create(stage, *hostile)
     await stage.pods(*names("beside", 5), cpu="100m")
     stage.figures["recover_seconds"] = await stage.bound(*names("beside", 5), within=2 * _AT_ONCE_SECONDS)
-    await _answered(stage, *(pod["metadata"]["name"] for pod in hostile))
+    await stage.answered(*(pod["metadata"]["name"] for pod in hostile))
     stage.figures["hostile_seconds"] = time.monotonic() - started
     stage.figures["memory_more_mib"] = (scheduler.figures()["resident_bytes"] - resident) / _MIB
     assert stage.figures["memory_more_mib"] * _MIB < _MEMORY_MORE
     await stage.delete(*(pod["metadata"]["name"] for pod in hostile))
     await stage.pods("after", cpu="100m")
     stage.figures["after_seconds"] = await stage.bound("after", within=_AT_ONCE_SECONDS)
+
+
+_ATTEMPTS = "scheduler_scheduling_attempt_duration_seconds"
+
+
+async def _attempts(scheduler: Scheduler) -> tuple[float, float]:
+    """How many attempts there were, and how many seconds they took together."""
+    totals = {"count": 0.0, "sum": 0.0}
+    for line in (await scheduler.ask("/metrics"))[1].splitlines():
+        name, _, value = line.rpartition(" ")
+        for total in totals:
+            if name.startswith(f"{_ATTEMPTS}_{total}{{"):
+                totals[total] += float(value)
+    return totals["count"], totals["sum"]
+
+
+async def _milliseconds_of_attempts(stage: Stage, scheduler: Scheduler, *pods: Json) -> float:
+    """Make pods, one after the other; returns how long an attempt at them takes on average."""
+    count, seconds = await _attempts(scheduler)
+    for pod in pods:
+        await _create(stage, pod)
+        await stage.answered(pod["metadata"]["name"])
+
+    async def counted() -> bool:
+        return (await _attempts(scheduler))[0] >= count + len(pods)
+
+    await eventually(counted)
+    now, seconds_now = await _attempts(scheduler)
+    return (seconds_now - seconds) / (now - count) * 1000
+
+
+def _of_labels(stage: Stage, name: str, count: int) -> Json:
+    """A pod with that many terms, each of which means another pod of the crowd."""
+    pod = _of_terms(stage, name, count, "podAffinity")
+    for number, weighted in enumerate(pod["spec"]["affinity"]["podAffinity"][_PREFERRED]):
+        weighted["podAffinityTerm"] = {
+            "topologyKey": _HOSTNAME,
+            "labelSelector": {"matchLabels": {"app": f"a{number}"}},
+        }
+    return pod
+
+
+@scenario(36, "how long one attempt at a pod of 1,000 affinity terms takes, and the next ordinary pod's")
+async def attempt_at_a_thousand_terms(stage: Stage) -> None:
+    scheduler = await stage.scheduler()
+    count = scaled(400)
+    nodes = max(10, count // 40)
+    await stage.nodes(*names("n", nodes), cpu="64")
+    for first in range(0, count, 400):
+        crowd = (
+            _pod(
+                stage,
+                f"crowd-{number}",
+                metadata={"labels": {"app": f"a{number}", "tier": "t"}},
+                nodeName=f"n-{number % nodes}",
+            )
+            for number in range(first, min(first + 400, count))
+        )
+        await asyncio.gather(*map(stage.api.create, crowd))
+    await scheduler.until(scheduler.serves, 30)
+
+    async def ordinary(label: str) -> float:
+        return await _milliseconds_of_attempts(stage, scheduler, *(_pod(stage, name) for name in names(label, 10)))
+
+    await ordinary("warm")
+    stage.figures["pods_there"] = count
+    stage.figures["ordinary_ms"] = await ordinary("ordinary")
+    hostile = {
+        "preferred": _of_terms(stage, "preferred", 1000, "podAffinity"),
+        "required": _of_terms(stage, "required", 1000, "podAntiAffinity"),
+        "labels": _of_labels(stage, "labels", 1000),
+    }
+    for name, pod in hostile.items():
+        stage.figures[f"{name}_ms"] = await _milliseconds_of_attempts(stage, scheduler, pod)
+    slowest = max(stage.figures[f"{name}_ms"] for name in hostile)
+    stage.figures["thousand_terms_ms"] = slowest
+    stage.figures["thousand_terms_ratio"] = slowest / stage.figures["ordinary_ms"]
+    stage.figures["next_ms"] = await ordinary("next")
+    await stage.delete(*hostile)
+    stage.figures["after_ms"] = await ordinary("after")
+    assert slowest < 10_000, f"one attempt took {slowest:.0f} ms"
 
 
 def _odd_names() -> Iterable[str]:
@@ -310,20 +373,25 @@ async def hundred_namespaces(stage: Stage) -> None:
         return sum(not line.startswith("#") for line in text.splitlines()), text
 
     async def harm(scheduler: Scheduler) -> None:
-        before, _ = await series(scheduler)
         for home in homes:
             with contextlib.suppress(ApiError):  # of a former scenario; there is no controller that ends a namespace
                 await stage.api.create({"kind": "Namespace", "metadata": {"name": home}})
-        await asyncio.gather(*map(stage.api.create, pods))
 
-        async def all_bound() -> bool:
+        async def bound(count: int) -> bool:
             listed = (await stage.api.call("GET", "/api/v1/pods"))["items"]
-            return sum(bool(pod["spec"].get("nodeName")) for pod in listed) >= len(pods) + 5
+            return sum(bool(pod["spec"].get("nodeName")) for pod in listed) >= count + 5
 
-        stage.figures["hostile_seconds"] = await eventually(all_bound, 60)
+        began = time.monotonic()
+        # The first ones make the series of what happens at all.
+        await asyncio.gather(*map(stage.api.create, pods[:30]))
+        await eventually(lambda: bound(30), 60)
+        before, _ = await series(scheduler)
+        await asyncio.gather(*map(stage.api.create, pods[30:]))
+        await eventually(lambda: bound(len(pods)), 60)
+        stage.figures["hostile_seconds"] = time.monotonic() - began
         after, text = await series(scheduler)
         stage.figures["series_more"] = after - before
-        assert after - before < 60, "series grow with namespaces"
+        assert after - before < 90, "series grow with namespaces"
         assert not any(f'"{home}"' in text for home in homes[-90:]), "a namespace's name in a label"
 
     try:

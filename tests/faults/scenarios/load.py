@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import resource
 import signal
 import statistics
@@ -22,16 +21,12 @@ from tests.faults import oracle
 from tests.faults import proxy as faults
 from tests.faults.history import POD, History
 from tests.faults.proxy import Rule
-from tests.faults.scenarios.registry import scenario
+from tests.faults.scenarios.registry import scaled, scenario
 from tests.faults.schedulers import OURS, REAL, Scheduler
 from tests.faults.stage import Stage, eventually, names
 
 Json = dict[str, Any]
 _MIB = 1 << 20
-
-
-def _scaled(number: int) -> int:
-    return max(1, math.ceil(number * float(os.environ.get("FAULTS_SCALE", "1"))))
 
 
 async def _crowd(stage: Stage, created: Iterable[str], cpu: str, **spec: Any) -> None:
@@ -87,17 +82,16 @@ async def memory_limit_reached(stage: Stage) -> None:
     await scheduler.until(scheduler.serves, 30)
     assert scheduler.process is not None
     process = psutil.Process(scheduler.process.pid)
-    limit = process.memory_info().vms + 8 * _MIB
-    process.rlimit(resource.RLIMIT_AS, (limit, limit))
+    _, most = process.rlimit(resource.RLIMIT_AS)
+    process.rlimit(resource.RLIMIT_AS, (process.memory_info().vms + 8 * _MIB, most))
     environment = [{"name": f"V{number}", "value": "x" * 10_000} for number in range(90)]
     large = [{"name": "c", "image": "i", "env": environment, "resources": {"requests": {"cpu": "10m"}}}]
-    await stage.pods(*names("large", _scaled(30)), containers=large)
+    await stage.pods(*names("large", scaled(30)), containers=large)
     scheduler.proxy.reset_all()
     await asyncio.sleep(5)
     stage.figures["ended"] = not scheduler.alive
     if scheduler.alive:
-        infinite = resource.RLIM_INFINITY
-        process.rlimit(resource.RLIMIT_AS, (infinite, infinite))
+        process.rlimit(resource.RLIMIT_AS, (most, most))
     else:
         await scheduler.start()
     stage.figures["recover_seconds"] = await stage.bound()
@@ -130,9 +124,11 @@ async def descriptors_taken_by_callers(stage: Stage) -> None:
     await stage.nodes("n1", cpu="8")
     await stage.pods("before")
     await stage.bound()
+    await scheduler.until(scheduler.serves, 30)
     assert scheduler.process is not None
     process = psutil.Process(scheduler.process.pid)
-    process.rlimit(resource.RLIMIT_NOFILE, (64, 64))
+    _, most = process.rlimit(resource.RLIMIT_NOFILE)
+    process.rlimit(resource.RLIMIT_NOFILE, (64, most))
     callers: list[asyncio.StreamWriter] = []
     # Idle clients of its own server take every descriptor up to the limit.
     for _ in range(80):
@@ -151,7 +147,7 @@ async def descriptors_taken_by_callers(stage: Stage) -> None:
     await stage.pods(*names("after", 3))
     await stage.bound(*names("after", 3))
     stage.figures["log_under_limit"] = log_bytes
-    process.rlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    process.rlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 # 28 ------------------------------------------------------------------------------------------------------------------
@@ -163,7 +159,7 @@ async def default_scheduler_races(stage: Stage) -> None:
     rival = f"{stage.namespace}-rival"
     await stage.scheduler("rival", kind=REAL, scheduler_name=rival, judged=False)
     await stage.nodes("n1", cpu="1")
-    rounds, given_twice = _scaled(40), 0
+    rounds, given_twice = scaled(40), 0
     # Whoever binds second could not see the first: what both give is counted, what ours gives by itself is judged.
     stage.expected.room = False
     for number in range(rounds):
@@ -181,16 +177,10 @@ async def _raced(stage: Stage, rival: str, number: int) -> bool:
         stage.pods(mine, f"{mine}-next", cpu="600m"), stage.pods(theirs, cpu="600m", schedulerName=rival)
     )
 
-    async def bound() -> int:
-        placed = await stage.where()
-        return sum(bool(placed[name]) for name in created)
-
-    await eventually(bound)
-    # The other's answer, if it has one, is under way.
-    await asyncio.sleep(0.3)
-    conflict = await bound() > 1
+    await stage.answered(*created)
+    placed = await stage.where()
     await stage.delete(*created)
-    return conflict
+    return sum(bool(placed[name]) for name in created) > 1
 
 
 def _without(past: History, scheduler_name: str) -> History:
@@ -209,7 +199,7 @@ def _without(past: History, scheduler_name: str) -> History:
 async def unschedulable_pods_in_the_thousands(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes(*names("n", 20), cpu="8")
-    hopeless = list(names("hopeless", _scaled(1000)))
+    hopeless = list(names("hopeless", scaled(1000)))
     stage.expected.waiting = frozenset(hopeless)
     started = time.monotonic()
     await _crowd(stage, hopeless, "32")
@@ -252,7 +242,7 @@ def _writes(scheduler: Scheduler, since: float) -> int:
 @scenario(31, "1,000 pods in one second are all placed, none twice")
 async def burst_of_pods(stage: Stage) -> None:
     scheduler = await stage.scheduler()
-    created = list(names("p", _scaled(1000)))
+    created = list(names("p", scaled(1000)))
     await stage.nodes(*names("n", 25), cpu=str(math.ceil(len(created) / 25 / 10) + 1))
     # It sleeps while they are made: when it wakes, all come at once.
     scheduler.signal(signal.SIGSTOP)
@@ -266,12 +256,12 @@ async def burst_of_pods(stage: Stage) -> None:
 async def event_storm(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes(*names("n", 4), cpu="1")
-    hopeless = list(names("hopeless", _scaled(200)))
+    hopeless = list(names("hopeless", scaled(200)))
     stage.expected.waiting = frozenset(hopeless)
     await _crowd(stage, hopeless, "32", nodeSelector={"colour": "red"})
     await eventually(lambda: _said_of(scheduler, len(hopeless)), 60)
     since = time.monotonic()
-    changes = _scaled(100)
+    changes = scaled(100)
     for number in range(changes):
         # A node that becomes red is worth another look for every pod, and has no room for any.
         colour = "red" if number // 4 % 2 == 0 else "blue"
@@ -293,7 +283,7 @@ async def event_storm(stage: Stage) -> None:
 async def churn(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes(*names("stays", 4), cpu="8")
-    rounds, size = _scaled(16), 60
+    rounds, size = scaled(16), 60
     resident, series, logs, descriptors = [], [], [], []
     for number in range(rounds):
         created = list(names(f"r{number}", size))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -36,6 +38,11 @@ class Scenario:
 
 
 SCENARIOS: list[Scenario] = []
+
+
+def scaled(number: int) -> int:
+    """A number of objects times $FAULTS_SCALE, which `--scale` sets."""
+    return max(1, math.ceil(number * float(os.environ.get("FAULTS_SCALE", "1"))))
 
 
 def scenario(number: int, promise: str, *, quick: bool = False, disruptive: bool = False) -> Callable[[Play], Play]:

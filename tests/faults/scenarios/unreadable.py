@@ -45,7 +45,7 @@ async def _decided(stage: Stage, scheduler: Scheduler, name: str) -> str:
 
 @scenario(36, "a running pod that cannot be read any more keeps its room over a list, and gives it back", quick=True)
 async def running_pod_becomes_unreadable(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
+    scheduler = await stage.scheduler(speaks_json=True)
     await stage.nodes("n1", cpu="1")
     await stage.pods("full", cpu="701m", nodeName="n1")
     lists = scheduler.proxy.count("list", "pods")
@@ -63,7 +63,7 @@ async def running_pod_becomes_unreadable(stage: Stage) -> None:
 async def pod_unreadable_from_the_start(stage: Stage) -> None:
     await stage.nodes("n1", cpu="1")
     await stage.pods("full", cpu="701m", nodeName="n1")
-    scheduler = await stage.scheduler(ready=False)
+    scheduler = await stage.scheduler(speaks_json=True, ready=False)
     spoilt = scheduler.proxy.add(_spoilt_pods())
     await scheduler.until(scheduler.is_ready, 60)
     assert f"{stage.namespace}/full" in scheduler.log, "nothing says which pod cannot be read"

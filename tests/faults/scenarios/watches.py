@@ -9,7 +9,7 @@ from typing import Any
 from tests.faults import proxy as faults
 from tests.faults.proxy import Rule
 from tests.faults.scenarios.registry import scenario
-from tests.faults.stage import Stage, names
+from tests.faults.stage import Stage, eventually, names
 
 _WATCHES: dict[str, Any] = {"verb": "watch", "resource": "pods|nodes"}
 
@@ -27,7 +27,7 @@ async def _churn(stage: Stage, rounds: int = 3) -> None:
 
 @scenario(3, "a watch that is cut inside a line goes on where it was, and nothing is lost", quick=True)
 async def watch_cut_inside_a_line(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
+    scheduler = await stage.scheduler(speaks_json=True)
     # A few: a watch that lasts less than a second doubles the pause before the next, as in client-go.
     rule = scheduler.proxy.add(Rule(faults.cut_watch(after=3), **_WATCHES, times=4))
     scheduler.proxy.reset_all()
@@ -37,7 +37,7 @@ async def watch_cut_inside_a_line(stage: Stage) -> None:
 
 @scenario(4, "a version that is too old leads to one list, from which deletions follow", quick=True)
 async def watch_expires(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
+    scheduler = await stage.scheduler(speaks_json=True)
     await stage.nodes("n1", cpu="1")
     await stage.pods("gone", "stays", cpu="500m")
     await stage.bound()
@@ -62,7 +62,7 @@ async def watch_expires(stage: Stage) -> None:
 @scenario(4, "a list whose continuation expires is begun again")
 async def list_continuation_expires(stage: Stage) -> None:
     await stage.nodes(*names("n", 3), cpu="4")
-    scheduler = await stage.scheduler(ready=False)
+    scheduler = await stage.scheduler(speaks_json=True, ready=False)
     scheduler.proxy.add(Rule(faults.answer(410, reason="Expired"), verb="list", resource="nodes", times=1))
     await scheduler.until(scheduler.is_ready, 60)
     await stage.pods(*names("p", 5))
@@ -86,7 +86,7 @@ async def watch_falls_silent(stage: Stage) -> None:
 
 @scenario(7, "events that come twice, or come again later, change nothing")
 async def events_repeated(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
+    scheduler = await stage.scheduler(speaks_json=True)
     scheduler.proxy.add(
         Rule(faults.replay(every=3, lines=10), verb="watch", resource="pods"),
         Rule(faults.duplicate(copies=3), verb="watch", resource="nodes"),
@@ -97,16 +97,23 @@ async def events_repeated(stage: Stage) -> None:
 
 @scenario(7, "a deletion that no watch told of follows from the next list")
 async def deletion_missed(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
+    scheduler = await stage.scheduler(speaks_json=True)
     await stage.nodes("n1", cpu="1")
     await stage.pods("gone", cpu="700m")
     await stage.bound()
-    deletions = Rule(faults.swallow(lambda line: json.loads(line)["type"] == "DELETED"), verb="watch", resource="pods")
-    scheduler.proxy.add(deletions)
+    swallowed: list[bytes] = []
+
+    def is_deletion(line: bytes) -> bool:
+        if json.loads(line)["type"] != "DELETED":
+            return False
+        swallowed.append(line)
+        return True
+
+    deletions = scheduler.proxy.add(Rule(faults.swallow(is_deletion), verb="watch", resource="pods"))
     scheduler.proxy.reset_all()
-    await asyncio.sleep(1.5)
+    await eventually(lambda: deletions.used)
     await stage.delete("gone")
-    await asyncio.sleep(0.5)
+    await eventually(lambda: swallowed)
     scheduler.proxy.remove(deletions)
     scheduler.proxy.add(Rule(faults.end_watch_with(410), verb="watch", resource="pods", times=1))
     scheduler.proxy.reset_all()
@@ -116,7 +123,7 @@ async def deletion_missed(stage: Stage) -> None:
 
 @scenario(18, "connections that break all the time cost no event and no descriptor")
 async def connections_break(stage: Stage) -> None:
-    scheduler = await stage.scheduler()
+    scheduler = await stage.scheduler(speaks_json=True)
     await stage.bound()
     before = scheduler.figures()["descriptors"] if scheduler.alive else 0
 
