@@ -117,15 +117,20 @@ class Requirement:
                 return number > self.bound if self.operator is SelectorOperator.GT else number < self.bound
 
 
+_OPERATORS: Final[Mapping[str, SelectorOperator]] = {each.value: each for each in SelectorOperator}
+_WITH_VALUES: Final = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
+_WITHOUT_VALUES: Final = frozenset({SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST})
+_ORDERED: Final[frozenset[str]] = frozenset({SelectorOperator.GT, SelectorOperator.LT})
+
+
 def requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
     """Validate and compile one requirement (labels.NewRequirement); raise SelectorError."""
-    try:
-        op = SelectorOperator(operator)
-    except ValueError:
+    op = _OPERATORS.get(operator)
+    if op is None:
         raise SelectorError(
             f"selector key {_quote(key)}: operator {_quote(operator)} is not one of In, NotIn, Exists, "
             "DoesNotExist, Gt, Lt"
-        ) from None
+        )
     _check_key(key)
     for value in values:
         if len(value) > 63 or (value and _NAME.fullmatch(value) is None):
@@ -134,11 +139,13 @@ def requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
                 "digits, '-', '_', '.', starting and ending with a letter or digit)"
             )
     bound = 0
-    if op in (SelectorOperator.IN, SelectorOperator.NOT_IN) and not values:
-        raise SelectorError(f"selector key {_quote(key)}: {op} needs at least one value")
-    if op in (SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST) and values:
-        raise SelectorError(f"selector key {_quote(key)}: {op} takes no values")
-    if op in (SelectorOperator.GT, SelectorOperator.LT):
+    if op in _WITH_VALUES:
+        if not values:
+            raise SelectorError(f"selector key {_quote(key)}: {op} needs at least one value")
+    elif op in _WITHOUT_VALUES:
+        if values:
+            raise SelectorError(f"selector key {_quote(key)}: {op} takes no values")
+    else:
         number = _parse_int64(values[0]) if len(values) == 1 else None
         if number is None:
             raise SelectorError(f"selector key {_quote(key)}: {op} needs exactly one integer value")
@@ -186,7 +193,7 @@ def label_selector(source: LabelSelectorLike | None) -> Selector:
         return NOTHING
     parts = [requirement(key, SelectorOperator.IN, (value,)) for key, value in source.match_labels.items()]
     for expression in source.match_expressions:
-        if expression.operator in (SelectorOperator.GT, SelectorOperator.LT):
+        if expression.operator in _ORDERED:
             raise SelectorError(f"{_quote(expression.operator)} is not a valid label selector operator")
         parts.append(requirement(expression.key, expression.operator, expression.values))
     return Selector(frozenset(parts))

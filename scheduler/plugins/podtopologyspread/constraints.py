@@ -190,8 +190,10 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
         except SelectorError as error:
             kind = "hard" if action == HARD else "soft"
             raise ValueError(f"obtaining pod's {kind} topology spread constraints: {error}") from error
-        labels = {key: pod.labels[key] for key in source.match_label_keys if key in pod.labels}
-        own.append(constraint(source, selector.with_values(labels) if labels else selector))
+        if source.match_label_keys:
+            labels = {key: pod.labels[key] for key in source.match_label_keys if key in pod.labels}
+            selector = selector.with_values(labels) if labels else selector
+        own.append(constraint(source, selector))
     return tuple(own)
 
 
