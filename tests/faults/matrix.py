@@ -19,6 +19,8 @@ PAGE = ROOT / "docs/reliability.md"
 RESULTS = Path(__file__).parent / "results.jsonl"
 BEGIN, END = "<!-- table: python -m tests.faults.matrix -->", "<!-- end of the table -->"
 NOT_RUN = "not run"
+_OURS_ALONE = "-: a part that is ours alone"
+_NOT_ASKED = "not asked: its source of load is tried in 38, 39 and 44"
 _LISTWATCH = "tests/unit/scheduler/kube/client/test_listwatch.py::"
 _LEASE = "tests/integration/kube/test_lease.py::"
 _PROMETHEUS = "tests/faults/test_prometheus.py::"
@@ -32,6 +34,8 @@ class Row:
     fault: str
     promise: str
     tests: tuple[str, ...] = ()
+    go: str = NOT_RUN
+    """Why Go's has no figures, where it has none."""
 
 
 MATRIX = (
@@ -48,6 +52,7 @@ MATRIX = (
     Row(
         5, "watch open but silent", "noticed after 150 s without a word (in the run: 5 s); I4",
         (_LISTWATCH + "test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent",),
+        "not run: notices when its watch ends by itself, after 5 to 10 minutes",
     ),
     Row(
         6, "failover to a stale API server", "older lists refused; I1 I2",
@@ -92,6 +97,7 @@ MATRIX = (
         24, "event loop blocked past the renew deadline", "the Lease is renewed by a thread of its own; I6",
         ("tests/unit/scheduler/kube/test_lease.py::"
          "test_a_deadline_that_passes_while_the_renewing_thread_is_stuck_is_noticed",),
+        "-: no event loop; a process that stands still is fault 20",
     ),
     Row(25, "memory limit hit", "restarts clean"),
     Row(
@@ -127,33 +133,41 @@ MATRIX = (
         39, "NaN, infinite, negative, empty", "scores stay in range; absent is not 0",
         (_PROMETHEUS + "test_a_harmful_answer", _PROMETHEUS + "test_half_of_the_nodes_missing"),
     ),
-    Row(40, "samples an hour old", "marked stale", (_PROMETHEUS + "test_samples_an_hour_old",)),
+    Row(
+        40, "samples an hour old", "marked stale", (_PROMETHEUS + "test_samples_an_hour_old",),
+        "-: knows no age of a sample; fault 38 shows it",
+    ),
     Row(
         41, "slow drip, huge body, redirect, login page", "bounded; no credential on a redirect",
         (_PROMETHEUS + "test_a_harmful_answer",
          _PROMETHEUS + "test_a_redirect_is_not_followed_and_the_token_goes_nowhere"),
+        _NOT_ASKED,
     ),
     Row(
         42, "wrong CA, expired certificate, 401", "closed, with the reason; recovers",
         (_PROMETHEUS + "test_a_certificate_of_another_authority", _PROMETHEUS + "test_a_certificate_that_has_expired",
          _PROMETHEUS + "test_a_token_that_is_refused_and_then_rotated"),
+        _NOT_ASKED,
     ),
     Row(
         43, "series by IP, twice per node, of no node", "matched by name, then address; else reported",
         (_PROMETHEUS + "test_series_by_address_and_two_for_one_node",
          "tests/integration/cli/test_preflight.py::"
          "test_a_label_that_names_no_node_is_reported_with_the_right_label"),
+        _NOT_ASKED,
     ),
     Row(44, "restart under load", "the same ranking; I11"),
     Row(
         45, "bad configuration", "refused with its path; the last good one kept",
         ("tests/integration/operator/test_operator.py::"
          "test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers",),
+        _OURS_ALONE,
     ),
     Row(
         46, "ConfigMap edited or deleted by hand", "no restart without a change of content",
         ("tests/integration/operator/test_operator.py::test_only_a_change_of_content_rolls_the_scheduler",
          "tests/integration/operator/test_operator.py::test_a_deleted_config_map_leaves_the_scheduler_alone"),
+        _OURS_ALONE,
     ),
     Row(
         47, "pulumi up killed; objects in the way", "the next run completes",
@@ -161,6 +175,7 @@ MATRIX = (
          "test_an_engine_that_was_killed_is_followed_by_one_that_completes_its_work",
          "tests/e2e/test_engine_faults.py::"
          "test_after_a_refusal_in_the_middle_the_next_run_completes_and_doubles_nothing"),
+        _OURS_ALONE,
     ),
     Row(
         48, "canary secret in every credential slot", "in no output; I10",
@@ -170,21 +185,68 @@ MATRIX = (
     ),
 )  # fmt: skip
 _GO = ("real", "scheduler-plugins")
-_TIMES = ("recover_seconds", "takeover_seconds", "ended_seconds", "slowest_seconds")
 _LABELS = {
     "recover_seconds": "all bound after",
     "takeover_seconds": "followed after",
     "ended_seconds": "ended after",
     "slowest_seconds": "slowest pod",
+    "placed_seconds": "a pod placed within",
+    "said_seconds": "said after",
+    "counts_seconds": "load counts again after",
 }
 
 
 _COUNTS = {
     "conflicts": "of 40 slots given by both schedulers",
     "misplaced": "of 10 pods on the wrong node",
+    "by_old_load": "of 10 pods placed by load that is no longer measured",
     "pods_forgotten": "pods forgotten",
     "bytes_per_pod": "bytes of memory more per pod that came and went",
 }
+
+
+@dataclass(frozen=True)
+class Load:
+    """Much of everything: a scenario, the seed under which its scale was recorded, and the figures shown."""
+
+    what: str
+    name: str
+    figures: dict[str, str]
+    seed: int = 1
+    flags: str = ""
+
+
+_HOSTILE = {"recover_seconds": "ordinary pods beside them, s", "memory_more_mib": "MiB of memory more"}
+_TERMS = {
+    "ordinary_ms": "an attempt at an ordinary pod, ms",
+    "preferred_ms": "at one with 1,000 preferred terms, keys of their own, ms",
+    "required_ms": "at one with 1,000 required anti-affinity terms, keys of their own, ms",
+    "labels_ms": "at one with 1,000 preferred terms, each meaning another pod, ms",
+    "next_ms": "at the next ordinary ones beside those, ms",
+    "after_ms": "at ordinary ones when those are gone, ms",
+}
+LOAD = (
+    Load("1,000 affinity terms beside 10,000 pods", "attempt-at-a-thousand-terms", _TERMS, 25, " --scale 25 --seed 25"),
+    Load(
+        "5,000 pods in one second", "burst-of-pods",
+        {"recover_seconds": "all bound after, s", "pods_per_second": "pods a second", "bound": "bound"},
+        5, " --scale 5 --seed 5",
+    ),
+    Load(
+        "2,000 pods that fit nowhere", "crowd-that-fits-nowhere",
+        {"slowest_seconds": "the slowest of 20 pods that fit, s", "log_bytes": "bytes of log"},
+    ),
+    Load(
+        "nodes that change under 200 pods that wait", "event-storm",
+        {"writes_per_change": "Events and conditions a change", "recover_seconds": "a pod that fits, s"},
+    ),
+    Load("10,000 labels on a pod", "ten-thousand-labels", _HOSTILE),
+    Load("15 pods of a mebibyte", "objects-of-a-mebibyte", _HOSTILE),
+    Load(
+        "100 namespaces with hostile names", "hundred-namespaces",
+        {"series_more": "metric series more for 90 of them", "recover_seconds": "an ordinary pod beside them, s"},
+    ),
+)  # fmt: skip
 
 
 def results() -> list[dict[str, Any]]:
@@ -202,10 +264,10 @@ def summary(rows: Iterable[dict[str, Any]]) -> str:
     if not rows:
         return NOT_RUN
     parts = []
-    for name in _TIMES:
+    for name, label in _LABELS.items():
         values = [row["figures"][name] for row in rows if name in row["figures"]]
         if values:
-            parts.append(f"{_LABELS[name]} {max(values):.1f} s")
+            parts.append(f"{label} {max(values):.1f} s")
     twice = [row["figures"]["nodes_given_twice"] for row in rows if "nodes_given_twice" in row["figures"]]
     if twice:
         parts.append(f"{max(twice):.0f} nodes given twice")
@@ -227,10 +289,31 @@ def table(recorded: list[dict[str, Any]]) -> str:
         go = [each for each in recorded if each["number"] == row.number and each["kind"] in _GO]
         ours = summary(own) if own else ("passes" if row.tests else NOT_RUN)
         repeat = [f"`python -m tests.faults --scenario {row.number}`"] if own else []
+        repeat += [f"Go's: `--kind {kind}`" for kind in _GO if any(each["kind"] == kind for each in go)]
         repeat += [f"`{test.rpartition('/')[2]}`" for test in row.tests]
-        cells = (str(row.number), row.fault, row.promise, ours, summary(go), "<br>".join(repeat) or "-")
+        theirs = summary(go) if go else row.go
+        cells = (str(row.number), row.fault, row.promise, ours, theirs, "<br>".join(repeat) or "-")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def load(recorded: list[dict[str, Any]]) -> str:
+    """What much of everything costs, in Markdown: the newest result of each seed, which stands for a scale."""
+    lines = ["| load | measured | ours | Go's | repeat |", "|---|---|---|---|---|"]
+    for each in LOAD:
+        rows = {row["kind"]: row["figures"] for row in recorded if (row["name"], row["seed"]) == (each.name, each.seed)}
+        command = f"`--scenario {each.name}{each.flags}`"
+        for number, (figure, label) in enumerate(each.figures.items()):
+            ours, go = (_written(rows.get(kind, {}).get(figure)) for kind in ("ours", "real"))
+            first = (each.what, command) if number == 0 else ("", "")
+            lines.append(f"| {first[0]} | {label} | {ours} | {go} | {first[1]} |")
+    return "\n".join(lines)
+
+
+def _written(value: float | None) -> str:
+    if value is None:
+        return NOT_RUN
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def mixes(recorded: list[dict[str, Any]]) -> str:
@@ -253,7 +336,8 @@ def rendered(page: str) -> str:
     """The page with its table rewritten."""
     recorded = results()
     before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{table(recorded)}\n\n{mixes(recorded)}\n\n{END}{rest.partition(END)[2]}"
+    parts = (BEGIN, table(recorded), load(recorded), mixes(recorded), END)
+    return before + "\n\n".join(parts) + rest.partition(END)[2]
 
 
 if __name__ == "__main__":
