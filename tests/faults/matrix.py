@@ -209,7 +209,7 @@ _COUNTS = {
 class Load:
     """Much of everything: a scenario, the seed under which its scale was recorded, and the figures shown."""
 
-    what: str
+    amount: str
     name: str
     figures: dict[str, str]
     seed: int = 1
@@ -305,7 +305,7 @@ def load(recorded: list[dict[str, Any]]) -> str:
         command = f"`--scenario {each.name}{each.flags}`"
         for number, (figure, label) in enumerate(each.figures.items()):
             ours, go = (_written(rows.get(kind, {}).get(figure)) for kind in ("ours", "real"))
-            first = (each.what, command) if number == 0 else ("", "")
+            first = (each.amount, command) if number == 0 else ("", "")
             lines.append(f"| {first[0]} | {label} | {ours} | {go} | {first[1]} |")
     return "\n".join(lines)
 

@@ -17,9 +17,9 @@ async def _no_node_known(stage: Stage) -> None:
         probe = f"probe-{number}"
         await stage.pods(probe, cpu="2")
         await stage.answered(probe)
-        said = reason(await stage.api.get(stage.pod_item(probe)))
+        verdict = reason(await stage.api.get(stage.pod_item(probe)))
         await stage.delete(probe)
-        if not said.startswith("0/1"):
+        if not verdict.startswith("0/1"):
             return
 
 
