@@ -41,7 +41,7 @@ credentials_args = components.MetricCredentialsArgs(
 )
 credentials = components.MetricCredentials("metric-credentials", credentials_args, on_cluster)
 configuration_args = components.SchedulerConfigurationArgs(
-    installation.namespace, f"{name}-config", stack.profile.content
+    installation.namespace, f"{name}-config", stack.profile.content, stack.profile.holds_token
 )
 configuration = components.SchedulerConfiguration("configuration", configuration_args, on_cluster)
 scheduler_args = composition.scheduler_args(stack, configuration, credentials)

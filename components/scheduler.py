@@ -32,6 +32,7 @@ class SchedulerArgs:
     metric_audience: audience of a token of the ServiceAccount that is the credential instead of a Secret.
     replicas: number of schedulers; with an operator at most as many as there are nodes for them.
     allow_default_scheduler_name: allow a profile named default-scheduler.
+    allow_token_in_config_map: allow a configuration that holds the metric source's token.
     priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects to create.
         None for service_monitor: an operator creates it where the cluster has the kind, and this program does on
         OpenShift.
@@ -55,6 +56,7 @@ class SchedulerArgs:
     extra_plugins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     replicas: int = 1
     allow_default_scheduler_name: bool = False
+    allow_token_in_config_map: bool = False
     priority_class: bool = True
     network_policy: bool = True
     flow_schemas: bool = True
@@ -121,6 +123,7 @@ def run_scheduler(
         needs=needs,
         protect=args.protect,
         allow_default_scheduler_name=args.allow_default_scheduler_name,
+        allow_token_in_config_map=args.allow_token_in_config_map,
         replicas=args.replicas,
         priority_class_name=priority,
         without=[kind for kind, wanted in switches.items() if not wanted],

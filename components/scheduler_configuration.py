@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 
@@ -22,11 +22,13 @@ class SchedulerConfigurationArgs:
     base_name: the ConfigMap's name without its suffix; at most 54 characters, because upstream's operator uses the
         whole name as an annotation key.
     content: a valid KubeSchedulerConfiguration as YAML.
+    holds_token: the content holds a token, and is encrypted in the state. The cluster has it in clear.
     """
 
     namespace: pulumi.Input[str]
     base_name: str
-    content: str
+    content: str = field(repr=False)
+    holds_token: bool = False
 
 
 class SchedulerConfiguration(pulumi.ComponentResource):
@@ -56,7 +58,7 @@ class SchedulerConfiguration(pulumi.ComponentResource):
                     "namespace": args.namespace,
                 },
                 "immutable": True,  # the name follows from the content
-                "data": {CONFIGURATION_KEY: args.content},
+                "data": {CONFIGURATION_KEY: pulumi.Output.secret(args.content) if args.holds_token else args.content},
             },
             options,
         )

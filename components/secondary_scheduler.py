@@ -34,6 +34,7 @@ class SecondarySchedulerArgs:
         the resource is deleted.
     protect: refuse to delete the resource.
     allow_default_scheduler_name: allow a profile named default-scheduler.
+    allow_token_in_config_map: allow a configuration that holds the metric source's token.
     replicas: maximum number of schedulers; one leads, the others wait for the Lease.
     priority_class_name: priority of the scheduler's pods.
     without: kinds of optional objects that the operator must not create.
@@ -57,6 +58,7 @@ class SecondarySchedulerArgs:
     needs: Sequence[pulumi.Resource] = ()
     protect: bool = False
     allow_default_scheduler_name: bool = False
+    allow_token_in_config_map: bool = False
     replicas: int = 1
     priority_class_name: pulumi.Input[str] = ""
     without: Sequence[str] = ()
@@ -155,12 +157,14 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["resources"] = dict(args.resources)
     if args.without:
         spec["without"] = list(args.without)
-    if args.allow_default_scheduler_name:
-        spec["allowDefaultSchedulerName"] = True
+    permissions = {
+        "allowDefaultSchedulerName": args.allow_default_scheduler_name,
+        "allowTokenInConfigMap": args.allow_token_in_config_map,
+        "allowInsecureMetricCredentials": args.credential_rules.allow_insecure,
+    }
+    spec |= {name: True for name, allowed in permissions.items() if allowed}
     if credentials := _credentials(args):
         spec["metricCredentials"] = credentials
-    if args.credential_rules.allow_insecure:
-        spec["allowInsecureMetricCredentials"] = True
     return spec
 
 

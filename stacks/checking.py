@@ -72,13 +72,11 @@ def check(
         secrets = {key: values[key] for key in SECRET_KEYS if key in values}
         credentials, part_problems = find_credentials(provider.credentials if provider else None, secrets, environment)
         later += part_problems
-        image = document.get("schedulerImage")
-        flavour, part_problems = flavour_of_stack(settings, image if isinstance(image, str) else None)
+        image = None if read.lacks("schedulerImage") else settings.scheduler_image
+        flavour, part_problems = flavour_of_stack(settings, image)
         later += part_problems
         if not part_problems and not read.lacks("flavour", "extraPlugins"):
-            profile, part_problems = build_profile(
-                settings, credentials.files, environment, flavour, directory, credentials.rules
-            )
+            profile, part_problems = build_profile(settings, credentials, environment, flavour, directory)
             later += part_problems
         if profile is not None:
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []

@@ -65,6 +65,7 @@ def scheduler_args(
         extra_plugins={plugin.name: [str(point) for point in plugin.points] for plugin in settings.extra_plugins},
         replicas=settings.replicas,
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
+        allow_token_in_config_map=stack.profile.holds_token,
         priority_class=objects.priority_class,
         network_policy=objects.network_policy,
         flow_schemas=objects.flow_schemas,

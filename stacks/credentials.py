@@ -14,6 +14,7 @@ from stacks.metric_settings import CredentialSettings, ExistingSecret
 TOKEN_KEY = "prometheusToken"  # noqa: S105 - the name of the key
 SECRET_KEYS = ("kubeconfig", TOKEN_KEY)
 _AT: Loc = ("metricProvider", "credentials")
+TOKEN_IN_CONFIG_MAP: Loc = (*_AT, "allowTokenInConfigMap")
 _SECRET_MOUNT = METRIC_CREDENTIALS_DIRECTORY
 _SERVICE_ACCOUNT_MOUNT = posixpath.dirname(SERVICE_ACCOUNT_TOKEN)
 
@@ -33,6 +34,7 @@ class MetricCredentialValues:
     Attributes:
         files: where the scheduler's pod will find them.
         token: the token in plain text; None unless the stack manages the Secret.
+        config_map_token: the token in plain text, if it goes into the scheduler's configuration instead.
         certificate_authority: PEM bundle for the same Secret.
         existing_secret: a Secret that is managed elsewhere.
         cluster_role: the ClusterRole to bind the scheduler's ServiceAccount to.
@@ -42,6 +44,7 @@ class MetricCredentialValues:
 
     files: CredentialFiles = CredentialFiles()
     token: str | None = field(default=None, repr=False)
+    config_map_token: str | None = field(default=None, repr=False)
     certificate_authority: str | None = None
     existing_secret: ExistingSecret | None = None
     cluster_role: str | None = None
@@ -84,6 +87,8 @@ def find_credentials(
             problems.append(Problem((TOKEN_KEY,), f"missing, but metricProvider.credentials refers to it; {hint}"))
     elif credentials.token is not None:
         token = _read((*_AT, "token"), credentials.token.from_file_in_env or "", environment, problems)
+    if credentials.allow_token_in_config_map:
+        return MetricCredentialValues(config_map_token=token, rules=rules), problems
     if credentials.ca_file is not None:
         authority = _read((*_AT, "caFile"), credentials.ca_file.from_file_in_env, environment, problems)
     files = _files(_SECRET_MOUNT, "token", "ca.crt" if authority else None)

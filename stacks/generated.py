@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler.catalog import ExtensionPoint, Loc, TrimaranArgs, lookup
 from scheduler.config import Flavour, Problem, path_text
-from stacks.credentials import CredentialFiles, unset_variable
+from stacks.credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles, MetricCredentialValues, unset_variable
 from stacks.metric_settings import MetricProviderSettings
 from stacks.partition import KEY as PARTITION
 from stacks.partition import NODE_AFFINITY, NodePartitionSettings, conflicting_args
@@ -43,6 +43,7 @@ class DesiredProfile:
         provider_at: location of its metric source's settings.
         address: of the metric source, resolved from the environment if the settings say so.
         files: token and certificate authority for that source.
+        token: the token itself, if it goes into the configuration.
         partition: the nodes that the profile's pods are kept on.
         recheck_percent: from how full on nodes are read again before a Binding.
     """
@@ -57,18 +58,20 @@ class DesiredProfile:
     files: CredentialFiles
     partition: NodePartitionSettings | None = None
     recheck_percent: int | None = None
+    token: str | None = field(default=None, repr=False)
 
 
 def desired_profiles(
-    settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str], flavour: Flavour
+    settings: ProfileSettings, credentials: MetricCredentialValues, environment: Mapping[str, str], flavour: Flavour
 ) -> tuple[list[DesiredProfile], list[Problem]]:
     """Return the profiles that the settings describe, and the problems that show before generating anything."""
     top: Loc = (_PROVIDER,)
+    files, token = credentials.files, credentials.config_map_token
     shared, problems = _address(settings.metric_provider, top, environment)
     if not settings.profiles:
         only = DesiredProfile(
             (), settings.scheduler_name, _plugins(settings, flavour), settings.compatibility, settings.metric_provider,
-            top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent,
+            top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent, token,
         )  # fmt: skip
         return [only], [*problems, *_profile_problems(only)]
     if settings.plugins != PluginSettings():
@@ -80,13 +83,15 @@ def desired_profiles(
     desired = []
     for index, entry in enumerate(settings.profiles):
         at: Loc = ("profiles", index)
-        provider, provider_at, address, own_files = settings.metric_provider, top, shared, files
+        provider, provider_at, address = settings.metric_provider, top, shared
+        own_files, own_token = files, token
         if entry.metric_provider is not None:
             provider, provider_at = entry.metric_provider, (*at, _PROVIDER)
             address, address_problems = _address(provider, provider_at, environment)
             problems += address_problems
             # A token must only go to the server it was issued for.
-            own_files = files if address == shared else CredentialFiles()
+            if address != shared:
+                own_files, own_token = CredentialFiles(), None
             if provider.credentials is not None:
                 message = "may only be set in the stack's metricProvider: the scheduler mounts a single Secret"
                 problems.append(Problem((*provider_at, "credentials"), message))
@@ -103,6 +108,7 @@ def desired_profiles(
                 own_files,
                 settings.node_partition,
                 settings.shared_nodes.recheck_above_percent,
+                own_token,
             )
         )
     return desired, [
@@ -279,8 +285,8 @@ def _args(plugin: PluginChoice, desired: DesiredProfile) -> dict[str, Any]:
         return {**plugin.args, "addedAffinity": desired.partition.added_affinity()}
     if provider is None or not reads_load(plugin.name) or plugin.args.get("watcherAddress"):
         return plugin.args
-    source = {"type": provider.type} if address is None else {"type": provider.type, "address": address}
-    return {**plugin.args, _PROVIDER: source}
+    source = {"type": provider.type, "address": address, "token": desired.token}
+    return {**plugin.args, _PROVIDER: {key: value for key, value in source.items() if value is not None}}
 
 
 def _options(desired: DesiredProfile) -> dict[str, Any]:
@@ -362,6 +368,8 @@ class _ProfileLocations:
         match rest:
             case ("args", "load", *field) if name == OPTIONS:
                 return (*self._desired.provider_at, *field)
+            case ("args", "metricProvider", "token"):
+                return TOKEN_IN_CONFIG_MAP
             case ("args", "metricProvider", *field):
                 return (*self._desired.provider_at, *field)
         if name == OPTIONS:

@@ -78,6 +78,8 @@ class CredentialSettings(SettingsModel):
 
     Attributes:
         allow_insecure: send the token over HTTP too. The ServiceAccount's own token never is.
+        allow_token_in_config_map: write the token into the ConfigMap, where everybody who may read ConfigMaps finds it.
+            The Go plugins of scheduler-plugins read it from nowhere else.
     """
 
     token: Annotated[TokenSource, BeforeValidator(_token_source)] | None = None
@@ -85,6 +87,7 @@ class CredentialSettings(SettingsModel):
     existing_secret: ExistingSecret | None = None
     service_account: ServiceAccountAccess | None = None
     allow_insecure: bool = False
+    allow_token_in_config_map: bool = False
 
     @model_validator(mode="after")
     def _exactly_one_way(self) -> Self:
@@ -93,6 +96,8 @@ class CredentialSettings(SettingsModel):
             raise ValueError("must hold exactly one of token, existingSecret, serviceAccount")
         if self.ca_file is not None and self.token is None:
             raise ValueError("caFile is only for token; existingSecret and serviceAccount have caKey")
+        if self.allow_token_in_config_map and self.token is None:
+            raise ValueError("allowTokenInConfigMap is only for token: the program does not know any other one")
         return self
 
 

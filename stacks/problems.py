@@ -28,6 +28,7 @@ _KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number"
 # A wrong value below these keys may be the secret itself, put into the wrong place.
 _LOOKS_SECRET = re.compile(r"eyJ|sha256~|Bearer\s|-----BEGIN|\S+://[^/\s]*:[^/\s]*@", re.IGNORECASE)
 """A JWT, an OpenShift token, a header, a PEM block or a URL with a password: no message quotes it."""
+_SET_TOKEN = "pulumi config set --secret prometheusToken"  # noqa: S105 - a command
 _NEVER_SHOWN = re.compile(r"credentials|address|token|password|secret", re.IGNORECASE)
 
 
@@ -67,6 +68,9 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
 
 def unknown_key(location: Loc, allowed: list[str]) -> Problem:
     """A key that does not exist, with the closest one that does."""
+    if location == ("metricProvider", "token"):
+        remedy = "put {secretKey: prometheusToken} under metricProvider.credentials.token"
+        return Problem(location, f"a token does not stand here; {remedy}, and run: {_SET_TOKEN}")
     message = f"unknown key; allowed: {', '.join(allowed)}"
     return Problem(location, message + _did_you_mean(str(location[-1]), allowed))
 

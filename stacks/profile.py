@@ -18,13 +18,12 @@ from scheduler.config import (
     load_configuration,
     render,
 )
-from stacks.credentials import CredentialFiles, bound_rules
-from stacks.generated import DesiredProfile, SettingsLocations, desired_profiles, generate, idle_source
+from stacks.credentials import TOKEN_IN_CONFIG_MAP, MetricCredentialValues, bound_rules
+from stacks.generated import SettingsLocations, desired_profiles, generate, idle_source
 from stacks.partition import unenforced
 from stacks.profile_file import configuration_from_file
 from stacks.settings import ProfileSettings
-
-_NO_PERMISSION = CredentialRules()
+from stacks.transport import sends_token, token_warnings, unusable_credentials
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,16 @@ class StackConfiguration:
         crds: CustomResourceDefinitions that enabled plugins need, as `plural.group`.
         extra_roles: RBAC rules of enabled plugins that only a custom image has, by the name of their ClusterRole.
         credential_rules: what the scheduler may do with the credentials for its metric source.
+        holds_token: whether the content has the metric source's token in it.
     """
 
-    content: str
-    configuration: Configuration
+    content: str = field(repr=False)
+    configuration: Configuration = field(repr=False)
     warnings: tuple[Problem, ...] = ()
     crds: tuple[str, ...] = ()
     extra_roles: Mapping[str, tuple[PolicyRule, ...]] = field(default_factory=dict)
     credential_rules: CredentialRules = field(default_factory=CredentialRules)
+    holds_token: bool = False
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -64,28 +65,31 @@ class StackConfiguration:
 
 def build_profile(
     settings: ProfileSettings,
-    files: CredentialFiles,
+    credentials: MetricCredentialValues,
     environment: Mapping[str, str],
     flavour: Flavour,
     directory: Path,
-    rules: CredentialRules = _NO_PERMISSION,
 ) -> tuple[StackConfiguration | None, list[Problem]]:
     """Return the configuration, or None and the problems of the settings or of the file that they name.
 
     Args:
         settings: the settings of the profiles.
-        files: where the scheduler's pod finds token and certificate authority.
+        credentials: where the scheduler's pod finds token and certificate authority, what it may do with them, and the
+            token if it goes into the configuration.
         environment: the environment variables of the `pulumi` process.
         flavour: of the scheduler's image.
         directory: the folder of the stack file.
-        rules: what the stack permits with its credentials.
     """
+    rules = credentials.rules
     if settings.configuration_file is not None:
-        configuration, content, file_problems = configuration_from_file(settings, files, directory, flavour, rules)
+        configuration, content, file_problems = configuration_from_file(
+            settings, credentials.files, directory, flavour, rules
+        )
         if configuration is None:
             return None, file_problems
         return _profile(content, configuration, file_problems, flavour, rules), []
-    desired, problems = desired_profiles(settings, files, environment, flavour)
+    desired, problems = desired_profiles(settings, credentials, environment, flavour)
+    problems += unusable_credentials(settings, desired, flavour)
     data = generate(desired, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
     content = render(data)
     places = SettingsLocations(
@@ -98,6 +102,7 @@ def build_profile(
             data,
             source="stack configuration",
             flavour=flavour,
+            allow_token_in_config_map=True,  # the stack's own switch has been judged
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             external_load=bool(problems),
         )
@@ -107,6 +112,7 @@ def build_profile(
                 data,
                 source="stack configuration",
                 flavour=flavour,
+                allow_token_in_config_map=True,
                 allow_default_scheduler_name=settings.allow_default_scheduler_name,
                 credential_rules=bound,
             )
@@ -115,7 +121,8 @@ def build_profile(
         # A name that does not exist may occur twice in the configuration; in the settings it occurs once.
         once = {problem.loc: problem for problem in reversed(generated_problems)}
         return None, [*problems, *reversed(once.values())]
-    warnings = [places.in_settings(problem) for problem in configuration.warnings]
+    located = (places.in_settings(problem) for problem in configuration.warnings)
+    warnings = [warning for warning in located if warning.loc != TOKEN_IN_CONFIG_MAP]  # which has one of its own
     # The scheduler accepts an unknown plugin under disabled; in a stack it is a typing error, so it is refused.
     problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]
     problems += unenforced(settings.node_partition, configuration)
@@ -124,8 +131,9 @@ def build_profile(
         problems.append(Problem(("sharedNodes", "recheckAbovePercent"), message))
     if problems:
         return None, problems
-    warnings += [*_token_warnings(desired, flavour), *idle_source(settings, desired)]
-    return _profile(content, configuration, warnings, flavour, rules), []
+    warnings += [*token_warnings(desired), *idle_source(settings, desired)]
+    profile = _profile(content, configuration, warnings, flavour, rules)
+    return replace(profile, holds_token=any(sends_token(each) for each in desired)), []
 
 
 def _profile(
@@ -156,18 +164,3 @@ def _summary(profile: EffectiveProfile) -> dict[str, Any]:
 def _is_default(plugin: str) -> bool:
     descriptor = lookup(plugin)
     return descriptor is not None and descriptor.default
-
-
-def _token_warnings(desired: list[DesiredProfile], flavour: Flavour) -> list[Problem]:
-    """Warnings about how the token is transported, at most one per location."""
-    warnings: dict[Problem, None] = {}
-    for profile in desired:
-        if profile.files.token is None:
-            continue
-        if profile.address is not None and not profile.address.startswith("https://"):
-            message = "the token is sent unencrypted; use https"
-            warnings[Problem((*profile.provider_at, "address"), message)] = None
-        if not flavour.is_ours:
-            message = f"{flavour.name} cannot read a token from a Secret; set watcherAddress in the plugin's args"
-            warnings[Problem(("metricProvider", "credentials"), message)] = None
-    return list(warnings)

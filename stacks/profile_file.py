@@ -10,7 +10,7 @@ from typing import Any
 
 from scheduler.catalog import CredentialRules, Loc
 from scheduler.config import Configuration, ConfigurationError, Flavour, Problem, load_configuration, render
-from stacks.credentials import CredentialFiles, bound_rules
+from stacks.credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles, bound_rules
 from stacks.settings import ProfileSettings
 from stacks.values import SECRET_ARGUMENT
 
@@ -42,6 +42,10 @@ def configuration_from_file(
     name = settings.configuration_file or ""
     shown = f"{directory.name}/{name}"
     problems = list(_duplicate_settings(settings, name))
+    provider = settings.metric_provider
+    if provider is not None and provider.credentials is not None and provider.credentials.allow_token_in_config_map:
+        message = f"is for plugins of the stack file; with {_KEY}, let {name} name a load-watcher (watcherAddress)"
+        problems.append(Problem(TOKEN_IN_CONFIG_MAP, message))
     try:
         text = (directory / name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

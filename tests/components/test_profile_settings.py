@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from scheduler.config import load_configuration
-from tests.components.graph import Graph, run_program, stack_values
+from tests.components.conftest import CANARY_TOKEN
+from tests.components.graph import Graph, clear_values, is_secret, run_program, stack_values
 
+GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
 CUSTOM = "registry.example.com/my/scheduler:1"
 RULE = {"apiGroups": ["gpu.example.com"], "resources": ["gpus"], "verbs": ["get", "list", "watch"]}
 RUNS = {"name": "GpuAware", "points": ["score"], "rbac": [RULE]}
@@ -57,6 +59,24 @@ def test_a_plugin_of_a_custom_image_gets_the_rights_it_declares_if_it_runs(local
     assert not any("unused" in name for name in roles)
     bound = {binding.manifest["roleRef"]["name"] for binding in graph.of("ClusterRoleBinding")}
     assert ROLE in bound
+
+
+def test_a_token_in_the_config_map_is_encrypted_in_the_state_and_permitted_in_the_resource(
+    local_environment: None,
+) -> None:
+    source = json.loads(stack_values("local")["metricProvider"])
+    del source["credentials"]["caFile"]
+    source["credentials"]["allowTokenInConfigMap"] = True
+    graph = run(schedulerImage=GO, operatorImage="example.com/operator:1", metricProvider=source)
+    assert not graph.of("Secret")
+    (text,) = [each.inputs["data"]["config.yaml"] for each in graph.of("ConfigMap") if "configuration" in each.name]
+    assert is_secret(text)
+    assert CANARY_TOKEN in text["value"]
+    for resource in graph.resources:
+        assert CANARY_TOKEN not in json.dumps(list(clear_values(resource.inputs)))
+    assert CANARY_TOKEN not in json.dumps(graph.outputs)
+    assert graph.only("SecondaryScheduler").manifest["spec"]["allowTokenInConfigMap"] is True
+    assert "allowTokenInConfigMap" not in run().only("SecondaryScheduler").manifest["spec"]
 
 
 def test_the_resource_describes_flavour_and_plugins_of_a_custom_image(local_environment: None) -> None:

@@ -29,6 +29,7 @@ GOOD: dict[str, Any] = {
     },
 }
 GO_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
+OPEN_SOURCE = {"type": "Prometheus", "address": "https://prometheus:9090"}
 ABSENT = object()
 PLUGIN = "plugins.score.enabled[0]"
 CREDENTIALS = "metricProvider.credentials"
@@ -131,6 +132,17 @@ REFUSALS = {
     "enabled that is a mapping": (
         "plugins.score.enabled", {"name": "x"}, "plugins.score.enabled", ["must be a list, not a mapping"],
     ),
+    "token beside the address": (
+        "metricProvider.token", TOKEN, "metricProvider.token",
+        ["metricProvider.credentials.token", "pulumi config set --secret prometheusToken"],
+    ),
+    "token in the ConfigMap of an image that reads a Secret": (
+        f"{CREDENTIALS}.allowTokenInConfigMap", True, f"{CREDENTIALS}.allowTokenInConfigMap", ["is not needed"],
+    ),
+    "token in the ConfigMap that only the cluster knows": (
+        CREDENTIALS, {"existingSecret": {"name": "x"}, "allowTokenInConfigMap": True}, CREDENTIALS, ["is only for token"],
+    ),
+    "token for an image that reads none": ("schedulerImage", GO_IMAGE, CREDENTIALS, ["choose one of two", "watcherAddress"]),
     "plugin that does not exist": (
         f"{PLUGIN}.name", "TargetLoadPackin", f"{PLUGIN}.name", ['"TargetLoadPackin"', "TargetLoadPacking"],
     ),
@@ -412,6 +424,62 @@ def test_a_metric_source_alone_enables_a_plugin_that_reads_it(environment: dict[
     assert warning.message.startswith("is not used: no plugin that is enabled scores by load")
 
 
+def go_stack(**credentials: Any) -> dict[str, Any]:
+    document = changed("schedulerImage", GO_IMAGE)
+    del document["metricProvider"]["credentials"]["caFile"]
+    document["metricProvider"]["credentials"] |= credentials
+    return document
+
+
+def test_the_go_image_finds_the_token_in_its_configuration_where_the_stack_allows_that(
+    environment: dict[str, str],
+) -> None:
+    settings, profile, credentials = check(engine_values(go_stack(allowTokenInConfigMap=True)), set(), environment)
+    args = profile.configuration.profiles[0].plugin_args["TargetLoadPacking"].to_dict()
+    assert args["metricProvider"]["token"] == TOKEN
+    assert TOKEN in profile.content
+    assert profile.holds_token
+    assert credentials.token is None, "no Secret is made of it"
+    for text in (repr(settings), repr(credentials), repr(profile), str(profile.summary), str(profile.warnings)):
+        assert TOKEN not in text
+    (warning,) = profile.warnings
+    assert warning.path == f"{CREDENTIALS}.allowTokenInConfigMap"
+    assert "ConfigMaps in the namespace openshift-secondary-scheduler-operator can read it" in warning.message
+
+
+def test_every_credential_that_the_go_image_cannot_read_is_refused_unless_a_load_watcher_holds_it(
+    environment: dict[str, str],
+) -> None:
+    own = {"serviceAccount": {}}
+    for credentials in ({"token": {"fromFileInEnv": "TOKEN_FILE"}}, {"existingSecret": {"name": "x"}}, own):
+        document = changed(CREDENTIALS, credentials) | {"schedulerImage": GO_IMAGE}
+        with pytest.raises(ConfigurationError, match="reads a token from its configuration only; choose one of two"):
+            check(engine_values(document), set(), environment)
+        document["plugins"]["score"]["enabled"][0]["args"]["watcherAddress"] = "http://127.0.0.1:2020"
+        _, profile, _ = check(engine_values(document), set(), environment)
+        assert not profile.holds_token
+    document = go_stack(allowTokenInConfigMap=True, caFile={"fromFileInEnv": "CA_FILE"})
+    with pytest.raises(
+        ConfigurationError, match=r"credentials\.caFile: has no effect: .* trusts the authorities of its"
+    ):
+        check(engine_values(document), set(), environment)
+
+
+def test_the_token_goes_to_the_stacks_own_source_only(environment: dict[str, str]) -> None:
+    document = go_stack(allowTokenInConfigMap=True)
+    plugins = document.pop("plugins")
+    document["profiles"] = [
+        {"schedulerName": "one", "plugins": plugins},
+        {"schedulerName": "two", "plugins": plugins, "metricProvider": {**OPEN_SOURCE, "address": "https://other:1"}},
+    ]
+    _, profile, _ = check(engine_values(document), set(), environment)
+    first, second = (
+        each.plugin_args["TargetLoadPacking"].to_dict()["metricProvider"] for each in profile.configuration.profiles
+    )
+    assert first["token"] == TOKEN
+    assert not second.get("token")
+
+
 def test_all_problems_are_reported_at_once(environment: dict[str, str]) -> None:
     document = changed(f"{PLUGIN}.args.targetUtilization", 200) | {"schedulerImage": "", "logLevel": "loud"}
     with pytest.raises(ConfigurationError) as refused:
@@ -465,7 +533,7 @@ def test_the_metrics_server_is_a_source_without_an_address(environment: dict[str
 
 def test_a_plugin_of_multi_point_runs_wherever_it_extends(environment: dict[str, str]) -> None:
     selection = {"enabled": [{"name": "QOSSort"}], "disabled": ["PrioritySort"]}
-    document = changed("plugins.multiPoint", selection) | {"schedulerImage": GO_IMAGE}
+    document = changed("plugins.multiPoint", selection) | {"schedulerImage": GO_IMAGE, "metricProvider": OPEN_SOURCE}
     _, profile, _ = check(engine_values(document), set(), environment)
     (sorter,) = profile.configuration.profiles[0].plugins(ExtensionPoint.QUEUE_SORT)
     assert sorter.name == "QOSSort"
@@ -477,7 +545,8 @@ def test_compatibility_reaches_only_our_scheduler(compatibility: str, environmen
     document = changed("compatibility", compatibility)
     _, profile, _ = check(engine_values(document), set(), environment)
     assert profile.configuration.profiles[0].options.compatibility == compatibility
-    _, profile, _ = check(engine_values(document | {"schedulerImage": GO_IMAGE}), set(), environment)
+    document |= {"schedulerImage": GO_IMAGE, "metricProvider": OPEN_SOURCE}
+    _, profile, _ = check(engine_values(document), set(), environment)
     assert "compatibility" not in profile.content
 
 

@@ -1,0 +1,72 @@
+"""How the metric source's token reaches the scheduler: our image reads a Secret, the Go ones their configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.catalog import OPERATOR_NAMESPACE
+from scheduler.config import Flavour, Problem
+from stacks.credentials import TOKEN_IN_CONFIG_MAP
+from stacks.generated import DesiredProfile, reads_load
+from stacks.settings import ProfileSettings
+
+_CREDENTIALS = TOKEN_IN_CONFIG_MAP[:-1]
+
+
+def sends_token(desired: DesiredProfile) -> bool:
+    """Tell whether a profile's configuration holds the token."""
+    return desired.token is not None and bool(_readers(desired))
+
+
+def unusable_credentials(
+    settings: ProfileSettings, desired: list[DesiredProfile], flavour: Flavour
+) -> Iterator[Problem]:
+    """Yield what makes the credentials useless to the image: pods would be placed without load, and nobody told."""
+    provider = settings.metric_provider
+    if provider is None or provider.credentials is None:
+        return
+    credentials = provider.credentials
+    if flavour.is_ours:
+        if credentials.allow_token_in_config_map:
+            message = "is not needed: this image reads the token from a Secret; remove it"
+            yield Problem(TOKEN_IN_CONFIG_MAP, message)
+        return
+    if credentials.allow_token_in_config_map:
+        if credentials.ca_file is not None:
+            message = f"has no effect: {flavour.name} trusts the authorities of its image only; remove it"
+            yield Problem((*_CREDENTIALS, "caFile"), message)
+        return
+    if any(_readers(profile) for profile in desired):
+        yield Problem(
+            _CREDENTIALS,
+            f"{flavour.name} reads a token from its configuration only; choose one of two: allowTokenInConfigMap: true "
+            "beside token, which everybody who may read ConfigMaps can then read, or watcherAddress in the args of the "
+            "plugins that score by load: the address of a load-watcher, which holds the token "
+            "(secondary-scheduler load-watcher)",
+        )
+
+
+def token_warnings(desired: list[DesiredProfile]) -> list[Problem]:
+    """Return warnings about how the token is transported, at most one per location."""
+    warnings: dict[Problem, None] = {}
+    for profile in desired:
+        if profile.files.token is None and not sends_token(profile):
+            continue
+        if profile.address is not None and not profile.address.startswith("https://"):
+            message = "the token is sent unencrypted; use https"
+            warnings[Problem((*profile.provider_at, "address"), message)] = None
+        if sends_token(profile):
+            message = (
+                "the token is written in clear into a ConfigMap: whoever may get, list or watch ConfigMaps in the "
+                f"namespace {OPERATOR_NAMESPACE} can read it, such as everybody bound to the ClusterRoles view, edit, "
+                "admin or cluster-reader, and so can whoever reads etcd or its backups; the Go plugins do not verify "
+                "the server's certificate. Give it no right but to query, and a short life"
+            )
+            warnings[Problem(TOKEN_IN_CONFIG_MAP, message)] = None
+    return list(warnings)
+
+
+def _readers(desired: DesiredProfile) -> list[str]:
+    """The plugins that ask the metric source themselves."""
+    chosen = (choice for _, choice in desired.plugins.chosen())
+    return [choice.name for choice in chosen if reads_load(choice.name) and not choice.args.get("watcherAddress")]
