@@ -145,9 +145,8 @@ class _PreScoreState:
 def _counts(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
     """Return the pods that the required terms mean, of affinity and of anti-affinity."""
     affinity, anti_affinity = DomainCounts(), DomainCounts()
-    all_affinity = own.all_affinity
     for term in own.affinity:
-        affinity.take(term.topology_key, view.pods_by_domain(all_affinity, term.topology_key))
+        affinity.take(term.topology_key, view.pods_by_domain(own.all_affinity, term.topology_key))
     for term in own.anti_affinity:
         anti_affinity.take(term.topology_key, view.pods_by_domain(term.query, term.topology_key))
     return affinity, anti_affinity
@@ -156,9 +155,8 @@ def _counts(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
 def _counts_of_many(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
     """Return the same, keeping none of the counts."""
     affinity, anti_affinity = DomainCounts(), DomainCounts()
-    all_affinity = own.all_affinity
     for key, number in Counter(term.topology_key for term in own.affinity).items():
-        affinity.take(key, view.weigh_pods([(all_affinity, 1)], key).counts * number)
+        affinity.take(key, view.weigh_pods([(own.all_affinity, 1)], key).counts * number)
     for key, queries in by_topology_key(view, own.anti_affinity).items():
         anti_affinity.take(key, view.weigh_pods(queries, key).counts)
     return affinity, anti_affinity

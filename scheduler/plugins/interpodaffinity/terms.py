@@ -5,7 +5,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from scheduler.framework import AffinityTerm, NodeView, Objects, PodClause, PodInfo, PodQuery, SpecInfo
-from scheduler.kube.primitives import EVERYTHING, Selector
+from scheduler.kube.primitives import Requirement, Selector
 
 _MAX_CACHED = 4096
 _MOST_KEPT = 8
@@ -28,27 +28,21 @@ class OwnTerm(NamedTuple):
 
 
 class OwnTerms(NamedTuple):
-    """A pod's own terms by kind; `weighed_together` where there are more than are worth a count each."""
+    """A pod's own terms by kind.
+
+    Attributes:
+        all_affinity: the pods that every required affinity term means: only they count, for each of the terms.
+        weighed_together: there are more terms than are worth a count each.
+    """
 
     affinity: tuple[OwnTerm, ...]
     anti_affinity: tuple[OwnTerm, ...]
     preferred: tuple[OwnTerm, ...]
+    all_affinity: PodQuery
     weighed_together: bool = False
 
-    @property
-    def all_affinity(self) -> PodQuery:
-        """The pods that every required affinity term means: only they count, for each of the terms."""
-        clauses: dict[frozenset[str] | None, Selector] = {}
-        for term in self.affinity:
-            namespaces, selector = term.clause
-            known = clauses.get(namespaces, EVERYTHING)
-            clauses[namespaces] = Selector(
-                known.requirements | selector.requirements, known.nothing or selector.nothing
-            )
-        return PodQuery(tuple(PodClause(namespaces, selector) for namespaces, selector in clauses.items()))
 
-
-_NO_TERMS = OwnTerms((), (), ())
+_NO_TERMS = OwnTerms((), (), (), PodQuery(()))
 
 
 class TermResolver:
@@ -77,10 +71,13 @@ class TermResolver:
             unwanted = tuple(
                 self._term(weighted.term, objects, -weighted.weight) for weighted in terms.preferred_anti_affinity
             )
+            affinity = tuple(self._term(term, objects) for term in terms.affinity)
             own = OwnTerms(
-                tuple(self._term(term, objects) for term in terms.affinity),
+                affinity,
                 tuple(self._term(term, objects) for term in terms.anti_affinity),
                 wanted + unwanted,
+                # Made once: an attempt asks for it, and a query that is made anew is also hashed anew.
+                _query_of_all(affinity),
                 weighed_together=terms.number > _MOST_KEPT or pod.spec.lists_much,
             )
             if own.weighed_together:
@@ -110,6 +107,22 @@ class TermResolver:
             if selector.matches(namespace.metadata.labels)
         ]
         return term.namespaces.union(selected)
+
+
+def _query_of_all(terms: Iterable[OwnTerm]) -> PodQuery:
+    """Return the query for the pods that every term means."""
+    requirements: dict[frozenset[str] | None, set[Requirement]] = {}
+    nothing: dict[frozenset[str] | None, bool] = {}
+    for term in terms:
+        namespaces, selector = term.clause
+        requirements.setdefault(namespaces, set()).update(selector.requirements)
+        nothing[namespaces] = nothing.get(namespaces, False) or selector.nothing
+    return PodQuery(
+        tuple(
+            PodClause(namespaces, Selector(frozenset(all_of_them), nothing[namespaces]))
+            for namespaces, all_of_them in requirements.items()
+        )
+    )
 
 
 def own_term(term: AffinityTerm, namespaces: frozenset[str] | None, weight: int = 0) -> OwnTerm:
