@@ -198,7 +198,7 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
         conditions=status.conditions,
         claim_names=_claim_names(pod) if status.resource_claim_statuses else (),
         phase=status.phase,
-        reason=status.reason if pod.terminal else "",
+        reason=status.reason if status.reason and pod.terminal else "",
         priority_class=pod.spec.priority_class_name,
     )
 
