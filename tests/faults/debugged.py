@@ -3,12 +3,14 @@
 SIGUSR2 writes its cache to the file $FAULTS_DUMP. $FAULTS_SKEW names a file whose number of seconds is added to the
 wall clock, while the monotonic clock goes on as it is. $FAULTS_SILENCE shortens how long a watch may be silent, in
 seconds. $FAULTS_BLOCK, `loop:8` or `interpreter:8`, says what SIGRTMIN stops for so many seconds: the event
-loop, or every thread. $FAULTS_MUTANT plants a fault of `tests.faults.mutants`.
+loop, or every thread. $FAULTS_TIES, if set, has it take the first of equal nodes instead of any. $FAULTS_MUTANT plants
+a fault of `tests.faults.mutants`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import json
 import os
@@ -110,6 +112,17 @@ def shorten_silence(seconds: float) -> None:
     defaults["silence"] = seconds
 
 
+def take_the_first_of_ties() -> None:
+    """Let every engine of this process choose the first of equals."""
+    from scheduler import daemon
+
+    class First:
+        def random(self) -> float:
+            return 0.0
+
+    daemon.Engine = functools.partial(daemon.Engine, rng=First())  # type: ignore[assignment, misc]
+
+
 def main() -> int:
     """Run it; returns the scheduler's exit code."""
     if os.environ.get("FAULTS_SKEW"):
@@ -124,6 +137,8 @@ def main() -> int:
         block_on_signal(how, float(seconds))
     if silence := os.environ.get("FAULTS_SILENCE"):
         shorten_silence(float(silence))
+    if os.environ.get("FAULTS_TIES"):
+        take_the_first_of_ties()
     if name := os.environ.get("FAULTS_MUTANT"):
         from tests.faults.mutants import MUTANTS
 

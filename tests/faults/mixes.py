@@ -18,7 +18,7 @@ from tests.faults.oracle import Violation
 from tests.faults.plane import API_SERVER, ETCD, FaultPlane
 from tests.faults.proxy import Rule
 from tests.faults.scenarios import Scenario, run
-from tests.faults.schedulers import OURS, Scheduler
+from tests.faults.schedulers import LEASE_LOST, OURS, Scheduler
 from tests.faults.stage import GANGS, Result, Stage
 from tests.faults.warm import WarmStarts
 
@@ -27,6 +27,7 @@ _WATCH: dict[str, Any] = {"verb": "watch"}
 _WRITES: dict[str, Any] = {"verb": "create|update|patch"}
 _LONGEST_BIND_SECONDS = 4.0
 """Less than a Lease lasts: a Binding that outlives its sender's Lease is no fault of the sender."""
+_END_SECONDS = 90.0
 _SILENCE = "watches go silent"
 _ENVIRONMENT = {"FAULTS_BLOCK": "loop:3"}
 
@@ -119,6 +120,9 @@ async def _end_leader(cast: Cast) -> None:
     await asyncio.sleep(cast.draw.uniform(0, 3))
     if leader := cast.dispensable_leader():
         leader.signal(signal.SIGTERM)
+        code = await leader.ended(_END_SECONDS)
+        # One whose Lease cannot be renewed while it finishes its Bindings has to end at once.
+        assert code == 0 or LEASE_LOST in leader.log, f"{leader.name} ended with {code} after SIGTERM"
 
 
 async def _block_leader(cast: Cast) -> None:
@@ -240,7 +244,7 @@ def mix(seed: int) -> tuple[list[str], Scenario]:
     async def play(stage: Stage) -> None:
         # Nodes only come and grow here, so that every decision can be judged by the state just before it.
         environment = _ENVIRONMENT | ({"FAULTS_SILENCE": "5"} if _SILENCE in chosen else {})
-        schedulers = list(await stage.pair(profile=GANGS, environment=environment))
+        schedulers = await _begin(stage, environment)
         # Each draws from a sequence of its own: what is drawn must not depend on which of them is faster.
         work = _workload(stage, random.Random(f"{seed} workload"))
         injected = [FAULTS[name](Cast(stage, schedulers, random.Random(f"{seed} {name}"))) for name in chosen]
@@ -255,13 +259,52 @@ def mix(seed: int) -> tuple[list[str], Scenario]:
             # What a rule swallows or holds must not last longer than the faults.
             if _SILENCE in chosen:
                 scheduler.proxy.reset_all()
-        if not any(scheduler.alive for scheduler in schedulers):
-            schedulers.append(await stage.scheduler("c", leader_election=True, profile=GANGS))
         started = time.monotonic()
-        await stage.settle()
+        settled = asyncio.Event()
+        replacing = asyncio.create_task(_replace(stage, settled))
+        try:
+            await stage.settle()
+        finally:
+            settled.set()
+            await replacing
         stage.figures["recover_seconds"] = time.monotonic() - started
 
     return chosen, Scenario(0, "mix " + ", ".join(chosen), "whatever happens together", play, False, False)
+
+
+async def _begin(stage: Stage, environment: dict[str, str]) -> list[Scheduler]:
+    """A leader and a follower. One that loses its Lease on a busy machine before the mix begins is started again."""
+    stage.expect_leader()
+    schedulers = []
+    for name in "ab":
+        scheduler = await stage.scheduler(
+            name, ready=False, leader_election=True, profile=GANGS, environment=environment
+        )
+        schedulers.append(scheduler)
+        while not await _leads_or_follows(scheduler, leads=name == "a"):
+            await scheduler.start(ready=False)
+    return schedulers
+
+
+async def _leads_or_follows(scheduler: Scheduler, *, leads: bool) -> bool:
+    """Wait until it does; False when it lost the Lease instead."""
+    try:
+        await scheduler.until(scheduler.is_ready, _END_SECONDS)
+        await scheduler.until(lambda: scheduler.leads or not leads, _END_SECONDS)
+    except AssertionError:
+        if scheduler.alive or LEASE_LOST not in scheduler.log_since_start:
+            raise
+        return False
+    return True
+
+
+async def _replace(stage: Stage, settled: asyncio.Event) -> None:
+    """Start a further process whenever none is left, as a Deployment would."""
+    while not settled.is_set():
+        if not any(scheduler.alive for scheduler in stage.schedulers):
+            name = f"c{len(stage.schedulers)}"
+            await stage.scheduler(name, ready=False, leader_election=True, profile=GANGS)
+        await asyncio.sleep(0.2)
 
 
 async def play(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ from tests.faults.warm import WarmProcess, WarmStarts
 Json = dict[str, Any]
 OURS, REAL, PLUGINS = "ours", "real", "scheduler-plugins"
 LEASE = ("kube-system", "faults")
+LEASE_LOST = "leader election lost"
+"""What a process logs that ends because it could not renew its Lease, whatever it was about to do."""
 _START_SECONDS = 90.0
 
 
@@ -206,9 +209,10 @@ class Scheduler:
         return dict(json.loads(self._dump.read_text()))
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal it."""
+        """Signal it, unless it has ended."""
         assert self.process is not None
-        self.process.send_signal(number)
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
 
     def skew(self, seconds: float) -> None:
         """Move its wall clock."""
@@ -221,14 +225,13 @@ class Scheduler:
         temporary.replace(self._skew)
 
     def figures(self) -> dict[str, float]:
-        """Memory, descriptors, log."""
+        """Memory, descriptors, log; only the log of one that has ended."""
         assert self.process is not None
-        process = psutil.Process(self.process.pid)
-        return {
-            "resident_bytes": process.memory_info().rss,
-            "descriptors": process.num_fds(),
-            "log_bytes": self.log_file.stat().st_size,
-        }
+        figures: dict[str, float] = {"log_bytes": self.log_file.stat().st_size}
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.process.pid)
+            figures |= {"resident_bytes": process.memory_info().rss, "descriptors": process.num_fds()}
+        return figures
 
     async def ended(self, seconds: float = 30.0) -> int:
         """Wait for its end; returns the exit code."""

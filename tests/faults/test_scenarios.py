@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import mixes
+from tests.faults import kills, mixes
 from tests.faults.mutants import MUTANTS
 from tests.faults.plane import FaultPlane
 from tests.faults.scenarios import SCENARIOS, Scenario, run
@@ -18,6 +18,8 @@ SEEDS = (1,)
 QUICK_MUTANTS = {"binds-without-uid", "forgets-early"}
 REGRESSIONS: tuple[int, ...] = ()
 """Seeds of mixes that once broke a promise."""
+
+KILL_SEEDS = (6, 8)
 
 
 def _slow_unless(quick: bool) -> tuple[pytest.MarkDecorator, ...]:
@@ -46,4 +48,13 @@ async def test_the_oracle_finds_the_planted_fault(name: str, plane: FaultPlane, 
 )
 async def test_no_promise_is_broken_under_a_random_mix(seed: int, plane: FaultPlane, tmp_path: Path) -> None:
     async for result in mixes.play(plane, tmp_path, [seed]):
+        assert not result.violations, f"{result.name}\n" + "\n".join(map(str, result.violations))
+
+
+@pytest.mark.slow
+async def test_a_killed_scheduler_ends_where_an_undisturbed_one_ends(plane: FaultPlane, tmp_path: Path) -> None:
+    """One seed whose pods come one by one, one whose pods come together."""
+    played = [result async for result in kills.play(plane, tmp_path, KILL_SEEDS)]
+    assert {kills.plan(result.seed).singly for result in played} == {True, False}
+    for result in played:
         assert not result.violations, f"{result.name}\n" + "\n".join(map(str, result.violations))

@@ -109,7 +109,12 @@ class WarmStarts:
         while line := await reader.readline():
             message = json.loads(line)
             if "code" not in message:
-                self._waiting.pop(0).set_result(message["pid"])
+                waiting = self._waiting.pop(0)
+                if waiting.done():
+                    # Nobody waits for it any more, so nobody would end it.
+                    os.kill(message["pid"], signal.SIGKILL)
+                else:
+                    waiting.set_result(message["pid"])
             else:
                 self._finish(message["pid"], message["code"])
         for waiting in self._waiting:
