@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 
 from components._operator_rules import Instance
-from components.kube_object import KubeObject, child
+from components.kube_object import child, in_kubernetes_spelling, name_of
 from components.labels import COMPONENT
 from scheduler.catalog import operand_name
 
 IMAGES_POLICY = "secondary-scheduler-images"
 BINDINGS_POLICY = "secondary-scheduler-operator-bindings"
-_API = "admissionregistration.k8s.io/v1"
 _COMMAND = "/bin/kube-scheduler"
 _FLAGS = (
     "-v",
@@ -79,22 +79,25 @@ class AdmissionPolicies(pulumi.ComponentResource):
     def _policy(
         self, policy: str, spec: pulumi.Input[dict[str, Any]], namespaces: pulumi.Input[list[str]] | None
     ) -> pulumi.Output[str]:
-        metadata = {"name": policy, "labels": {COMPONENT: "admission"}}
-        policy_object = KubeObject(
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": policy, "labels": {COMPONENT: "admission"}}
+        policy_object = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             f"{self._prefix}-{policy}",
-            {"apiVersion": _API, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec},
-            child(self, depends_on=self._needs),
+            metadata=metadata,
+            spec=in_kubernetes_spelling(spec),
+            opts=child(self, depends_on=self._needs),
         )
-        enforced: dict[str, Any] = {"policyName": policy_object.object_name, "validationActions": ["Deny"]}
+        policy_name = name_of(policy_object)
+        enforced: dict[str, Any] = {"policyName": policy_name, "validationActions": ["Deny"]}
         if namespaces is not None:
             served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
             enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}}
-        KubeObject(
+        k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
             f"{self._prefix}-{policy}-binding",
-            {"apiVersion": _API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": enforced},
-            child(self),
+            metadata=metadata,
+            spec=in_kubernetes_spelling(enforced),
+            opts=child(self),
         )
-        return policy_object.object_name
+        return policy_name
 
 
 def repository_of(image: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from components.kube_object import KubeObject, child
+from components.kube_object import KubeObject, child, name_of
 from scheduler import operand
 from scheduler.catalog import OPERAND
 
@@ -38,7 +38,7 @@ class SchedulerAlerts(pulumi.ComponentResource):
             },
             child(self),
         )
-        self.name = rule.object_name
+        self.name = name_of(rule)
         self.register_outputs({"name": self.name})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from components.kube_object import KubeObject, child
+from components.kube_object import KubeObject, child, name_of
 
 CATALOG_NAME = "secondary-scheduler-catalog"
 _PATIENCE = 300
@@ -62,5 +62,5 @@ class CatalogSource(pulumi.ComponentResource):
             },
             child(self, custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m")),
         )
-        self.name = source.object_name
+        self.name = name_of(source)
         self.register_outputs({"name": self.name})

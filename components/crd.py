@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 import yaml
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, in_kubernetes_spelling, name_of
 
 DIRECTORY = Path(__file__).parent / "crds"
 SECONDARY_SCHEDULERS = "secondaryschedulers.operator.openshift.io"
@@ -35,7 +36,7 @@ class SecondarySchedulerCrd(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SecondarySchedulerCrdArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondarySchedulerCrd", name, None, opts)
-        self.name = _definition(self, name, SECONDARY_SCHEDULERS, args.keep, args.protect).object_name
+        self.name = name_of(_definition(self, name, SECONDARY_SCHEDULERS, args.keep, args.protect))
         self.register_outputs({"name": self.name})
 
 
@@ -64,7 +65,7 @@ class PluginCrds(pulumi.ComponentResource):
         self.names = []
         for crd in sorted(set(args.names)):
             if crd in bundled:
-                self.names.append(_definition(self, name, crd, args.keep, args.protect).object_name)
+                self.names.append(name_of(_definition(self, name, crd, args.keep, args.protect)))
             else:
                 pulumi.log.warn(
                     f"an enabled plugin needs the CRD {crd}, which is not bundled: install it with the plugin",
@@ -86,12 +87,15 @@ def load_manifest(name: str = SECONDARY_SCHEDULERS) -> dict[str, Any]:
     return manifest
 
 
-def _definition(component: pulumi.ComponentResource, prefix: str, name: str, keep: bool, protect: bool) -> KubeObject:
+def _definition(
+    component: pulumi.ComponentResource, prefix: str, name: str, keep: bool, protect: bool
+) -> k8s.apiextensions.v1.CustomResourceDefinition:
     manifest = load_manifest(name)
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), "pulumi.com/waitFor": "condition=Established"}
-    return KubeObject(
+    return k8s.apiextensions.v1.CustomResourceDefinition(
         f"{prefix}-{name.partition('.')[0]}",
-        {**manifest, "metadata": {**metadata, "annotations": annotations}},
-        child(component, protect=protect or None, retain_on_delete=keep or None),
+        metadata=in_kubernetes_spelling({**metadata, "annotations": annotations}),
+        spec=in_kubernetes_spelling(manifest["spec"]),
+        opts=child(component, protect=protect or None, retain_on_delete=keep or None),
     )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import KubeObject, child, in_kubernetes_spelling, name_of, namespace_of, ready_replicas_of
 from components.labels import COMPONENT
 from components.metric_credentials import SecretKeyReference
 from scheduler import operand
 from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, CredentialRules, flow_schema_name
 from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
 
-_RBAC = "rbac.authorization.k8s.io/v1"
 _LABELS = {operand.LABEL_APP: OPERAND, COMPONENT: "scheduler"}
 
 
@@ -79,67 +79,111 @@ class DirectScheduler(pulumi.ComponentResource):
         self._prefix = name
         self._args = args
         self._namespace = pulumi.Output.from_input(args.namespace)
-        account = self._object("ServiceAccount", "v1", OPERAND)
-        service = self._object(
-            "Service",
-            "v1",
-            operand.metrics_service_name(OPERAND),
-            annotations={
-                # Waiting for endpoints would deadlock: the Deployment waits for this Service's serving certificate.
-                "pulumi.com/skipAwait": "true",
-                **(operand.metrics_service_annotations(OPERAND) if args.openshift else {}),
-            },
-            spec=operand.metrics_service_spec(OPERAND),
+        account = k8s.core.v1.ServiceAccount(f"{name}-serviceaccount", metadata=self._metadata(), opts=child(self))
+        first = [account, self._service(), *self._lease_role_and_binding(), *self._optional_objects()]
+        timeout = f"{args.ready_seconds}s"
+        deployment = k8s.apps.v1.Deployment(
+            f"{name}-deployment",
+            metadata=self._metadata(),
+            spec=in_kubernetes_spelling(self._deployment_spec()),
+            opts=child(
+                self,
+                depends_on=[*first, *args.needs],
+                custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m"),
+            ),
         )
-        first = [account, service, *self._lease_role_and_binding(), *self._optional_objects()]
-        deployment = self._object(
-            "Deployment",
-            "apps/v1",
-            OPERAND,
-            depends_on=[*first, *args.needs],
-            timeout=f"{args.ready_seconds}s",
-            spec=self._deployment_spec(),
-        )
-        self.name = deployment.object_name
-        self.namespace = deployment.metadata.apply(lambda metadata: str(metadata["namespace"]))
-        self.ready_replicas = deployment.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
+        self.name = name_of(deployment)
+        self.namespace = namespace_of(deployment)
+        self.ready_replicas = ready_replicas_of(deployment)
         self.register_outputs({"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas})
 
-    def _lease_role_and_binding(self) -> list[KubeObject]:
+    def _service(self) -> pulumi.Resource:
+        """The Service of the metrics; on OpenShift it has the serving certificate issued."""
+        annotations = {
+            # Waiting for endpoints would deadlock: the Deployment waits for this Service's serving certificate.
+            "pulumi.com/skipAwait": "true",
+            **(operand.metrics_service_annotations(OPERAND) if self._args.openshift else {}),
+        }
+        return k8s.core.v1.Service(
+            f"{self._prefix}-service",
+            metadata={**self._metadata(operand.metrics_service_name(OPERAND)), "annotations": annotations},
+            spec=in_kubernetes_spelling(operand.metrics_service_spec(OPERAND)),
+            opts=child(self),
+        )
+
+    def _lease_role_and_binding(self) -> list[pulumi.Resource]:
         subjects = [self._namespace.apply(lambda namespace: operand.account(OPERAND, namespace))]
         lease = operand.lease_role_name(OPERAND)
-        role = self._object("Role", _RBAC, lease, rules=operand.lease_rules(OPERAND))
-        binding = self._object("RoleBinding", _RBAC, lease, roleRef=operand.role_ref(lease), subjects=subjects)
+        role = k8s.rbac.v1.Role(
+            f"{self._prefix}-role",
+            metadata=self._metadata(lease),
+            rules=in_kubernetes_spelling(operand.lease_rules(OPERAND)),
+            opts=child(self),
+        )
+        binding = k8s.rbac.v1.RoleBinding(
+            f"{self._prefix}-rolebinding",
+            metadata=self._metadata(lease),
+            role_ref=in_kubernetes_spelling(operand.role_ref(lease)),
+            subjects=in_kubernetes_spelling(subjects),
+            opts=child(self),
+        )
         return [role, binding]
 
-    def _optional_objects(self) -> list[KubeObject]:
+    def _optional_objects(self) -> list[pulumi.Resource]:
         """The optional objects that the Args ask for."""
-        args, objects = self._args, []
+        args = self._args
+        objects: list[pulumi.Resource] = []
         if args.replicas > 1:
-            budget = operand.disruption_budget_spec(OPERAND)
-            objects.append(self._object("PodDisruptionBudget", "policy/v1", OPERAND, spec=budget))
-        if args.network_policy:
-            policy = operand.scheduler_network_policy_spec(OPERAND, args.egress_ports)
-            objects.append(self._object("NetworkPolicy", "networking.k8s.io/v1", OPERAND, spec=policy))
-        if args.flow_schemas:
-            objects += [
-                self._cluster_object(
-                    "FlowSchema",
-                    "flowcontrol.apiserver.k8s.io/v1",
-                    purpose,
-                    lambda namespace, purpose=purpose: flow_schema_name(purpose, namespace),  # type: ignore[misc]
-                    spec=self._namespace.apply(
-                        lambda namespace, purpose=purpose: operand.flow_schema_spec(purpose, OPERAND, namespace)  # type: ignore[misc]
-                    ),
+            objects.append(
+                k8s.policy.v1.PodDisruptionBudget(
+                    f"{self._prefix}-poddisruptionbudget",
+                    metadata=self._metadata(),
+                    spec=in_kubernetes_spelling(operand.disruption_budget_spec(OPERAND)),
+                    opts=child(self),
                 )
-                for purpose in FLOW_SCHEMAS
-            ]
-        if args.service_monitor:
-            monitor = self._namespace.apply(
-                lambda namespace: operand.service_monitor_spec(OPERAND, namespace, openshift=args.openshift)
             )
-            objects.append(self._object("ServiceMonitor", "monitoring.coreos.com/v1", OPERAND, spec=monitor))
+        if args.network_policy:
+            objects.append(
+                k8s.networking.v1.NetworkPolicy(
+                    f"{self._prefix}-networkpolicy",
+                    metadata=self._metadata(),
+                    spec=in_kubernetes_spelling(operand.scheduler_network_policy_spec(OPERAND, args.egress_ports)),
+                    opts=child(self),
+                )
+            )
+        if args.flow_schemas:
+            objects += [self._flow_schema(purpose) for purpose in FLOW_SCHEMAS]
+        if args.service_monitor:
+            objects.append(self._service_monitor())
         return objects
+
+    def _flow_schema(self, purpose: str) -> pulumi.Resource:
+        return k8s.flowcontrol.v1.FlowSchema(
+            f"{self._prefix}-flowschema-{purpose}",
+            metadata={
+                "name": self._namespace.apply(lambda namespace: flow_schema_name(purpose, namespace)),
+                "labels": _LABELS,
+            },
+            spec=in_kubernetes_spelling(
+                self._namespace.apply(lambda namespace: operand.flow_schema_spec(purpose, OPERAND, namespace))
+            ),
+            opts=child(self),
+        )
+
+    def _service_monitor(self) -> pulumi.Resource:
+        openshift = self._args.openshift
+        manifest = {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "ServiceMonitor",
+            "metadata": self._metadata(),
+            "spec": self._namespace.apply(
+                lambda namespace: operand.service_monitor_spec(OPERAND, namespace, openshift=openshift)
+            ),
+        }
+        return KubeObject(f"{self._prefix}-servicemonitor", manifest, child(self))
+
+    def _metadata(self, object_name: str = OPERAND) -> k8s.meta.v1.ObjectMetaArgsDict:
+        return {"name": object_name, "namespace": self._args.namespace, "labels": _LABELS}
 
     def _deployment_spec(self) -> pulumi.Output[dict[str, Any]]:
         args = self._args
@@ -185,34 +229,3 @@ class DirectScheduler(pulumi.ComponentResource):
             *(["--allow-default-scheduler-name"] if named_default else []),
             *self._args.credential_rules.arguments(),
         ]
-
-    def _object(
-        self,
-        kind: str,
-        api_version: str,
-        object_name: str,
-        *,
-        depends_on: Sequence[pulumi.Resource] = (),
-        annotations: dict[str, str] | None = None,
-        timeout: str | None = None,
-        **content: Any,
-    ) -> KubeObject:
-        metadata: dict[str, Any] = {"name": object_name, "namespace": self._args.namespace, "labels": _LABELS}
-        if annotations:
-            metadata["annotations"] = annotations
-        timeouts = pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m") if timeout else None
-        return KubeObject(
-            f"{self._prefix}-{kind.lower()}",
-            {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content},
-            child(self, depends_on=depends_on, custom_timeouts=timeouts),
-        )
-
-    def _cluster_object(
-        self, kind: str, api_version: str, suffix: str, object_name: Callable[[str], str], **content: Any
-    ) -> KubeObject:
-        metadata = {"name": self._namespace.apply(object_name), "labels": _LABELS}
-        return KubeObject(
-            f"{self._prefix}-{kind.lower()}-{suffix}",
-            {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content},
-            child(self),
-        )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, namespace_of
 
 RECORD_NAME = "secondary-scheduler-installation"
 
@@ -35,16 +36,12 @@ class InstallationRecord(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: InstallationRecordArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:InstallationRecord", name, None, opts)
-        record = KubeObject(
+        record = k8s.core.v1.ConfigMap(
             f"{name}-configmap",
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": RECORD_NAME, "namespace": args.namespace},
-                "immutable": True,
-                "data": {"installMode": args.mode},
-            },
-            child(self),
+            metadata={"name": RECORD_NAME, "namespace": args.namespace},
+            immutable=True,
+            data={"installMode": args.mode},
+            opts=child(self),
         )
-        self.namespace = record.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.namespace = namespace_of(record)
         self.register_outputs({"namespace": self.namespace})

@@ -1,44 +1,65 @@
-"""The resource class of every object that this program creates, and the provider through which it goes."""
+"""Objects of custom kinds, the provider that every object goes through, and what the SDK's resource classes share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 import pulumi
+import pulumi_kubernetes as k8s
 
 Manifest = Mapping[str, Any]
 
 
 class KubeObject(pulumi.CustomResource):
-    """One Kubernetes object, given as its whole manifest; values may be Outputs.
+    """An object of a kind that the SDK has no class for, as its whole manifest; values may be Outputs.
 
-    The SDK's typed classes are not used: importing the modules of Namespace, Deployment and RBAC alone adds about a
-    second to every preview, its `CustomResource` drops everything but `spec`, and neither exposes `status`. The type
-    token is the SDK's own, so state and official provider see no difference.
+    The SDK's own `CustomResource` exposes no `status`, which this program reads of most custom kinds. The type token is
+    the same, so state and official provider see no difference.
     """
 
     metadata: pulumi.Output[dict[str, Any]]
     status: pulumi.Output[dict[str, Any] | None]
 
     def __init__(self, name: str, manifest: Manifest, opts: pulumi.ResourceOptions | None = None) -> None:
-        api_version, kind = manifest["apiVersion"], manifest["kind"]
-        secret_outputs = ["data", "stringData"] if (api_version, kind) == ("v1", "Secret") else []
-        defaults = pulumi.ResourceOptions(version=_provider_version(), additional_secret_outputs=secret_outputs)
-        group_version = "core/v1" if api_version == "v1" else api_version
+        defaults = pulumi.ResourceOptions(version=_provider_version())
         super().__init__(
-            f"kubernetes:{group_version}:{kind}",
+            f"kubernetes:{manifest['apiVersion']}:{manifest['kind']}",
             name,
             {**manifest, "status": None},  # declares the output; None is not sent
             pulumi.ResourceOptions.merge(defaults, opts),
         )
 
+
+class _HasMetadata(Protocol):
     @property
-    def object_name(self) -> pulumi.Output[str]:
-        """`metadata.name`; a resource that uses it depends on the object."""
-        return self.metadata.apply(lambda metadata: str(metadata["name"]))
+    def metadata(self) -> pulumi.Output[Any]: ...
+
+
+def name_of(resource: _HasMetadata) -> pulumi.Output[str]:
+    """Return an object's `metadata.name`; a resource that uses it depends on the object."""
+    return resource.metadata.apply(lambda metadata: str(metadata["name"]))
+
+
+def namespace_of(resource: _HasMetadata) -> pulumi.Output[str]:
+    """Return an object's `metadata.namespace`; a resource that uses it depends on the object."""
+    return resource.metadata.apply(lambda metadata: str(metadata["namespace"]))
+
+
+def ready_replicas_of(deployment: k8s.apps.v1.Deployment) -> pulumi.Output[int]:
+    """Return how many replicas of a Deployment are ready; 0 in a preview that makes it."""
+    return deployment.status.apply(lambda status: int(status.ready_replicas or 0) if status else 0)
+
+
+def in_kubernetes_spelling(manifest: object) -> Any:
+    """Return a part of a manifest that is spelled as in YAML, for a resource class, which takes it unchanged.
+
+    Parts that the operator's code renders, too, and bundled files are spelled like that; their types, in snake_case,
+    are the classes' own for everything written here.
+    """
+    return manifest
 
 
 class ClusterProvider(pulumi.ProviderResource):

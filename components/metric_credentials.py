@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, name_of
 
 TOKEN_KEY = "token"  # noqa: S105 - the key under which the token stands
 CA_KEY = "ca.crt"
@@ -58,32 +59,33 @@ class MetricCredentials(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:MetricCredentials", name, None, opts)
         self.reference = args.existing_secret
         if args.token is not None:
-            secret = KubeObject(f"{name}-secret", _secret(args, args.token), child(self))
-            self.reference = SecretKeyReference(secret.object_name, TOKEN_KEY)
+            self.reference = SecretKeyReference(name_of(_secret(self, name, args, args.token)), TOKEN_KEY)
         if args.cluster_role is not None:
-            KubeObject(f"{name}-binding", _binding(args, args.cluster_role), child(self))
+            _binding(self, name, args, args.cluster_role)
         self.register_outputs({"secretName": self.reference.secret_name if self.reference else None})
 
 
-def _secret(args: MetricCredentialsArgs, token: pulumi.Input[str]) -> dict[str, object]:
-    content = {TOKEN_KEY: pulumi.Output.secret(token)}
+def _secret(
+    component: pulumi.Resource, prefix: str, args: MetricCredentialsArgs, token: pulumi.Input[str]
+) -> k8s.core.v1.Secret:
+    content: dict[str, pulumi.Input[str]] = {TOKEN_KEY: pulumi.Output.secret(token)}
     if args.certificate_authority is not None:
         # Public, but a Secret that is encrypted as a whole is easier to reason about than a half encrypted one.
         content[CA_KEY] = pulumi.Output.secret(args.certificate_authority)
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": args.secret_name, "namespace": args.namespace},
-        "type": "Opaque",
-        "stringData": content,
-    }
+    return k8s.core.v1.Secret(
+        f"{prefix}-secret",
+        metadata={"name": args.secret_name, "namespace": args.namespace},
+        type="Opaque",
+        string_data=content,
+        opts=child(component),
+    )
 
 
-def _binding(args: MetricCredentialsArgs, cluster_role: str) -> dict[str, object]:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": f"{args.service_account}-{cluster_role}"},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": cluster_role},
-        "subjects": [{"kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace}],
-    }
+def _binding(component: pulumi.Resource, prefix: str, args: MetricCredentialsArgs, cluster_role: str) -> None:
+    k8s.rbac.v1.ClusterRoleBinding(
+        f"{prefix}-binding",
+        metadata={"name": f"{args.service_account}-{cluster_role}"},
+        role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": cluster_role},
+        subjects=[{"kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace}],
+        opts=child(component),
+    )

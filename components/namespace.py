@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, name_of
 
 # Upstream's operator and its documentation know only this name.
 NAMESPACE = "openshift-secondary-scheduler-operator"
@@ -30,22 +31,18 @@ class Namespace(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NamespaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:Namespace", name, None, opts)
-        namespace = KubeObject(
+        namespace = k8s.core.v1.Namespace(
             f"{name}-namespace",
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {
-                    "name": args.name,
-                    "labels": {
-                        "openshift.io/cluster-monitoring": "true",
-                        "pod-security.kubernetes.io/enforce": "restricted",
-                        "pod-security.kubernetes.io/audit": "restricted",
-                        "pod-security.kubernetes.io/warn": "restricted",
-                    },
+            metadata={
+                "name": args.name,
+                "labels": {
+                    "openshift.io/cluster-monitoring": "true",
+                    "pod-security.kubernetes.io/enforce": "restricted",
+                    "pod-security.kubernetes.io/audit": "restricted",
+                    "pod-security.kubernetes.io/warn": "restricted",
                 },
             },
-            child(self, protect=args.protect or None),
+            opts=child(self, protect=args.protect or None),
         )
-        self.name = namespace.object_name
+        self.name = name_of(namespace)
         self.register_outputs({"name": self.name})

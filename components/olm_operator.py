@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pulumi
 
-from components.kube_object import KubeObject, child
+from components.kube_object import KubeObject, child, namespace_of
 
 _SUBSCRIPTIONS = "operators.coreos.com/v1alpha1"
 _PATIENCE = 600
@@ -89,7 +89,7 @@ class OlmOperator(pulumi.ComponentResource):
             adopted=True,
             depends_on=[installed],
         )
-        self.namespace = running.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.namespace = namespace_of(running)
         self.register_outputs({"namespace": self.namespace, "version": self.version})
 
     def _subscription(self, needs: Sequence[pulumi.Resource]) -> KubeObject:

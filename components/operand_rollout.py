@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, ready_replicas_of
 from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler
 
 
@@ -56,13 +57,14 @@ class OperandRollout(pulumi.ComponentResource):
             custom_timeouts=pulumi.CustomTimeouts(create=patience, update=patience),
         )
         options.provider = args.adopting
-        metadata = {"name": SCHEDULER_NAME, "namespace": args.namespace, "annotations": waiting}
-        deployment = KubeObject(
-            f"{name}-deployment", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}, options
+        deployment = k8s.apps.v1.Deployment(
+            f"{name}-deployment",
+            metadata={"name": SCHEDULER_NAME, "namespace": args.namespace, "annotations": waiting},
+            opts=options,
         )
         self.name = args.scheduler.name
         self.namespace = args.scheduler.namespace
-        self.ready_replicas = deployment.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
+        self.ready_replicas = ready_replicas_of(deployment)
         self.register_outputs({"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas})
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 
 from components._operator_rules import Instance, cluster_rules, namespace_rules
-from components.kube_object import KubeObject, child
+from components.kube_object import child, in_kubernetes_spelling, name_of, namespace_of
 from components.labels import COMPONENT
 from scheduler import operand
 from scheduler.catalog import INSTANCE_NAME, OPERAND, STATUS_KINDS, operand_name, static_cluster_roles
@@ -19,6 +20,7 @@ _COMMAND = "/bin/secondary-scheduler-operator"
 HEALTH_PORT = 8080
 METRICS_PORT = 8443
 _RBAC = "rbac.authorization.k8s.io"
+_POD_LABELS = {"name": OPERATOR_NAME}
 
 
 @dataclass(frozen=True)
@@ -78,87 +80,91 @@ class OperatorInstall(pulumi.ComponentResource):
     def __init__(self, name: str, args: OperatorInstallArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:OperatorInstall", name, None, opts)
         self._prefix = name
-        account = KubeObject(
+        account = k8s.core.v1.ServiceAccount(
             f"{name}-serviceaccount",
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": OPERATOR_NAME, "namespace": args.namespace},
-            },
-            child(self),
+            metadata={"name": OPERATOR_NAME, "namespace": args.namespace},
+            opts=child(self),
         )
-        self.service_account_name = account.object_name
+        self.service_account_name = name_of(account)
         rights = self._operator_rights(args)
-        deployment = KubeObject(
+        deployment = k8s.apps.v1.Deployment(
             f"{name}-deployment",
-            _deployment(args, self.service_account_name),
+            metadata={
+                "name": OPERATOR_NAME,
+                "namespace": args.namespace,
+                "labels": {**_POD_LABELS, COMPONENT: "operator"},
+            },
+            spec=in_kubernetes_spelling(_deployment_spec(args, self.service_account_name)),
             # A controller that starts before it has its rights begins with errors.
-            child(self, depends_on=[*rights, *args.needs]),
+            opts=child(self, depends_on=[*rights, *args.needs]),
         )
-        self.namespace = deployment.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.namespace = namespace_of(deployment)
         self.version = pulumi.Output.from_input(args.image)
         self.register_outputs({"namespace": self.namespace, "version": self.version})
 
-    def _operator_rights(self, args: OperatorInstallArgs) -> list[KubeObject]:
+    def _operator_rights(self, args: OperatorInstallArgs) -> list[pulumi.Resource]:
         bindable = tuple(static_cluster_roles())
         everywhere = pulumi.Output.from_input(args.namespace).apply(
             lambda own: cluster_rules(bindable, args.all_instances(own), args.status_of)
         )
-        objects = self._role(args, "ClusterRole", everywhere)
+        objects = self._cluster_role(args, everywhere)
         for namespace in (None, *args.elsewhere):
-            objects += self._role(
-                args, "Role", namespace_rules(args.names_in(namespace), args.watched_secrets), namespace
-            )
+            objects += self._role(args, namespace_rules(args.names_in(namespace), args.watched_secrets), namespace)
         return objects
 
-    def _role(
-        self, args: OperatorInstallArgs, kind: str, rules: pulumi.Input[Any], namespace: str | None = None
-    ) -> list[KubeObject]:
-        """Create a role with these rules and its binding, in the operator's own namespace by default."""
-        suffix = f"-{namespace}" if namespace else ""
-        metadata: dict[str, Any] = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}
-        if kind == "Role":
-            metadata["namespace"] = namespace or args.namespace
-        role = KubeObject(
-            f"{self._prefix}-{kind.lower()}{suffix}",
-            {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules},
-            child(self),
+    def _cluster_role(self, args: OperatorInstallArgs, rules: pulumi.Input[Any]) -> list[pulumi.Resource]:
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}
+        role = k8s.rbac.v1.ClusterRole(
+            f"{self._prefix}-clusterrole", metadata=metadata, rules=in_kubernetes_spelling(rules), opts=child(self)
         )
-        binding = KubeObject(
-            f"{self._prefix}-{kind.lower()}binding{suffix}",
-            {
-                "apiVersion": f"{_RBAC}/v1",
-                "kind": f"{kind}Binding",
-                "metadata": metadata,
-                "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role.object_name},
-                "subjects": [
-                    {"kind": "ServiceAccount", "name": self.service_account_name, "namespace": args.namespace}
-                ],
-            },
-            child(self),
+        binding = k8s.rbac.v1.ClusterRoleBinding(
+            f"{self._prefix}-clusterrolebinding",
+            metadata=metadata,
+            role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": name_of(role)},
+            subjects=[self._subject(args)],
+            opts=child(self),
         )
         return [role, binding]
 
+    def _role(
+        self, args: OperatorInstallArgs, rules: list[dict[str, Any]], namespace: str | None
+    ) -> list[pulumi.Resource]:
+        """Create a Role with these rules and its binding; `namespace` None: the operator's own."""
+        suffix = f"-{namespace}" if namespace else ""
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {
+            "name": OPERATOR_NAME,
+            "namespace": namespace or args.namespace,
+            "labels": {COMPONENT: "operator"},
+        }
+        role = k8s.rbac.v1.Role(
+            f"{self._prefix}-role{suffix}", metadata=metadata, rules=in_kubernetes_spelling(rules), opts=child(self)
+        )
+        binding = k8s.rbac.v1.RoleBinding(
+            f"{self._prefix}-rolebinding{suffix}",
+            metadata=metadata,
+            role_ref={"api_group": _RBAC, "kind": "Role", "name": name_of(role)},
+            subjects=[self._subject(args)],
+            opts=child(self),
+        )
+        return [role, binding]
 
-def _deployment(args: OperatorInstallArgs, service_account: pulumi.Input[str]) -> dict[str, Any]:
-    labels = {"name": OPERATOR_NAME}
+    def _subject(self, args: OperatorInstallArgs) -> k8s.rbac.v1.SubjectArgsDict:
+        return {"kind": "ServiceAccount", "name": self.service_account_name, "namespace": args.namespace}
+
+
+def _deployment_spec(args: OperatorInstallArgs, service_account: pulumi.Input[str]) -> dict[str, Any]:
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": OPERATOR_NAME, "namespace": args.namespace, "labels": {**labels, COMPONENT: "operator"}},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            # A second operator during a rollout would only wait for the first one's Lease.
-            "strategy": {"type": "Recreate"},
-            "template": {
-                "metadata": {"labels": labels, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
-                "spec": {
-                    "serviceAccountName": service_account,
-                    "securityContext": operand.pod_security(openshift=args.openshift),
-                    "containers": [_container(args)],
-                    "volumes": [operand.temporary_volume()],
-                },
+        "replicas": 1,
+        "selector": {"matchLabels": _POD_LABELS},
+        # A second operator during a rollout would only wait for the first one's Lease.
+        "strategy": {"type": "Recreate"},
+        "template": {
+            "metadata": {"labels": _POD_LABELS, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
+            "spec": {
+                "serviceAccountName": service_account,
+                "securityContext": operand.pod_security(openshift=args.openshift),
+                "containers": [_container(args)],
+                "volumes": [operand.temporary_volume()],
             },
         },
     }

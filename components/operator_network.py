@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, in_kubernetes_spelling, name_of
 from components.labels import COMPONENT
 from components.operator_install import HEALTH_PORT, METRICS_PORT, OPERATOR_NAME
 from scheduler import operand
@@ -34,17 +35,12 @@ class OperatorNetwork(pulumi.ComponentResource):
     def __init__(self, name: str, args: OperatorNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:OperatorNetwork", name, None, opts)
         labels = {COMPONENT: "operator"}
-        policy = KubeObject(
+        spec = operand.network_policy_spec({"name": OPERATOR_NAME}, [HEALTH_PORT, METRICS_PORT], args.egress_ports)
+        policy = k8s.networking.v1.NetworkPolicy(
             f"{name}-networkpolicy",
-            {
-                "apiVersion": "networking.k8s.io/v1",
-                "kind": "NetworkPolicy",
-                "metadata": {"name": OPERATOR_NAME, "namespace": args.namespace, "labels": labels},
-                "spec": operand.network_policy_spec(
-                    {"name": OPERATOR_NAME}, [HEALTH_PORT, METRICS_PORT], args.egress_ports
-                ),
-            },
-            child(self, depends_on=args.needs),
+            metadata={"name": OPERATOR_NAME, "namespace": args.namespace, "labels": labels},
+            spec=in_kubernetes_spelling(spec),
+            opts=child(self, depends_on=args.needs),
         )
-        self.name = policy.object_name
+        self.name = name_of(policy)
         self.register_outputs({"name": self.name})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, name_of
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,13 @@ class SchedulerPriority(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SchedulerPriorityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SchedulerPriority", name, None, opts)
-        priority = KubeObject(
+        priority = k8s.scheduling.v1.PriorityClass(
             f"{name}-priorityclass",
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": args.name},
-                "value": args.value,
-                "globalDefault": False,
-                "description": "Secondary scheduler",
-            },
-            child(self),
+            metadata={"name": args.name},
+            value=args.value,
+            global_default=False,
+            description="Secondary scheduler",
+            opts=child(self),
         )
-        self.name = priority.object_name
+        self.name = name_of(priority)
         self.register_outputs({"name": self.name})

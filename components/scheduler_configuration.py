@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, name_of
 from scheduler.config import configuration_hash
 
 CONFIGURATION_KEY = "config.yaml"
@@ -48,21 +49,14 @@ class SchedulerConfiguration(pulumi.ComponentResource):
         digits = self.configuration_hash[:_HASH_DIGITS]
         options = child(self)
         options.aliases = [pulumi.Alias(name=f"{name}-{_BEFORE}")]
-        config_map = KubeObject(
+        config_map = k8s.core.v1.ConfigMap(
             f"{name}-configmap-{digits}",
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {
-                    "name": f"{args.base_name}-{digits}",
-                    "namespace": args.namespace,
-                },
-                "immutable": True,  # the name follows from the content
-                "data": {CONFIGURATION_KEY: pulumi.Output.secret(args.content) if args.holds_token else args.content},
-            },
-            options,
+            metadata={"name": f"{args.base_name}-{digits}", "namespace": args.namespace},
+            immutable=True,  # the name follows from the content
+            data={CONFIGURATION_KEY: pulumi.Output.secret(args.content) if args.holds_token else args.content},
+            opts=options,
         )
-        self.config_map_name = config_map.object_name
+        self.config_map_name = name_of(config_map)
         self.register_outputs(
             {"configMapName": self.config_map_name, "configurationHash": self.configuration_hash},
         )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, in_kubernetes_spelling, name_of
 from components.labels import COMPONENT, PART_OF, PROJECT
 from scheduler import operand
 from scheduler.catalog import OPERAND, PolicyRule, cluster_role_binding_name
@@ -67,35 +68,39 @@ class SchedulerRoles(pulumi.ComponentResource):
         self._prefix = name
         self._needs = args.needs
         roles = {role: self._role(role, rules, role in args.bundled) for role, rules in args.roles.items()}
-        self.names = [role.object_name for role in roles.values()]
+        self.names = [name_of(role) for role in roles.values()]
         for role in args.bind:
             self._binding(role, args.namespace, [roles[role]] if role in roles else [])
         self.register_outputs({"names": self.names})
 
-    def _role(self, role: str, rules: Sequence[PolicyRule], bundled: bool) -> KubeObject:
+    def _role(self, role: str, rules: Sequence[PolicyRule], bundled: bool) -> k8s.rbac.v1.ClusterRole:
         suffix = f"role-{_dashed(role)}"
         options = child(self, depends_on=self._needs)
         options.aliases = [pulumi.Alias(name=f"{_BEFORE[0]}-{suffix}", parent=pulumi.create_urn(*_BEFORE))]
         manifest = bundled_role(role, rules)
         if not bundled:
             manifest["metadata"] = {"name": role, "labels": {COMPONENT: _SCHEDULER}}
-        return KubeObject(f"{self._prefix}-{suffix}", manifest, options)
+        return k8s.rbac.v1.ClusterRole(
+            f"{self._prefix}-{suffix}",
+            metadata=in_kubernetes_spelling(manifest["metadata"]),
+            rules=in_kubernetes_spelling(manifest["rules"]),
+            opts=options,
+        )
 
     def _binding(self, role: str, namespace: pulumi.Input[str], needs: Sequence[pulumi.Resource]) -> None:
         namespace_output = pulumi.Output.from_input(namespace)
-        manifest = {
-            "apiVersion": _RBAC,
-            "kind": "ClusterRoleBinding",
-            "metadata": {
+        k8s.rbac.v1.ClusterRoleBinding(
+            f"{self._prefix}-binding-{_dashed(role)}",
+            metadata={
                 # The operator writes bindings of these names too, so a change of mode must delete them first: the
                 # name depends on the mode's namespace.
                 "name": namespace_output.apply(lambda value: cluster_role_binding_name(role, value)),
                 "labels": {COMPONENT: _SCHEDULER},
             },
-            "roleRef": operand.cluster_role_ref(role),
-            "subjects": [namespace_output.apply(lambda value: operand.account(OPERAND, value))],
-        }
-        KubeObject(f"{self._prefix}-binding-{_dashed(role)}", manifest, child(self, depends_on=needs))
+            role_ref=in_kubernetes_spelling(operand.cluster_role_ref(role)),
+            subjects=in_kubernetes_spelling([namespace_output.apply(lambda value: operand.account(OPERAND, value))]),
+            opts=child(self, depends_on=needs),
+        )
 
 
 def _dashed(role: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pulumi
 
-from components.kube_object import KubeObject, child
+from components.kube_object import KubeObject, child, namespace_of
 from components.metric_credentials import SecretKeyReference
 from scheduler.catalog import CredentialRules
 
@@ -107,7 +107,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)
         self.status = resource.status
-        self.namespace = resource.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.namespace = namespace_of(resource)
         self.ready_replicas = resource.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
         self.register_outputs(
             {"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas},

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 
-from components.kube_object import KubeObject, child
+from components.kube_object import child, in_kubernetes_spelling, name_of, namespace_of
 from components.labels import COMPONENT
 from scheduler import operand
 from scheduler.catalog import GO_CLUSTER_ROLES, PolicyRule
@@ -66,66 +67,64 @@ class UpstreamOperator(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:UpstreamOperator", name, None, opts)
         self._prefix = name
         self._args = args
-        self._account = self._object("serviceaccount", "v1", "ServiceAccount", namespaced=True)
+        account = k8s.core.v1.ServiceAccount(f"{name}-serviceaccount", metadata=self._metadata(), opts=child(self))
+        self._account_name = name_of(account)
         rights = [
-            self._object(
-                "clusterrole", f"{_RBAC}/v1", "ClusterRole", rules=[rule.to_dict() for rule in _CLUSTER_RULES]
+            k8s.rbac.v1.ClusterRole(
+                f"{name}-clusterrole",
+                metadata=_cluster_metadata(_NAME),
+                rules=in_kubernetes_spelling([rule.to_dict() for rule in _CLUSTER_RULES]),
+                opts=child(self),
             ),
-            self._binding("clusterrolebinding", f"{_NAME}-role-binding", _NAME),
-            self._object(
-                "role", f"{_RBAC}/v1", "Role", namespaced=True, rules=[rule.to_dict() for rule in _ROLE_RULES]
-            ),
-            self._object(
-                "rolebinding",
-                f"{_RBAC}/v1",
-                "RoleBinding",
-                namespaced=True,
-                roleRef={"apiGroup": _RBAC, "kind": "Role", "name": _NAME},
-                subjects=self._subjects(),
-            ),
+            self._cluster_role_binding("clusterrolebinding", f"{_NAME}-role-binding", _NAME),
+            *self._role_and_binding(),
             *(
-                self._binding(f"binding-{role.replace(':', '-')}", f"{_NAME}-{role.replace(':', '-')}", role)
+                self._cluster_role_binding(
+                    f"binding-{role.replace(':', '-')}", f"{_NAME}-{role.replace(':', '-')}", role
+                )
                 for role in GO_CLUSTER_ROLES
             ),
         ]
-        deployment = self._object(
-            "deployment",
-            "apps/v1",
-            "Deployment",
-            namespaced=True,
-            depends_on=[*rights, *args.needs],
-            spec=self._deployment_spec(),
+        deployment = k8s.apps.v1.Deployment(
+            f"{name}-deployment",
+            metadata=self._metadata(),
+            spec=in_kubernetes_spelling(self._deployment_spec()),
+            opts=child(self, depends_on=[*rights, *args.needs]),
         )
-        self.namespace = deployment.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.namespace = namespace_of(deployment)
         self.version = pulumi.Output.from_input(args.image)
         self.register_outputs({"namespace": self.namespace, "version": self.version})
 
-    def _subjects(self) -> list[dict[str, Any]]:
-        account = {"name": self._account.object_name, "namespace": self._args.namespace}
-        return [{"kind": "ServiceAccount", **account}]
+    def _role_and_binding(self) -> list[pulumi.Resource]:
+        role = k8s.rbac.v1.Role(
+            f"{self._prefix}-role",
+            metadata=self._metadata(),
+            rules=in_kubernetes_spelling([rule.to_dict() for rule in _ROLE_RULES]),
+            opts=child(self),
+        )
+        binding = k8s.rbac.v1.RoleBinding(
+            f"{self._prefix}-rolebinding",
+            metadata=self._metadata(),
+            role_ref={"api_group": _RBAC, "kind": "Role", "name": _NAME},
+            subjects=[self._subject()],
+            opts=child(self),
+        )
+        return [role, binding]
 
-    def _binding(self, suffix: str, name: str, role: str) -> KubeObject:
-        reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
-        return self._object(
-            suffix, f"{_RBAC}/v1", "ClusterRoleBinding", name, roleRef=reference, subjects=self._subjects()
+    def _cluster_role_binding(self, suffix: str, name: str, role: str) -> pulumi.Resource:
+        return k8s.rbac.v1.ClusterRoleBinding(
+            f"{self._prefix}-{suffix}",
+            metadata=_cluster_metadata(name),
+            role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": role},
+            subjects=[self._subject()],
+            opts=child(self),
         )
 
-    def _object(
-        self,
-        suffix: str,
-        api_version: str,
-        kind: str,
-        name: str = _NAME,
-        *,
-        namespaced: bool = False,
-        depends_on: Sequence[pulumi.Resource] = (),
-        **content: Any,
-    ) -> KubeObject:
-        metadata: dict[str, Any] = {"name": name, "labels": {COMPONENT: "operator"}}
-        if namespaced:
-            metadata["namespace"] = self._args.namespace
-        manifest = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
-        return KubeObject(f"{self._prefix}-{suffix}", manifest, child(self, depends_on=depends_on))
+    def _subject(self) -> k8s.rbac.v1.SubjectArgsDict:
+        return {"kind": "ServiceAccount", "name": self._account_name, "namespace": self._args.namespace}
+
+    def _metadata(self) -> k8s.meta.v1.ObjectMetaArgsDict:
+        return {**_cluster_metadata(_NAME), "namespace": self._args.namespace}
 
     def _deployment_spec(self) -> dict[str, Any]:
         labels = {"name": _NAME}
@@ -149,7 +148,7 @@ class UpstreamOperator(pulumi.ComponentResource):
             "template": {
                 "metadata": {"labels": labels, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
                 "spec": {
-                    "serviceAccountName": self._account.object_name,
+                    "serviceAccountName": self._account_name,
                     # The image's user is not numeric; only OpenShift assigns a numeric one.
                     "securityContext": operand.pod_security(openshift=self._args.openshift),
                     "containers": [container],
@@ -157,3 +156,7 @@ class UpstreamOperator(pulumi.ComponentResource):
                 },
             },
         }
+
+
+def _cluster_metadata(name: str) -> k8s.meta.v1.ObjectMetaArgsDict:
+    return {"name": name, "labels": {COMPONENT: "operator"}}

@@ -8,6 +8,8 @@ import sys
 from importlib.metadata import distributions as installed
 from pathlib import Path
 
+import pytest
+
 from tests.components.graph import ROOT
 
 # Imports everything that the program imports and prints the top-level packages that are not of the standard library.
@@ -15,7 +17,7 @@ SCRIPT = """
 import sys
 
 BLOCKED = {"numpy", "scipy", "aiohttp", "kopf", "kubernetes", "msgspec", "prometheus_api_client", "requests", "uvloop",
-           "structlog", "typer", "rich", "psutil", "cryptography", "pulumi_kubernetes"}
+           "structlog", "typer", "rich", "psutil", "cryptography"}
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
@@ -45,6 +47,40 @@ def test_program_needs_nothing_beyond_its_requirements() -> None:
     imported = {name.removesuffix(".py").partition(".")[0] for name in done.stdout.split()}
     # A plain `python -m venv` brings setuptools, whose .pth file loads this one into every process.
     assert imported - {"_distutils_hack"} <= provided_by(locked_distributions())
+
+
+# Prints which API groups of the SDK are loaded once the program is imported, and once it has run in a mode.
+GROUPS = """
+import sys
+from tests.components.graph import run_program, stack_values
+
+def loaded():
+    # Every group is in sys.modules from the start, as a module that is loaded when an attribute of it is read.
+    groups = [name.split(".") for name in sys.modules if name.startswith("pulumi_kubernetes.")]
+    return ",".join(sorted({".".join(parts[1:3]) for parts in groups if parts[3:] == ["_inputs"]}))
+
+import components, stacks.composition, stacks.loading
+print(loaded())
+run_program({**stack_values("local"), "installMode": sys.argv[1]})
+print(loaded())
+"""
+
+
+@pytest.mark.usefixtures("local_environment")
+@pytest.mark.parametrize(
+    ("mode", "groups"),
+    [
+        ("direct", "apps.v1,core.v1,flowcontrol.v1,meta.v1,networking.v1,rbac.v1,scheduling.v1"),
+        ("none", "core.v1,meta.v1,scheduling.v1"),
+    ],
+)
+def test_a_module_of_the_kubernetes_sdk_is_loaded_only_where_a_component_uses_it(mode: str, groups: str) -> None:
+    command = [sys.executable, "-c", GROUPS, mode]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    imported, used = done.stdout.rstrip("\n").split("\n")[-2:]
+    assert imported == ""
+    assert used == groups
 
 
 def locked_distributions() -> set[str]:
