@@ -27,7 +27,7 @@ class CredentialFiles:
     certificate_authority: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MetricCredentialValues:
     """The credentials that the settings refer to.
 
@@ -69,7 +69,7 @@ def find_credentials(
     rules = CredentialRules(allow_insecure=credentials.allow_insecure)
     if (secret := credentials.existing_secret) is not None:
         files = _files(_SECRET_MOUNT, secret.key, secret.ca_key)
-        return MetricCredentialValues(files, existing_secret=secret, rules=rules), []
+        return MetricCredentialValues(files=files, existing_secret=secret, rules=rules), []
     if (account := credentials.service_account) is not None:
         files = _files(_SERVICE_ACCOUNT_MOUNT, "token", account.ca_key)
         if account.audience:
@@ -77,7 +77,7 @@ def find_credentials(
         else:
             rules = replace(rules, service_account_token=files.token)
         role, audience = account.cluster_role, account.audience or ""
-        return MetricCredentialValues(files, cluster_role=role, audience=audience, rules=rules), []
+        return MetricCredentialValues(files=files, cluster_role=role, audience=audience, rules=rules), []
     problems: list[Problem] = []
     token, authority = "", ""
     if credentials.token is not None and credentials.token.secret_key is not None:
@@ -92,7 +92,9 @@ def find_credentials(
     if credentials.ca_file is not None:
         authority = _read((*_AT, "caFile"), credentials.ca_file.from_file_in_env, environment, problems)
     files = _files(_SECRET_MOUNT, "token", "ca.crt" if authority else None)
-    return MetricCredentialValues(files, token, authority or None, rules=rules), problems
+    return MetricCredentialValues(
+        files=files, token=token, certificate_authority=authority or None, rules=rules
+    ), problems
 
 
 def bound_rules(configuration: Configuration, rules: CredentialRules) -> CredentialRules:

@@ -553,8 +553,14 @@ def test_compatibility_reaches_only_our_scheduler(compatibility: str, environmen
 def test_the_unchanged_settings_are_accepted_and_keep_the_token_out_of_every_text(environment: dict[str, str]) -> None:
     settings, profile, credentials = check(engine_values(GOOD), set(), environment)
     assert credentials.token == TOKEN
+    assert credentials.certificate_authority == environment_text(environment, "CA_FILE")
+    assert not profile.holds_token
     for text in (repr(settings), repr(credentials), profile.content, repr(profile)):
         assert TOKEN not in text
+
+
+def environment_text(environment: Mapping[str, str], variable: str) -> str:
+    return Path(environment[variable]).read_text().strip()
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
