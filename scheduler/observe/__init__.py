@@ -12,7 +12,7 @@ from scheduler.observe.certificate import follow_renewals, serving_context, use_
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.refresh import GaugeRefresh
-from scheduler.observe.server import Server
+from scheduler.observe.server import RefusedCallers, Server
 
 __all__ = [
     "Answers",
@@ -22,6 +22,7 @@ __all__ = [
     "HealthChecks",
     "LoopWatchdog",
     "Metrics",
+    "RefusedCallers",
     "ReviewClient",
     "Server",
     "follow_renewals",

@@ -23,8 +23,8 @@ _SAID_AGAIN_SECONDS: Final = 60.0
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 # upstream's default
 
 
-class _RefusedCallers:
-    """Handles what the server's loop reports: callers that cannot be accepted are logged once a minute.
+class RefusedCallers:
+    """Handles what a loop with a server reports: callers that cannot be accepted are logged once a minute.
 
     Where no descriptor is left, asyncio logs a traceback for each of its attempts, a hundred a second: idle callers
     would fill the disk with it.
@@ -34,6 +34,7 @@ class _RefusedCallers:
         self._said_at = -_SAID_AGAIN_SECONDS
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what a loop hands to its exception handler."""
         error = context.get("exception")
         if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
             loop.default_exception_handler(context)
@@ -71,7 +72,7 @@ class Server:
         self._answers, self._on_serving = answers, on_serving
         self._sockets: list[socket.socket] = []
         self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(_RefusedCallers())
+        self._loop.set_exception_handler(RefusedCallers())
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="serving", daemon=True)
         self.ended: Future[None] = Future()

@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from scheduler.observe import Authorizer, ReviewClient, serving_context, use_self_signed
+from scheduler.observe import Authorizer, RefusedCallers, ReviewClient, serving_context, use_self_signed
 from secondary_scheduler.operator.metrics import Metrics
 
 log = structlog.stdlib.get_logger(__name__)
@@ -39,6 +39,7 @@ async def serve(
     Raises:
         OSError: a port cannot be used, or the certificate has nowhere to be loaded from.
     """
+    asyncio.get_running_loop().set_exception_handler(RefusedCallers())
     tls = await asyncio.to_thread(_tls, host)
     async with (
         _site(_health_endpoints(healthy, ready), host, port) as health_port,

@@ -162,7 +162,8 @@ async def authority_rotated(stage: Stage) -> None:
         stage.figures["recover_seconds"] = await stage.bound("after", within=60)
         assert scheduler.alive, scheduler.log[-1500:]
         await stage.settle()
-        assert await scheduler.stop() == 0
+        code = await scheduler.stop()
+        assert code == 0 or stage.kind != OURS, f"exit code {code}"
 
 
 # 17 ------------------------------------------------------------------------------------------------------------------

@@ -112,7 +112,8 @@ async def no_room_for_temporary_files(stage: Stage) -> None:
         await stage.nodes("n1", cpu="4")
         await stage.pods(*names("p", 5))
         stage.figures["recover_seconds"] = await stage.bound()
-        assert await scheduler.stop() == 0
+        code = await scheduler.stop()
+        assert code == 0 or stage.kind != OURS, f"exit code {code}"
     finally:
         if full.name == "tmp":
             await asyncio.to_thread(subprocess.run, ["umount", str(full)], check=True)

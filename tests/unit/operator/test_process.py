@@ -1,13 +1,16 @@
 """The edges of the process: flags and environment, health endpoints, metrics, log level."""
 
+import errno
 import json
 import logging
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.kube.client import ClientConfig, ConnectionLost
 from secondary_scheduler.operator import logs
@@ -15,6 +18,7 @@ from secondary_scheduler.operator.app import kubernetes_minor
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import parse_options
 from secondary_scheduler.operator.server import serve
+from tests.support.waiting import eventually_on_loop
 
 POD = {"POD_NAMESPACE": "ns", "POD_NAME": "operator-abc", "POD_IP": "127.0.0.9"}
 
@@ -108,6 +112,24 @@ async def test_health_answers_say_what_is_wrong():
         assert await get("/healthz") == (503, "stuck")
         assert await get("/livez") == (503, "stuck")
         assert await get("/readyz") == (200, "ok")
+
+
+async def test_callers_for_whom_no_descriptor_is_left_are_said_once(monkeypatch, caplog):
+    refused = []
+
+    def refuse(listener):
+        refused.append(listener)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with serving([]) as ports:
+        with monkeypatch.context() as patch, capture_logs() as logs:
+            patch.setattr(socket.socket, "accept", refuse)
+            with socket.socket() as caller:
+                caller.setblocking(False)
+                caller.connect_ex(("127.0.0.1", ports.health))
+                await eventually_on_loop(lambda: len(refused) > 100, "asyncio tries again and again")
+    assert [line["event"] for line in logs] == ["callers cannot be served: no file descriptor is left"]
+    assert not caplog.records
 
 
 def test_condition_series_follow_the_instance_and_go_with_it():
