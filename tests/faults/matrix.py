@@ -218,12 +218,13 @@ class Load:
 
 _HOSTILE = {"recover_seconds": "ordinary pods beside them, s", "memory_more_mib": "MiB of memory more"}
 _TERMS = {
-    "ordinary_ms": "an attempt at an ordinary pod, ms",
-    "preferred_ms": "at one with 1,000 preferred terms, keys of their own, ms",
-    "required_ms": "at one with 1,000 required anti-affinity terms, keys of their own, ms",
-    "labels_ms": "at one with 1,000 preferred terms, each meaning another pod, ms",
-    "next_ms": "at the next ordinary ones beside those, ms",
-    "after_ms": "at ordinary ones when those are gone, ms",
+    "ordinary_ms": "a decision about an ordinary pod, ms",
+    "ordinary_attempt_ms": "an attempt at it, with its Binding, ms",
+    "preferred_ms": "about one with 1,000 preferred terms, keys of their own, ms",
+    "required_ms": "about one with 1,000 required anti-affinity terms, keys of their own, ms",
+    "labels_ms": "about one with 1,000 preferred terms, each meaning another pod, ms",
+    "next_ms": "about the next ordinary ones beside those, ms",
+    "after_ms": "about ordinary ones when those are gone, ms",
 }
 LOAD = (
     Load("1,000 affinity terms beside 10,000 pods", "attempt-at-a-thousand-terms", _TERMS, 25, " --scale 25 --seed 25"),
