@@ -33,6 +33,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MUTANTS_WITHIN_SECONDS = 8.0
 """A mutant that loses pods need not be waited for as long as a scheduler that might be slow."""
 _READ_SINGLY = 3
+_MOST_DELETIONS = 10
 GANGS: Json = {
     "plugins": {
         "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
@@ -300,6 +301,13 @@ class Stage:
         """Everything since the scenario began, with what was there before as context."""
         return history.read_history(self.plane.etcd, self.plane.audit_logs, self.start_revision, self.audited)
 
+    async def _delete_all(self, kind: str) -> None:
+        # Of ten thousand objects, a request deletes as many as it has time for.
+        for _ in range(_MOST_DELETIONS):
+            with contextlib.suppress(TimeoutError):
+                await self.api.delete_all(kind, self.namespace)
+                return
+
     async def close(self) -> None:
         """End what is left and take the objects away."""
         for scheduler in self.schedulers:
@@ -308,8 +316,8 @@ class Stage:
         await self._exits.aclose()
         for kind in ("Pod", "PodGroup"):
             with contextlib.suppress(ApiError):
-                await self.api.delete_all(kind, self.namespace)
-        await self.api.delete_all("Node")
+                await self._delete_all(kind)
+        await self._delete_all("Node")
         with contextlib.suppress(ApiError):
             lease = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE[0]}/leases/{LEASE[1]}"
             await self.api.call("DELETE", lease)

@@ -1,4 +1,4 @@
-"""Faults of the API server, of etcd behind it, of our credentials and descriptors: 1, 2, 6, 11, 12, 14, 15, 27."""
+"""Faults of the API server, of etcd behind it, of our credentials and descriptors: 1, 2, 6, 11, 12, 15, 27."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import asyncio
 import signal
 
 import psutil
-from aiohttp import web
 
 from tests.faults import oracle
 from tests.faults import proxy as faults
 from tests.faults.plane import API_SERVER, ETCD, SECOND_API_SERVER
-from tests.faults.proxy import Exchange, Rule
+from tests.faults.proxy import Rule
 from tests.faults.scenarios.registry import scenario
 from tests.faults.schedulers import Scheduler
-from tests.faults.stage import Stage, eventually, names
+from tests.faults.stage import Stage, names
 from tests.faults.tcp import TcpProxy
 
 _ROLES = "/apis/rbac.authorization.k8s.io/v1"
@@ -88,30 +87,6 @@ async def etcd_stalls(stage: Stage) -> None:
     await asyncio.sleep(11)
     stage.plane.signal(ETCD, signal.SIGCONT)
     stage.figures["recover_seconds"] = await stage.bound(within=60)
-
-
-@scenario(14, "a rotated token is read again", quick=True)
-async def token_rotates(stage: Stage) -> None:
-    token = stage.directory / "token"
-    token.write_text("first")
-    scheduler = await stage.scheduler(user_entry={"tokenFile": str(token)})
-
-    async def only_second(exchange: Exchange) -> web.StreamResponse:
-        if exchange.request.headers.get("Authorization") == "Bearer second":
-            return await exchange.forward()
-        return await faults.answer(401, "Unauthorized", reason="Unauthorized")(exchange)
-
-    await stage.nodes("n1", cpu="4")
-    await stage.pods("before")
-    await stage.bound()
-    scheduler.proxy.add(Rule(only_second))
-    scheduler.proxy.reset_all()
-    await stage.pods("meanwhile")
-    await eventually(lambda: sum(each.status == 401 for each in scheduler.proxy.exchanges) > 1)
-    await asyncio.to_thread(token.write_text, "second")
-    # client-go reads the file once a minute.
-    stage.within = 120
-    stage.figures["recover_seconds"] = await stage.bound("meanwhile", within=100)
 
 
 @scenario(15, "rights that are taken away are named, and used again when they are back")

@@ -1,4 +1,4 @@
-"""Faults of what the scheduler is told and of what stores it: 6, 16, 17, 35, 37, 48."""
+"""Faults of what the scheduler is told and of what stores it: 6, 14, 16, 17, 35, 48."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from aiohttp import web
 
 from devcluster import pki
 from tests.conformance.apiclient import ApiError
 from tests.faults import etcd, oracle
 from tests.faults.oracle import Violation
 from tests.faults.plane import SECOND_API_SERVER
-from tests.faults.proxy import Hold, Proxy, Rule, reset
+from tests.faults.proxy import Exchange, Hold, Proxy, Rule, answer, reset
 from tests.faults.scenarios.registry import scenario
-from tests.faults.schedulers import OURS
+from tests.faults.schedulers import OURS, Scheduler
 from tests.faults.stage import CANARY, GANGS, GROUP_LABEL, Stage, eventually, names, prepare
 from tests.faults.tcp import TcpProxy
 
@@ -129,41 +130,82 @@ def _leaf(chain: bytes) -> str:
     return chain.decode().split(end)[0] + end + "\n"
 
 
-@scenario(16, "a new authority of the API server is taken from its file, without a restart")
-async def authority_rotated(stage: Stage) -> None:
-    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    bundle = stage.directory / "ca.crt"
-    chain = stage.directory / "api.crt", stage.directory / "api.key"
+class _Front:
+    """An API server behind TLS, whose authority may change."""
 
-    def rotate(name: str) -> None:
+    def __init__(self, directory: Path) -> None:
+        self.bundle = directory / "ca.crt"
+        self._chain = directory / "api.crt", directory / "api.key"
+        self.shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.rotate("first")
+
+    def rotate(self, name: str) -> None:
+        """Show a certificate of another authority from now on, and write that authority's."""
         authority = pki.CertificateAuthority(name)
-        _write_pair(chain, authority.server("kube-apiserver", [], ["127.0.0.1"]))
-        shown.load_cert_chain(*chain)
-        bundle.write_bytes(authority.pair.certificate)
+        _write_pair(self._chain, authority.server("kube-apiserver", [], ["127.0.0.1"]))
+        self.shown.load_cert_chain(*self._chain)
+        self.bundle.write_bytes(authority.pair.certificate)
 
-    await asyncio.to_thread(rotate, "first")
+
+@contextlib.asynccontextmanager
+async def _behind_tls(stage: Stage, **user: str) -> AsyncIterator[tuple[Scheduler, Proxy, TcpProxy, _Front]]:
+    """A scheduler that speaks TLS to its proxy: client-go shows no token where there is none."""
+    front = await asyncio.to_thread(_Front, stage.directory)
     async with (
-        Proxy.of(stage.plane, user=f"{stage.namespace}-a") as plain,
-        TcpProxy(int(plain.url.rsplit(":", 1)[1]), tls=shown) as front,
+        Proxy.of(stage.plane, user=f"{stage.namespace}-a") as proxy,
+        TcpProxy(int(proxy.url.rsplit(":", 1)[1]), tls=front.shown) as wire,
     ):
         kubeconfig = stage.directory / "tls.kubeconfig"
-        document = yaml.safe_load((await asyncio.to_thread(plain.write_kubeconfig, kubeconfig)).read_text())
-        entry = {"server": f"https://127.0.0.1:{front.port}", "certificate-authority": str(bundle)}
+        document = yaml.safe_load((await asyncio.to_thread(proxy.write_kubeconfig, kubeconfig, **user)).read_text())
+        entry = {"server": f"https://127.0.0.1:{wire.port}", "certificate-authority": str(front.bundle)}
         document["clusters"][0]["cluster"] = entry
         await asyncio.to_thread(kubeconfig.write_text, yaml.safe_dump(document))
         connection = {"kubeconfig": str(kubeconfig), "qps": 500, "burst": 500}
         scheduler = await stage.scheduler("a", top={"clientConnection": connection})
-        await stage.nodes("n1", cpu="4")
-        await stage.pods("before")
-        await stage.bound()
-        await asyncio.to_thread(rotate, "second")
-        front.reset_all()
-        await stage.pods("after")
-        stage.figures["recover_seconds"] = await stage.bound("after", within=60)
+        yield scheduler, proxy, wire, front
         assert scheduler.alive, scheduler.log[-1500:]
         await stage.settle()
         code = await scheduler.stop()
         assert code == 0 or stage.kind != OURS, f"exit code {code}"
+
+
+@scenario(16, "a new authority of the API server is taken from its file, without a restart")
+async def authority_rotated(stage: Stage) -> None:
+    async with _behind_tls(stage) as (_, _, wire, front):
+        await stage.nodes("n1", cpu="4")
+        await stage.pods("before")
+        await stage.bound()
+        await asyncio.to_thread(front.rotate, "second")
+        wire.reset_all()
+        await stage.pods("after")
+        stage.figures["recover_seconds"] = await stage.bound("after", within=60)
+
+
+# 14 ------------------------------------------------------------------------------------------------------------------
+
+
+@scenario(14, "a rotated token is read again", quick=True)
+async def token_rotates(stage: Stage) -> None:
+    token = stage.directory / "token"
+    await asyncio.to_thread(token.write_text, "first")
+    async with _behind_tls(stage, tokenFile=str(token)) as (_, proxy, _, _):
+
+        async def only_second(exchange: Exchange) -> web.StreamResponse:
+            if exchange.request.headers.get("Authorization") == "Bearer second":
+                return await exchange.forward()
+            return await answer(401, "Unauthorized", reason="Unauthorized")(exchange)
+
+        await stage.nodes("n1", cpu="4")
+        await stage.pods("before")
+        await stage.bound()
+        proxy.add(Rule(only_second))
+        proxy.reset_all()
+        await stage.pods("meanwhile")
+        await eventually(lambda: sum(each.status == 401 for each in proxy.exchanges) > 1)
+        await asyncio.to_thread(token.write_text, "second")
+        # client-go reads the file once a minute.
+        stage.within = 120
+        stage.figures["recover_seconds"] = await stage.bound("meanwhile", within=100)
 
 
 # 17 ------------------------------------------------------------------------------------------------------------------
