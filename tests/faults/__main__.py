@@ -6,6 +6,7 @@
     python -m tests.faults --mix 20 --seed 100              # random mixes of faults, seeds 100 to 119
     python -m tests.faults --mix 1000 --record FILE --resume --part 1/2     # every second seed that FILE does not have
     python -m tests.faults --kill-and-compare 20 --seed 1   # killed at random requests: the end of an undisturbed run
+    python -m tests.faults --sieve                          # starts in the past, unseen states, ends between two writes
     python -m tests.faults --soak 100000 --minutes 60       # pods and nodes come and go: what grows with them
 
 Prints one JSON line per scenario. Exit code: 0 without a violation, else 1.
@@ -24,7 +25,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.faults import kills, mixes
+from tests.faults import kills, mixes, sieve
 from tests.faults.plane import FaultPlane, fault_plane
 from tests.faults.scenarios import SCENARIOS, run
 from tests.faults.schedulers import OURS
@@ -43,6 +44,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mix", type=int, default=0, help="so many random mixes")
     parser.add_argument("--kill-and-compare", type=int, default=0, metavar="N", help="so many pairs of runs")
+    parser.add_argument("--sieve", action="store_true", help="Sieve's three views: stale, unobserved, intermediate")
     parser.add_argument(
         "--soak", type=int, default=0, metavar="PODS", help="so many pods, on a control plane of their own"
     )
@@ -71,8 +73,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.soak:
         return _soak(options)
-    if not chosen and not options.mix and not options.kill_and_compare:
-        parser.error("nothing to play: give --scenario, --quick, --all, --mix, --kill-and-compare or --soak")
+    if not chosen and not (options.mix or options.kill_and_compare or options.sieve):
+        parser.error("nothing to play: give --scenario, --quick, --all, --mix, --kill-and-compare, --sieve or --soak")
     number, parts = options.part
     chosen = [each for each in chosen[number - 1 :: parts] if (each.name, options.kind, options.seed) not in known]
 
@@ -94,7 +96,8 @@ def main(arguments: list[str]) -> int:
                 mixes.play(plane, directory, seeds("mix", options.mix), **limits),
                 kills.play(plane, directory, seeds("kill", options.kill_and_compare), **limits),
             )
-            for results in chance:
+            views = sieve.play(plane, directory, options.seed, options.kind)
+            for results in (*chance, *([views] if options.sieve else [])):
                 async for result in results:
                     count += _report(result, options.record)
             return count

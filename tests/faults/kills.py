@@ -181,8 +181,8 @@ async def play(
             if minutes and time.monotonic() > end:
                 return
             started, drawn = time.monotonic(), plan(seed)
-            undisturbed = await _run(plane, directory / f"undisturbed-{seed}", seed, kind, drawn, [], warm_starts)
-            killed = await _run(plane, directory / f"killed-{seed}", seed, kind, drawn, drawn.moments, warm_starts)
+            undisturbed = await run(plane, directory / f"undisturbed-{seed}", seed, kind, drawn, [], warm_starts)
+            killed = await run(plane, directory / f"killed-{seed}", seed, kind, drawn, drawn.moments, warm_starts)
             violations = undisturbed.violations + killed.violations + compare(drawn, undisturbed.nodes, killed.nodes)
             if not killed.kills:
                 violations.append(Violation("played", "nothing was killed"))
@@ -204,9 +204,10 @@ def compare(drawn: Plan, undisturbed: dict[str, str], killed: dict[str, str]) ->
     return violations
 
 
-async def _run(
+async def run(
     plane: FaultPlane, directory: Path, seed: int, kind: str, drawn: Plan, moments: list[Moment], starts: WarmStarts
 ) -> Outcome:
+    """Play a plan once, killing the process at the moments; what goes wrong in playing is a violation, too."""
     killer = Killer(moments)
     nodes: dict[str, str] = {}
     async with stage_open(plane, directory, "k", seed, kind, starts) as stage:

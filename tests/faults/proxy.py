@@ -97,6 +97,8 @@ class Exchange:
     """What the client was sent; 0 for nothing."""
     upstream_status: int = 0
     """What the API server answered; 0 when it was not asked, or has not answered yet."""
+    path: str = ""
+    """Path and query that the API server is asked for instead of the request's, where it is set."""
 
     @property
     def agent(self) -> str:
@@ -140,7 +142,7 @@ class Exchange:
             headers["Impersonate-User"] = self.proxy.user
             if self.proxy.groups:
                 headers["Impersonate-Group"] = self.proxy.groups[0]
-        url = self.proxy.upstream + self.request.raw_path
+        url = self.proxy.upstream + (self.path or self.request.raw_path)
         async with self.proxy.session.request(
             self.request.method, url, data=self.body or None, headers=headers, allow_redirects=False
         ) as answer:
