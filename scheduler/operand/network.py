@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.catalog import TrimaranArgs
+from scheduler.catalog import PeaksArgs, TrimaranArgs
 from scheduler.config import Configuration
 from scheduler.operand.names import LABEL_APP, SECURE_PORT
 
@@ -19,12 +19,12 @@ _LOAD_WATCHER_PORT = 2020
 
 
 def source_ports(configuration: Configuration) -> tuple[int, ...]:
-    """Return the TCP ports of the metric sources and extenders that a configuration names, in ascending order."""
+    """Return the TCP ports of a configuration's metric sources and extenders, default addresses included; ascending."""
     addresses = [extender.url_prefix for extender in configuration.model.extenders]
     for profile in configuration.profiles:
         for args in profile.plugin_args.values():
-            if isinstance(args, TrimaranArgs):
-                addresses += [args.watcher_address or "", args.metric_provider.address or ""]
+            if isinstance(args, TrimaranArgs | PeaksArgs):
+                addresses.append(args.source_address())
     return tuple(sorted({port for address in addresses if address for port in _ports(address)}))
 
 

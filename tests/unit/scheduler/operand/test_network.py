@@ -18,11 +18,11 @@ LOAD_WATCHER_ADDRESSES = {
 }
 
 
-def configuration(args: dict[str, Any]) -> Any:
+def configuration(args: dict[str, Any], plugin: str = "TargetLoadPacking") -> Any:
     profile = {
         "schedulerName": "s",
-        "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
-        "pluginConfig": [{"name": "TargetLoadPacking", "args": args}],
+        "plugins": {"score": {"enabled": [{"name": plugin}]}},
+        "pluginConfig": [{"name": plugin, "args": args}],
     }
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -42,6 +42,15 @@ def test_the_port_of_the_metric_source_may_be_reached(address: str, ports: tuple
     assert needed == ports
     policy = operand.scheduler_network_policy_spec("secondary-scheduler", needed)
     assert {("TCP", port) for port in ports} <= allowed(policy)
+
+
+def test_a_source_without_an_address_is_reached_at_its_default() -> None:
+    assert operand.source_ports(configuration({"metricProvider": {"type": "Prometheus"}})) == (9090,)
+
+
+def test_the_load_watcher_of_peaks_may_be_reached() -> None:
+    args = {"WatcherAddress": "http://load-watcher:2020", "NodePowerModel": {}}
+    assert operand.source_ports(configuration(args, plugin="Peaks")) == (2020,)
 
 
 def test_a_load_watchers_port_counts_and_the_metrics_server_needs_none() -> None:
