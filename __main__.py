@@ -48,9 +48,12 @@ scheduler_args = composition.scheduler_args(stack, configuration, credentials)
 scheduler = components.run_scheduler(installation, scheduler_args, on_cluster)
 
 deployment = {"name": scheduler.name, "namespace": scheduler.namespace, "image": settings.scheduler_image}
-pulumi.export("scheduler", {**deployment, "readyReplicas": scheduler.ready_replicas})
-pulumi.export("installation", {"mode": settings.install_mode, "operator": installation.operator})
-pulumi.export("profile", stack.profile.summary)
-pulumi.export("profiles", stack.profile.summaries)
+names = list(stack.profile.configuration.scheduler_names)
+pulumi.export("scheduler", {**deployment, "readyReplicas": scheduler.ready_replicas, "schedulerNames": names})
+if settings.install_mode in ("olm", "catalog"):
+    pulumi.export("installation", {"mode": settings.install_mode, "operator": installation.operator})
+for output, value in stack.profile.outputs.items():
+    pulumi.export(output, value)
+pulumi.export("health", scheduler.health)
 if settings.node_partition is not None:
     pulumi.export("nodePartition", settings.node_partition.instructions())

@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components._health import health_of_deployment
 from components.kube_object import KubeObject, child, in_kubernetes_spelling, name_of, namespace_of, ready_replicas_of
 from components.labels import COMPONENT
 from components.metric_credentials import SecretKeyReference
@@ -73,6 +74,7 @@ class DirectScheduler(pulumi.ComponentResource):
     name: pulumi.Output[str]
     namespace: pulumi.Output[str]
     ready_replicas: pulumi.Output[int]
+    health: pulumi.Output[dict[str, Any]]
 
     def __init__(self, name: str, args: DirectSchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:DirectScheduler", name, None, opts)
@@ -95,6 +97,7 @@ class DirectScheduler(pulumi.ComponentResource):
         self.name = name_of(deployment)
         self.namespace = namespace_of(deployment)
         self.ready_replicas = ready_replicas_of(deployment)
+        self.health = deployment.status.apply(health_of_deployment)
         self.register_outputs({"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas})
 
     def _service(self) -> pulumi.Resource:

@@ -182,6 +182,11 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
     """
     shipped = shipped_cluster_roles()
     if args.mode != "direct" and not args.upstream:
+        flavour = flavour_of(args.scheduler_image, args.flavour)
+        wanted = {*operand.cluster_roles_for([(args.plugins, flavour)]), METRICS_READER_CLUSTER_ROLE}
+        if args.mode == "manifests" and not args.instances:
+            # Nobody else's plugins: a role that no scheduler needs is a right too many, and a line in every preview.
+            shipped = {name: rules for name, rules in shipped.items() if name in wanted}
         roles = {**({} if args.mode == "none" else shipped), **args.extra_roles}
         bundled = shipped if args.mode in ("olm", "catalog") else ()
         roles_args = SchedulerRolesArgs(roles, list(args.extra_roles), record.namespace, bundled, needs=[record])

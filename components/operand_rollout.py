@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components._health import health_of_deployment
 from components.kube_object import child, ready_replicas_of
 from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler
 
@@ -41,6 +43,7 @@ class OperandRollout(pulumi.ComponentResource):
     name: pulumi.Output[str]
     namespace: pulumi.Output[str]
     ready_replicas: pulumi.Output[int]
+    health: pulumi.Output[dict[str, Any]]
 
     def __init__(self, name: str, args: OperandRolloutArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:OperandRollout", name, None, opts)
@@ -65,6 +68,7 @@ class OperandRollout(pulumi.ComponentResource):
         self.name = args.scheduler.name
         self.namespace = args.scheduler.namespace
         self.ready_replicas = ready_replicas_of(deployment)
+        self.health = deployment.status.apply(health_of_deployment)
         self.register_outputs({"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas})
 
 

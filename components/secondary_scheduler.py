@@ -9,6 +9,7 @@ from typing import Any
 
 import pulumi
 
+from components._health import health_of
 from components.kube_object import KubeObject, child, namespace_of
 from components.metric_credentials import SecretKeyReference
 from scheduler.catalog import CredentialRules
@@ -78,6 +79,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
     name: pulumi.Output[str]
     namespace: pulumi.Output[str]
     ready_replicas: pulumi.Output[int]
+    health: pulumi.Output[dict[str, Any]]
     status: pulumi.Output[dict[str, Any] | None]
 
     def __init__(self, name: str, args: SecondarySchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -109,6 +111,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
         self.status = resource.status
         self.namespace = namespace_of(resource)
         self.ready_replicas = resource.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
+        self.health = resource.status.apply(health_of)
         self.register_outputs(
             {"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas},
         )

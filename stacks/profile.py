@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scheduler.catalog import CredentialRules, PolicyRule, cluster_role_name, lookup
+from scheduler.catalog import CredentialRules, ExtensionPoint, PolicyRule, cluster_role_name, lookup
 from scheduler.config import (
     Configuration,
     ConfigurationError,
@@ -15,6 +15,7 @@ from scheduler.config import (
     Flavour,
     Problem,
     check_size,
+    default_configuration,
     load_configuration,
     render,
 )
@@ -24,6 +25,8 @@ from stacks.partition import unenforced
 from stacks.profile_file import configuration_from_file
 from stacks.settings import ProfileSettings
 from stacks.transport import sends_token, token_warnings, unusable_credentials
+
+_SOURCE = "metricProvider"
 
 
 @dataclass(frozen=True)
@@ -49,18 +52,20 @@ class StackConfiguration:
     holds_token: bool = False
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """The stack's output for its first profile: schedulerName, plugins in addition to the default ones,
-        scorePlugins with weights, pluginArgs with secrets masked, and the hash of the whole configuration."""
-        return self.summaries[0]
-
-    @property
     def summaries(self) -> list[dict[str, Any]]:
-        """The same for every profile."""
+        """Of each profile the schedulerName, what is not in the default profile, and the hash of the configuration.
+
+        Secrets are masked."""
         return [
             {**_summary(profile), "configurationHash": self.configuration.hash}
             for profile in self.configuration.profiles
         ]
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs about its profiles: `profile`, or `profiles` where there are several."""
+        summaries = self.summaries
+        return {"profile": summaries[0]} if len(summaries) == 1 else {"profiles": summaries}
 
 
 def build_profile(
@@ -152,13 +157,33 @@ def _profile(
 
 
 def _summary(profile: EffectiveProfile) -> dict[str, Any]:
-    summary = profile.summary()
-    return {
-        "schedulerName": summary["schedulerName"],
-        "plugins": [name for name in profile.enabled if not _is_default(name)],
-        "scorePlugins": {plugin["name"]: plugin["weight"] for plugin in summary["score"]},
-        "pluginArgs": summary["pluginConfig"],
+    """What the profile has and the default one has not. Weight 0: the plugin scores by default, and does not here."""
+    default = default_configuration(allow_default_scheduler_name=True).profiles[0]
+    weights, usual = (_weights(each) for each in (profile, default))
+    changed = {name: weight for name, weight in weights.items() if usual.get(name) != weight}
+    changed |= dict.fromkeys((name for name in usual if name not in weights), 0)
+    args, usual_args = (each.summary()["pluginConfig"] for each in (profile, default))
+    own_args = {name: _changed_args(name, value, usual_args.get(name)) for name, value in args.items()}
+    summary = {
+        "schedulerName": profile.scheduler_name,
+        "plugins": [name for name in profile.enabled if not _is_default(name) and name not in changed],
+        "scorePlugins": changed,
+        "pluginArgs": {name: value for name, value in own_args.items() if value},
     }
+    return {key: value for key, value in summary.items() if value}
+
+
+def _weights(profile: EffectiveProfile) -> dict[str, int]:
+    return {plugin.name: plugin.weight for plugin in profile.plugins(ExtensionPoint.SCORE)}
+
+
+def _changed_args(plugin: str, args: dict[str, Any], usual: dict[str, Any] | None) -> dict[str, Any]:
+    """The args without defaults, and without the metric source, which the stack file names once for all plugins."""
+    descriptor = lookup(plugin)
+    if usual is None:
+        model = descriptor.args_model if descriptor is not None else None
+        usual = model().to_dict() if model is not None else {}
+    return {key: value for key, value in args.items() if key != _SOURCE and usual.get(key) != value}
 
 
 def _is_default(plugin: str) -> bool:

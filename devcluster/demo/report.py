@@ -64,12 +64,11 @@ def placement_table(rows: list[NodeRow], ours: Counter[str], default: Counter[st
 
 
 def outputs_table(outputs: Mapping[str, Any]) -> Table:
-    """`pulumi stack output`, one line per value; `profiles` only where it says more than `profile`."""
+    """`pulumi stack output`, one line per value."""
     table = Table(box=box.SIMPLE_HEAD, title="pulumi stack output", title_justify="left", show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    shown = {name: value for name, value in outputs.items() if name != "profiles" or len(value) > 1}
-    for name, value in _flatten(shown, depth=3):
+    for name, value in _flatten(outputs, depth=3):
         table.add_row(name, value if isinstance(value, str) else json.dumps(value))
     return table
 

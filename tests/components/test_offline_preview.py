@@ -22,6 +22,7 @@ from tests.components.graph import ROOT
 
 pytestmark = pytest.mark.integration
 
+OURS = "registry.example.com/secondary-scheduler/kube-scheduler"
 SOURCES = ("__main__.py", "Pulumi.yaml", "components", "stacks", "scheduler", "secondary_scheduler", "requirements.txt")
 DEAD_KUBECONFIG = {
     "apiVersion": "v1",
@@ -99,6 +100,24 @@ def test_preview_needs_no_cluster_and_shows_no_token(project: Project, stack: st
     assert "kubernetes:operator.openshift.io/v1:SecondaryScheduler" in types
     assert set(plan["changeSummary"]) == {"create"}
     assert CANARY_TOKEN not in json.dumps(plan)
+
+
+def test_a_first_preview_is_readable_in_a_pull_request(project: Project) -> None:
+    """Every resource and every output, one with load and one without, fit on a screen."""
+    project.ok("stack", "init", "fresh")
+    project.ok("config", "set", "--stack", "fresh", "schedulerImage", f"{OURS}:0.1.0")
+    for _ in range(2):
+        text = project.ok("preview", "--stack", "fresh", "--color", "never")
+        assert 'clusterIdentifier is not set: it is the stack\'s name, "fresh"' in text
+        outputs, _, summary = text.partition("Outputs:")[2].partition("Resources:")
+        created = int(summary.split()[1])
+        lines = [line for line in outputs.splitlines() if line.strip()]
+        assert created > 30
+        assert created + len(lines) < 60, outputs
+        project.ok("config", "set", "--stack", "fresh", "--path", "metricProvider.type", "Prometheus")
+        address = ("--path", "metricProvider.address", "https://prometheus.example.com")
+        project.ok("config", "set", "--stack", "fresh", *address)
+    assert "TargetLoadPacking" in text
 
 
 def test_stack_local_is_left_byte_for_byte_as_it_is_committed(project: Project) -> None:

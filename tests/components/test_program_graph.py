@@ -278,7 +278,7 @@ def test_operator_may_bind_exactly_the_static_roles_and_those_of_the_go_schedule
     static = {
         role.object_name for role in graph.of("ClusterRole") if role.object_name.startswith("secondary-scheduler:")
     }
-    assert static == set(shipped_cluster_roles())
+    assert static < set(shipped_cluster_roles())
     static &= set(static_cluster_roles())
     assert {
         BASE_CLUSTER_ROLE,
@@ -288,7 +288,7 @@ def test_operator_may_bind_exactly_the_static_roles_and_those_of_the_go_schedule
     assert bind == {
         "apiGroups": ["rbac.authorization.k8s.io"],
         "resources": ["clusterroles"],
-        "resourceNames": sorted({*static, *GO_CLUSTER_ROLES}),
+        "resourceNames": sorted({*static_cluster_roles(), *GO_CLUSTER_ROLES}),
         "verbs": ["bind"],
     }
 
@@ -400,12 +400,43 @@ def test_outputs_report_deployment_and_profile(local: Graph) -> None:
         "namespace": NAMESPACE,
         "image": "localhost/secondary-scheduler/kube-scheduler:0.1.0",
         "readyReplicas": 1,
+        "schedulerNames": ["secondary-scheduler"],
     }
     profile = local.outputs["profile"]
     assert profile["schedulerName"] == "secondary-scheduler"
-    assert profile["scorePlugins"]["TargetLoadPacking"] == 10
-    assert profile["pluginArgs"]["TargetLoadPacking"]["targetUtilization"] == 50
-    assert profile["configurationHash"] == configuration_hash(configuration(local).manifest["data"]["config.yaml"])
+    assert profile == {
+        "schedulerName": "secondary-scheduler",
+        "scorePlugins": {"TargetLoadPacking": 10, "NodeResourcesFit": 0, "NodeResourcesBalancedAllocation": 0},
+        "pluginArgs": {"TargetLoadPacking": {"targetUtilization": 50, "defaultRequests": {"cpu": "500m"}}},
+        "configurationHash": configuration_hash(configuration(local).manifest["data"]["config.yaml"]),
+    }
+    assert "profiles" not in local.outputs
+
+
+def test_health_is_that_of_the_resource_without_messages_and_times(local_environment: None) -> None:
+    conditions = [
+        {"type": "Available", "status": "True", "reason": "Running", "message": "1 of 1"},
+        {"type": "LoadDataFresh", "status": "False", "reason": "Unreachable", "message": "connection refused"},
+    ]
+    rollout = {"outcome": "Succeeded", "image": "a:1", "configurationHash": "ab", "time": "2026-11-22T00:00:00Z"}
+    status = READY | {"conditions": conditions, "lastRollout": rollout}
+    assert run_program(stack_values("local"), status=status).outputs["health"] == {
+        "conditions": {"Available": "True"},
+        "LoadDataFresh": "False",
+        "lastRollout": {"outcome": "Succeeded", "image": "a:1", "configurationHash": "ab"},
+    }
+
+
+def test_only_the_roles_of_enabled_plugins_are_created_unless_the_operator_serves_others(
+    local_environment: None,
+) -> None:
+    alone = {role.object_name for role in run_program(stack_values("local"), status=READY).of("ClusterRole")}
+    assert cluster_role_name("TargetLoadPacking") in alone
+    assert cluster_role_name("Coscheduling") not in alone
+    shared = stack_values("local") | {"operator": json.dumps({"instances": [{"namespace": "team-a"}]})}
+    assert set(shipped_cluster_roles()) <= {
+        role.object_name for role in run_program(shared, status=READY).of("ClusterRole")
+    }
 
 
 def test_controller_and_program_agree_on_names(local: Graph) -> None:
@@ -416,9 +447,10 @@ def test_controller_and_program_agree_on_names(local: Graph) -> None:
     assert f"tokenFile: {names.METRIC_CREDENTIALS_DIRECTORY}/token" in content
 
 
-def test_ready_replicas_are_unknown_and_not_zero_while_the_scheduler_does_not_exist(local_environment: None) -> None:
+def test_health_and_ready_replicas_are_unknown_while_the_scheduler_does_not_exist(local_environment: None) -> None:
     outputs = run_program(stack_values("local"), preview=True, status=None).outputs
     assert outputs["scheduler"]["readyReplicas"] == UNKNOWN
+    assert outputs["health"] == UNKNOWN
 
 
 def configuration(graph: Graph) -> Registered:

@@ -34,7 +34,7 @@ def test_direct_runs_the_scheduler_without_operator_crd_or_resource(live: Live, 
     live.up(installMode="direct")
     assert set(live.deployments()) == {NAME}
     assert live.output()["scheduler"]["readyReplicas"] == 1
-    assert live.output()["installation"] == {"mode": "direct", "operator": ""}
+    assert live.output()["health"]["conditions"]["Available"] == "True"
     definitions = kubernetes.ApiextensionsV1Api(live.core.api_client).list_custom_resource_definition().items
     assert "secondaryschedulers.operator.openshift.io" not in {definition.metadata.name for definition in definitions}
     live.places_a_pod("with-direct")

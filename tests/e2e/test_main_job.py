@@ -132,7 +132,12 @@ def test_outputs_report_the_deployment_and_its_profile(installed: Installed) -> 
     assert profile["schedulerName"] == "secondary-scheduler"
     assert profile["scorePlugins"]["TargetLoadPacking"] >= 1
     assert profile["configurationHash"]
-    assert installed.outputs["profiles"] == [profile]
+    assert scheduler["schedulerNames"] == ["secondary-scheduler"]
+    health = installed.outputs["health"]
+    assert health["conditions"]["Available"] == "True"
+    assert health["lastRollout"]["outcome"] == "Succeeded"
+    assert health["lastRollout"]["configurationHash"] == profile["configurationHash"]
+    assert health["LoadDataFresh"] in ("True", "False", "Unknown")
 
 
 def test_the_running_scheduler_has_the_configuration_that_was_previewed(installed: Installed) -> None:

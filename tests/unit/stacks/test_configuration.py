@@ -83,7 +83,7 @@ def test_a_file_and_settings_that_say_the_same_give_the_same_config_map(stack: S
     of_settings = stack.check(schedulerName="mine", plugins=plugins)
     assert of_file.content == of_settings.content
     assert of_file.configuration.hash == of_settings.configuration.hash == configuration_hash(FILE)
-    assert of_file.summary == of_settings.summary
+    assert of_file.outputs == of_settings.outputs
 
 
 def test_comments_of_a_file_do_not_make_another_config_map(stack: Stack) -> None:
@@ -290,7 +290,7 @@ def test_every_release_of_scheduler_plugins_gets_a_version_that_it_reads(stack: 
     assert profile.configuration.flavour.name == name
     assert profile.configuration.flavour.reads(profile.configuration.version)
     assert "SecondarySchedulerOptions" not in profile.content
-    assert profile.summary["scorePlugins"]["TargetLoadPacking"] == 5
+    assert profile.summaries[0]["scorePlugins"]["TargetLoadPacking"] == 5
 
 
 def test_a_plugin_that_the_release_has_not_is_refused(stack: Stack) -> None:

@@ -440,7 +440,7 @@ def test_the_go_image_finds_the_token_in_its_configuration_where_the_stack_allow
     assert TOKEN in profile.content
     assert profile.holds_token
     assert credentials.token is None, "no Secret is made of it"
-    for text in (repr(settings), repr(credentials), repr(profile), str(profile.summary), str(profile.warnings)):
+    for text in (repr(settings), repr(credentials), repr(profile), str(profile.outputs), str(profile.warnings)):
         assert TOKEN not in text
     (warning,) = profile.warnings
     assert warning.path == f"{CREDENTIALS}.allowTokenInConfigMap"
@@ -528,7 +528,8 @@ def warned(document: Mapping[str, Any], environment: dict[str, str]) -> set[str]
 def test_the_metrics_server_is_a_source_without_an_address(environment: dict[str, str]) -> None:
     document = changed("metricProvider", {"type": "KubernetesMetricsServer"})
     _, profile, _ = check(engine_values(document), set(), environment)
-    assert profile.summary["pluginArgs"]["TargetLoadPacking"]["metricProvider"]["type"] == "KubernetesMetricsServer"
+    args = profile.configuration.profiles[0].plugin_args["TargetLoadPacking"].to_dict()
+    assert args["metricProvider"]["type"] == "KubernetesMetricsServer"
 
 
 def test_a_plugin_of_multi_point_runs_wherever_it_extends(environment: dict[str, str]) -> None:
@@ -537,7 +538,8 @@ def test_a_plugin_of_multi_point_runs_wherever_it_extends(environment: dict[str,
     _, profile, _ = check(engine_values(document), set(), environment)
     (sorter,) = profile.configuration.profiles[0].plugins(ExtensionPoint.QUEUE_SORT)
     assert sorter.name == "QOSSort"
-    assert profile.summary["plugins"] == ["QOSSort", "TargetLoadPacking"]
+    assert profile.summaries[0]["plugins"] == ["QOSSort"]
+    assert set(profile.summaries[0]["scorePlugins"]) == {"TargetLoadPacking"}
 
 
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
