@@ -79,8 +79,8 @@ def cluster(*nodes: NodeInfo, pods: Mapping[str, list[PodInfo]] | None = None) -
     for info in nodes:
         state.upsert_node(info)
     for name, bound in (pods or {}).items():
-        for info in bound:
-            state.upsert_pod(msgspec.structs.replace(info, node_name=name), NOW)
+        for placed in bound:
+            state.upsert_pod(msgspec.structs.replace(placed, node_name=name), NOW)
     return state
 
 
