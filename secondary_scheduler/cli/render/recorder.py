@@ -63,7 +63,10 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
     logger.propagate = False
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.set_default_executor(ThreadPoolExecutor(_THREADS))
+    # The mocks answer in threads, and want an event loop in each. Made here, so that they are closed: one that the
+    # collector finds is closed by it, after its sockets, and the interpreter prints a traceback about that.
+    loops = [loop]
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS, initializer=_set_new_event_loop, initargs=(loops,)))
     # A preview: the program waits for nothing, and values that only an update knows are marked as unknown.
     options = {"project": request["project"], "stack": request["stack"], "preview": True, "logger": logger}
     mocks.set_mocks(Echo(), monitor=Recorder(Echo()), **options)
@@ -78,8 +81,24 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
         loop.run_until_complete(run_in_stack(program))
     finally:
         loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+        _cancel_unfinished(loop)
+        for opened in loops:
+            opened.close()
+        asyncio.set_event_loop(None)
     return objects
+
+
+def _set_new_event_loop(loops: list[asyncio.AbstractEventLoop]) -> None:
+    loops.append(asyncio.new_event_loop())
+    asyncio.set_event_loop(loops[-1])
+
+
+def _cancel_unfinished(loop: asyncio.AbstractEventLoop) -> None:
+    """End what a program that failed left waiting."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 def main(source: TextIO, result: TextIO) -> int:
