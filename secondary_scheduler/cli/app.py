@@ -14,6 +14,7 @@ import typer
 
 from scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
+from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.importing import importing
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,7 +41,10 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        # Plain help: rich's tables cut long options, and assume 80 columns where there is no terminal.
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+        epilog=examples("validate config.yaml", "snapshot --file cluster.json", "preflight --help"),
     )
     app.callback()(_root_options)
     named = next((argument for argument in arguments if not argument.startswith("-")), None)

@@ -16,6 +16,8 @@ from secondary_scheduler.cli import stackfile
 
 CONFIG_KEY = "config.yaml"
 """The key that the operator reads."""
+UNREADABLE = "file"
+"""Kind of a file that could not be checked at all."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Checked:
 
     Attributes:
         file: as the user named it.
-        kind: `KubeSchedulerConfiguration`, `ConfigMap` or `stack`.
+        kind: `KubeSchedulerConfiguration`, `ConfigMap` or `stack`; `file` where it could not be read.
         configuration: what it means; None if it is not valid.
         problems: errors and warnings in the order of the file.
     """
@@ -55,6 +57,12 @@ class Embedded:
         if not self.first_line or not problem.line:
             return replace(problem, loc=loc, line=self.first_line, column=1 if self.first_line else 0)
         return replace(problem, loc=loc, line=problem.line + self.first_line - 1, column=problem.column + self.indent)
+
+
+def unreadable(file: str, error: Exception) -> Checked:
+    """The result for a file that could not be checked at all."""
+    problem = Problem((), str(error).removeprefix(f"{file}: "), source=file)
+    return Checked(file, UNREADABLE, None, (problem,))
 
 
 def check_file(

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.reading import read_text
 
 PROJECT = "secondary-scheduler"
 """The name in the project's Pulumi.yaml, and the prefix of its keys in a stack file."""
@@ -58,11 +59,16 @@ def _project_directory(file: Path) -> Path:
         if not project.is_file():
             continue
         try:
-            document = YAML(typ="safe", pure=True).load(project.read_text(encoding="utf-8"))
-        except (YAMLError, UnicodeDecodeError) as error:
-            raise CommandError(f"{project}: not valid YAML") from error
+            document = YAML(typ="safe", pure=True).load(read_text(project))
+        except YAMLError as error:
+            raise CommandError(f"{project}: not valid YAML", ExitCode.INVALID_INPUT) from error
         name = document.get("name") if isinstance(document, dict) else None
         if name != PROJECT:
-            raise CommandError(f"{file}: belongs to the project {name!r} of {project}, not to {PROJECT}")
+            raise CommandError(
+                f"{file}: belongs to the project {name!r} of {project}, not to {PROJECT}", ExitCode.INVALID_INPUT
+            )
         return directory
-    raise CommandError(f"{file}: a stack file is checked with its project, but no parent directory has a Pulumi.yaml")
+    raise CommandError(
+        f"{file}: a stack file is checked with its project, but no parent directory has a Pulumi.yaml",
+        ExitCode.INVALID_INPUT,
+    )

@@ -54,7 +54,7 @@ def rendered(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Path:
     name = f"adopted-{live.settings['installMode']}"
     project.stack(name, values | live.settings)
     directory = project.root / "deploy"
-    done = project.render("--stack", name, "-o", str(directory))
+    done = project.render("--stack", name, "--output-dir", str(directory))
     assert done.returncode == 0, done.stderr
     options = APPLIED[live.settings["installMode"]]
     eventually(lambda: kubectl(live, "apply", *options, "-f", str(directory), check=False).returncode == 0)

@@ -74,13 +74,17 @@ class ClientConfig:
         also if client-go would connect through a proxy that the environment names: that is not supported.
         """
         config = cls._find(kubeconfig, context, master, cluster)
-        if variable := proxy_variable(config.server, os.environ):
-            host = urlsplit(config.server).hostname
+        config.refuse_proxy()
+        return config
+
+    def refuse_proxy(self) -> None:
+        """Raise ConfigError if client-go would connect to this server through a proxy that the environment names."""
+        if variable := proxy_variable(self.server, os.environ):
+            host = urlsplit(self.server).hostname
             raise ConfigError(
                 f"{variable} is set, and connecting to the API server through a proxy is not supported; if "
-                f"{config.server} can be reached directly, add {host} to NO_PROXY"
+                f"{self.server} can be reached directly, add {host} to NO_PROXY"
             )
-        return config
 
     @classmethod
     def _find(

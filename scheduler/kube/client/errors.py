@@ -20,6 +20,7 @@ Messages hold at most 500 characters of what the server sent, control characters
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -27,6 +28,8 @@ from scheduler.kube.model.codec import decode_status
 from scheduler.kube.model.meta import Status, StatusCause, StatusDetails
 
 MESSAGE_LIMIT: Final = 500
+# Those of name resolution and TLS count in numbers of their own.
+_PLAIN_ERRORS: Final = (OSError, ConnectionRefusedError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _READS: Final = ("GET", "HEAD")
 
 
@@ -166,7 +169,19 @@ def api_error(method: str, path: str, status: int, body: bytes, retry_after: flo
 def connection_error(method: str, path: str, cause: BaseException, *, sent: bool) -> ConnectionFailed:
     """Build the exception for a request without an answer; `sent` says whether it may have reached the server."""
     kind = ConnectionLost if sent and method not in _READS else ConnectionFailed
-    return kind(f"{method} {path}: {sanitize(str(cause)) or type(cause).__name__}")
+    return kind(f"{method} {path}: {sanitize(_reason(cause)) or type(cause).__name__}")
+
+
+def _reason(cause: BaseException) -> str:
+    """The cause in the system's words: HTTP libraries quote their own objects and error numbers."""
+    # Of aiohttp, which is not imported for its names alone.
+    host, port = getattr(cause, "host", None), getattr(cause, "port", None)
+    inner = getattr(cause, "os_error", None) or getattr(cause, "certificate_error", None)
+    if host and port and isinstance(inner, Exception):
+        return f"cannot connect to {host}:{port}: {_reason(inner)}"
+    if type(cause) in _PLAIN_ERRORS and isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+        return os.strerror(cause.errno)
+    return str(cause)
 
 
 def sanitize(text: str) -> str:

@@ -8,17 +8,22 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.reading import choose_flavour, read_text
+from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.reading import choose_flavour, read_text, require_writable
+
+_EXAMPLES = examples("convert old.yaml", "convert old.yaml --file new.yaml")
 
 
 def register(parent: typer.Typer) -> None:
     """Add the command `convert`."""
-    parent.command("convert")(convert)
+    parent.command("convert", epilog=_EXAMPLES)(convert)
 
 
 def convert(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The KubeSchedulerConfiguration; - is stdin.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="File to write to; - is stdout.")] = "-",
+    source: Annotated[str, typer.Argument(metavar="FILE", help="The KubeSchedulerConfiguration; - is stdin.")],
+    target: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Write to this file instead of to stdout.")
+    ] = None,
     image: Annotated[
         str, typer.Option(help="Image that will run the result (default: this project's scheduler).")
     ] = "",
@@ -29,18 +34,21 @@ def convert(
     """
     from scheduler.config import OURS, ConfigurationError, convert_text
 
+    chosen = choose_flavour(image, "") or OURS
+    if target is not None:
+        require_writable(target, "--file")
     try:
-        text, before = convert_text(read_text(file), source=file, flavour=choose_flavour(image, "") or OURS)
+        text, before = convert_text(read_text(source), source=source, flavour=chosen)
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
         raise typer.Exit(ExitCode.INVALID_INPUT) from error
     for warning in before.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    if output == "-":
+    if target is None:
         typer.echo(text, nl=False)
         return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"--output {output}: {error.strerror or error}") from error
+        raise CommandError(f"--file {target}: {error.strerror or error}") from error

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.errors import ExitCode
+from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.fleet.results import FleetPlan, Operation, StackResult, exit_code
 from secondary_scheduler.cli.output import OutputFormat
+from secondary_scheduler.cli.reading import require_writable
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.fleet.project import Project, Stack
@@ -42,9 +44,9 @@ HERE = Path()
 
 def register(parent: typer.Typer) -> None:
     """Add the group `fleet`."""
-    app = typer.Typer(name="fleet", help=_HELP, no_args_is_help=True)
+    app = typer.Typer(name="fleet", help=_HELP, no_args_is_help=True, rich_markup_mode=None, epilog=_EXAMPLES[up])
     for command in (preview, up, refresh):
-        app.command()(command)
+        app.command(epilog=_EXAMPLES[command])(command)
     parent.add_typer(app)
 
 
@@ -112,6 +114,15 @@ def refresh(
     _run(plan, stacks, waves, parallel, markdown, project, output)
 
 
+_EXAMPLES = {
+    preview: examples(
+        "fleet preview --stacks 'prod-*'", "fleet preview --stacks 'prod-*' --offline --markdown comment.md"
+    ),
+    up: examples("fleet up --stacks 'prod-*' --waves canary,rest"),
+    refresh: examples("fleet refresh --stacks 'prod-*' --preview-only"),
+}
+
+
 def _run(
     plan: FleetPlan,
     patterns: list[str],
@@ -128,10 +139,10 @@ def _run(
     from secondary_scheduler.cli.fleet.project import arrange_in_waves, find_project, select
     from secondary_scheduler.cli.fleet.waves import run_waves
 
+    if markdown is not None:
+        require_writable(markdown, "--markdown")
     project = find_project(directory)
     arranged = arrange_in_waves(select(project, patterns), waves)
-    if markdown is not None and not markdown.resolve().parent.is_dir():
-        raise CommandError(f"--markdown {markdown}: there is no directory {markdown.resolve().parent}")
     errors = Console(stderr=True)
     stopping = threading.Event()
 

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.reading import MOST_TEXT, read_bytes
 
 WAVE_KEY = "fleet:wave"
 """In a stack's settings: the wave it belongs to. A namespace of its own, since the program has no use for it."""
@@ -89,7 +90,9 @@ def find_project(start: Path) -> Project:
             file = directory / f"Pulumi{suffix}"
             if file.is_file():
                 return _project(directory, file)
-    raise CommandError(f"{start}: no Pulumi.yaml here or above; go to the project, or name it with --project")
+    raise CommandError(
+        f"{start}: no Pulumi.yaml here or above; go to the project, or name it with --project", ExitCode.USAGE
+    )
 
 
 def select(project: Project, patterns: Sequence[str]) -> list[Stack]:
@@ -145,7 +148,7 @@ def _project(directory: Path, file: Path) -> Project:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(file.read_bytes())
+        document = yaml.safe_load(read_bytes(file, most=MOST_TEXT))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # The parser's own words may quote a line, and with it a secret.
         mark = getattr(error, "problem_mark", None)

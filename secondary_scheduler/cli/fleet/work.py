@@ -61,8 +61,8 @@ class StackWork:
         kubeconfig = settings.get(_KUBECONFIG)
         if self._plan.cluster_seconds is not None:
             try:
-                with client_config(kubeconfig, stack.context) as config:
-                    problem = connection_problem(config, self._plan.cluster_seconds)
+                config = client_config(kubeconfig, stack.context)
+                problem = connection_problem(config, self._plan.cluster_seconds)
             except KubeError as error:
                 problem = f"no connection to the cluster: {one_line(str(error))}"
             if problem:
@@ -99,10 +99,8 @@ class StackWork:
     def _gated(self, stack: Stack, result: StackResult, kubeconfig: str | None, seconds: float) -> StackResult:
         wanted = expected_scheduler(result.outputs, stack.flavour)
         try:
-            with (
-                client_config(kubeconfig, stack.context) as config,
-                connection(config, self._plan.cluster_seconds or 10.0) as cluster,
-            ):
+            config = client_config(kubeconfig, stack.context)
+            with connection(config, self._plan.cluster_seconds or 10.0) as cluster:
                 gate = Gate(cluster, wanted, self._stopping).wait(seconds)
         except KubeError as error:
             gate = GateResult([GateCheck("cluster", False, one_line(str(error)))])

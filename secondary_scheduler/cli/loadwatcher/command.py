@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import ipaddress
 from dataclasses import replace
@@ -11,7 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secondary_scheduler.cli.connecting import ContextOption
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.reading import require_file
+from secondary_scheduler.cli.typed import require_apart, was_typed
 
 if TYPE_CHECKING:
     from scheduler.kube.client import ClientConfig
@@ -55,11 +60,15 @@ MaxAgeSecondsOption = Annotated[int, typer.Option("--max-age-seconds", min=1, he
 NodeLabelOption = Annotated[
     str, typer.Option("--node-label", help="Label of the series that holds the node's name or address.")
 ]
-KubeconfigOption = Annotated[
+WatcherKubeconfigOption = Annotated[
     Path | None,
-    typer.Option("--kubeconfig", envvar="KUBE_CONFIG", help="Cluster whose nodes give addresses their names."),
+    typer.Option(
+        "--kubeconfig",
+        envvar="KUBE_CONFIG",
+        help="Kubeconfig of the cluster whose nodes give addresses their names (default: $KUBECONFIG, else "
+        "~/.kube/config).",
+    ),
 ]
-ContextOption = Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")]
 NoClusterOption = Annotated[
     bool, typer.Option("--no-cluster", help="Keep the source's names and connect to no cluster.")
 ]
@@ -79,12 +88,20 @@ TlsCertFileOption = Annotated[Path | None, typer.Option("--tls-cert-file", help=
 TlsPrivateKeyFileOption = Annotated[Path | None, typer.Option("--tls-private-key-file", help="Key of the certificate.")]
 
 
+_EXAMPLES = examples(
+    "load-watcher",
+    "load-watcher --provider Prometheus --address https://prometheus.example.com --token-file token",
+    "load-watcher --config config.yaml --listen 127.0.0.1:2021",
+)
+
+
 def register(parent: typer.Typer) -> None:
     """Add the command `load-watcher`."""
-    parent.command("load-watcher")(load_watcher)
+    parent.command("load-watcher", epilog=_EXAMPLES)(load_watcher)
 
 
 def load_watcher(
+    call: typer.Context,
     config: ConfigOption = None,
     provider: ProviderOption = Provider.METRICS_SERVER,
     address: AddressOption = "",
@@ -95,7 +112,7 @@ def load_watcher(
     refresh_seconds: RefreshSecondsOption = 30,
     max_age_seconds: MaxAgeSecondsOption = 300,
     node_label: NodeLabelOption = "instance",
-    kubeconfig: KubeconfigOption = None,
+    kubeconfig: WatcherKubeconfigOption = None,
     context: ContextOption = None,
     no_cluster: NoClusterOption = False,
     listen: ListenOption = DEFAULT_LISTEN,
@@ -119,6 +136,16 @@ def load_watcher(
         raise CommandError(
             "--client-ca-file needs --tls-cert-file: clients present certificates over TLS only", ExitCode.USAGE
         )
+    _check_source_options(call, config, provider)
+    for option, file in (
+        ("--token-file", token_file),
+        ("--ca-file", ca_file),
+        ("--auth-token-file", auth_token_file),
+        ("--client-ca-file", client_ca_file),
+        ("--tls-cert-file", tls_cert_file),
+        ("--tls-private-key-file", tls_private_key_file),
+    ):
+        require_file(file, option)
     # Imported here: they take longer to import than all the rest of the command line.
     from scheduler.catalog import CredentialRules
     from scheduler.kube.client import KubeError
@@ -146,13 +173,14 @@ def load_watcher(
     needs_cluster = token_review or key.startswith(Provider.METRICS_SERVER)
     if no_cluster and needs_cluster:
         raise CommandError("--no-cluster: the metrics server and --token-review need a cluster", ExitCode.USAGE)
-    api = None if no_cluster else _connection(kubeconfig, context, required=needs_cluster)
     access = Access(auth_token_file, token_review, client_ca_file, tls_cert_file, tls_private_key_file)
-    try:
-        service = WatcherService(key, settings, api, access)
-        asyncio.run(service.run(Listen(host, port), lambda text: typer.echo(text, err=True)))
-    except KubeError as error:
-        raise CommandError(str(error)) from error
+    with contextlib.ExitStack() as opened:
+        api = None if no_cluster else _connection(opened, kubeconfig, context, required=needs_cluster)
+        try:
+            service = WatcherService(key, settings, api, access)
+            asyncio.run(service.run(Listen(host, port), lambda text: typer.echo(text, err=True)))
+        except KubeError as error:
+            raise CommandError(str(error)) from error
 
 
 def listen_address(text: str) -> tuple[str, int]:
@@ -192,6 +220,16 @@ def _check_exposure(host: str, listen: str, *, authenticates: bool, tls: bool) -
         raise CommandError(
             f"--listen {listen}: tokens would cross the network unencrypted; give --tls-cert-file and"
             " --tls-private-key-file, or listen on 127.0.0.1",
+            ExitCode.USAGE,
+        )
+
+
+def _check_source_options(call: typer.Context, config: Path | None, provider: Provider) -> None:
+    """Refuse options that the source would silently ignore."""
+    require_apart(call, "config", "provider", "address", "window", "refresh_seconds", "max_age_seconds", "node_label")
+    if config is None and provider is Provider.METRICS_SERVER and (typed := was_typed(call, "address", "token_file")):
+        raise CommandError(
+            f"{typed}: the metrics server is reached through the API server; name another source with --provider",
             ExitCode.USAGE,
         )
 
@@ -238,11 +276,14 @@ def _valid_window(text: str) -> str:
     return text
 
 
-def _connection(kubeconfig: Path | None, context: str | None, *, required: bool) -> ClientConfig | None:
-    from scheduler.kube.client import ClientConfig, ConfigError
+def _connection(
+    opened: contextlib.ExitStack, kubeconfig: Path | None, context: str | None, *, required: bool
+) -> ClientConfig | None:
+    from scheduler.kube.client import ConfigError
+    from secondary_scheduler.cli.connecting import renewed_connection
 
     try:
-        return ClientConfig.load(kubeconfig, context)
+        return opened.enter_context(renewed_connection(kubeconfig, context))
     except ConfigError as error:
         if required or kubeconfig is not None or context is not None:
             raise CommandError(str(error)) from error

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-import enum
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secondary_scheduler.cli.connecting import ContextOption, KubeconfigOption, NamespaceOption
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.output import OutputFormat
+from secondary_scheduler.cli.reading import require_file
+from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.preflight.checks import Check
     from secondary_scheduler.cli.preflight.target import Target
 
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
 
 
-class PreflightOutput(enum.StrEnum):
-    """How the result is written."""
-
-    TABLE = "table"
-    JSON = "json"
+_EXAMPLES = examples(
+    "preflight --stack stacks/Pulumi.prod.yaml",
+    "preflight --address https://prometheus.example.com --token-file token",
+    "preflight --config config.yaml --context prod -o json",
+)
 
 
 def register(parent: typer.Typer) -> None:
     """Add the command `preflight`."""
-    parent.command("preflight")(preflight)
+    parent.command("preflight", epilog=_EXAMPLES)(preflight)
 
 
 def preflight(
+    call: typer.Context,
     config: Annotated[
         Path | None, typer.Option("--config", help="Check the sources of this KubeSchedulerConfiguration.")
     ] = None,
@@ -50,29 +57,50 @@ def preflight(
     ca_file: Annotated[Path | None, typer.Option("--ca-file", help="CA that signed the source's certificate.")] = None,
     service_account: Annotated[
         str | None,
-        typer.Option("--service-account", help="NAMESPACE/NAME of an account to create a short-lived token for."),
+        typer.Option(
+            "--service-account",
+            help="Account to make a short-lived token for: NAMESPACE/NAME, or NAME in --namespace.",
+        ),
     ] = None,
     selector: Annotated[
         str, typer.Option("--selector", "-l", help="Demand a load only of nodes with these labels.")
     ] = "",
-    kubeconfig: Annotated[Path | None, typer.Option("--kubeconfig", help="Kubeconfig of the cluster.")] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")] = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     write: Annotated[
         Path | None,
         typer.Option("--write", help="Write the address into this stack file if no check fails."),
     ] = None,
-    output: Annotated[PreflightOutput, typer.Option("-o", "--output", help="Output format.")] = PreflightOutput.TABLE,
+    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")] = OutputFormat.TABLE,
 ) -> None:
     """Check the source of the nodes' load: reachable, TLS, token, series, labels, nodes, ages.
 
     On OpenShift it finds the route to the cluster's monitoring and uses a short-lived token of a ServiceAccount. It
     changes nothing in the cluster. Exit code 1: a check failed, and its line says what to do.
     """
+    require_apart(call, "config", "stack")
+    require_apart(call, "token_file", "service_account")
+    _check(address, service_account, token_file, ca_file)
+    if write is not None:
+        from secondary_scheduler.cli.preflight.write import require_stack_file
+
+        require_stack_file(write)
     # Imported here: they take longer to import than all the rest of the command line.
     from secondary_scheduler.cli.preflight.target import PreflightRequest, find_targets
 
     request = PreflightRequest(
-        config, stack, address, token_file, ca_file, service_account, selector, kubeconfig, context, allow_insecure
+        config,
+        stack,
+        address,
+        token_file,
+        ca_file,
+        service_account,
+        selector,
+        kubeconfig,
+        context,
+        allow_insecure,
+        namespace,
     )
     with find_targets(request) as targets:
         results = [(target, list(target.checks())) for target in targets]
@@ -86,8 +114,20 @@ def preflight(
         raise typer.Exit(ExitCode.ERROR)
 
 
-def _show(results: Iterable[tuple[Target, list[Check]]], output: PreflightOutput) -> None:
-    if output is PreflightOutput.JSON:
+def _check(address: str | None, account: str | None, token_file: Path | None, ca_file: Path | None) -> None:
+    """Refuse what cannot work before a file or the cluster is read."""
+    from scheduler.catalog import address_problem
+
+    if address and (problem := address_problem(address)):
+        raise CommandError(f"--address: {problem}", ExitCode.USAGE)
+    if account is not None and not all(_NAME.fullmatch(part) for part in account.split("/", 1)):
+        raise CommandError(f"--service-account {account}: write NAMESPACE/NAME, or NAME", ExitCode.USAGE)
+    require_file(token_file, "--token-file")
+    require_file(ca_file, "--ca-file")
+
+
+def _show(results: Iterable[tuple[Target, list[Check]]], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
         sources = [
             {
                 "source": target.description,

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 from scheduler.catalog import CredentialRules, address_problem
 from scheduler.config import Configuration
-from scheduler.kube.client import BadRequest, ClientConfig, KubeError, SyncConnection
+from scheduler.kube.client import BadRequest, ClientConfig, ConfigError, KubeError, SyncConnection
 from scheduler.load import KnownNode, LoadSettings, configured_sources, list_nodes, load_source
 from secondary_scheduler.cli import stackfile
+from secondary_scheduler.cli.connecting import load_connection
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight import openshift
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
-from secondary_scheduler.cli.reading import read_configuration
+from secondary_scheduler.cli.reading import read_configuration, read_text
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
 _NEEDED = {"TargetLoadPacking": frozenset({"cpu_average"}), "Peaks": frozenset({"cpu_average"})}
@@ -40,6 +41,13 @@ class PreflightRequest:
     kubeconfig: Path | None
     context: str | None
     allow_insecure: bool = False
+    namespace: str | None = None
+    """Of an account that is named without one; None for the context's."""
+
+    def account(self, default_namespace: str) -> str:
+        """Namespace and name of the account."""
+        name = self.service_account or ""
+        return name if "/" in name else f"{self.namespace or default_namespace}/{name}"
 
 
 @dataclass(slots=True)
@@ -81,21 +89,21 @@ def find_targets(request: PreflightRequest) -> Iterator[list[Target]]:
     Raises:
         CommandError: a file is not valid or names no source, or the cluster cannot be reached.
     """
-    if request.config is not None and request.stack is not None:
-        raise CommandError("--config and --stack: give only one of them", ExitCode.USAGE)
     sources, needed, credential = _sources(request)
     with contextlib.ExitStack() as opened:
         try:
-            api = ClientConfig.load(request.kubeconfig, request.context)
+            api = load_connection(request.kubeconfig, request.context)
             connection = SyncConnection(api, timeout=_TIMEOUT, user_agent="secondary-scheduler/preflight")
             opened.callback(connection.close)
             nodes, counted = _nodes(connection, request.selector)
             on_openshift = openshift.is_openshift(connection)
-        except KubeError as error:
+        except ConfigError as error:
             raise CommandError(str(error)) from error
+        except KubeError as error:
+            raise CommandError(f"{api.server}: {error}") from error
         directory = opened.enter_context(tempfile.TemporaryDirectory(prefix="preflight-"))
         cluster = Check("cluster", CheckStatus.OK, f"{api.server}: {len(counted)} nodes must have a load")
-        builder = _TargetBuilder(request, connection, Path(directory), on_openshift, credential)
+        builder = _TargetBuilder(request, connection, api.namespace, Path(directory), on_openshift, credential)
         targets = []
         for key, settings in (sources or builder.discovered()).items():
             completed, notes = builder.complete(key, settings)
@@ -124,6 +132,7 @@ class _TargetBuilder:
         self,
         request: PreflightRequest,
         connection: SyncConnection,
+        namespace: str,
         directory: Path,
         on_openshift: bool,
         credential: StackCredential,
@@ -133,11 +142,12 @@ class _TargetBuilder:
         Args:
             request: the command's options, which win over what is found.
             connection: the cluster whose routes, Secrets and tokens are used.
+            namespace: of an account that is named without one.
             directory: for CA files that have to be written; removed by the caller.
             on_openshift: whether the cluster serves routes.
             credential: what the stack file holds or names.
         """
-        self._request, self._connection, self._directory = request, connection, directory
+        self._request, self._connection, self._namespace, self._directory = request, connection, namespace, directory
         self._on_openshift, self._credential = on_openshift, credential
 
     def discovered(self) -> dict[str, LoadSettings]:
@@ -194,7 +204,7 @@ class _TargetBuilder:
             # Whoever runs the command may name any file; a configuration may only name mounted credentials.
             rules = CredentialRules(directory=None, allow_insecure=request.allow_insecure)
             return replace(settings, token_file=request.token_file, token=None, rules=rules)
-        accounts = [request.service_account] if request.service_account else []
+        accounts = [request.account(self._namespace)] if request.service_account else []
         if not accounts and self._on_openshift and not credential.token and not settings.token:
             accounts = list(openshift.ACCOUNTS)
         elif not accounts and credential.own_account:
@@ -309,7 +319,7 @@ def _sources(request: PreflightRequest) -> tuple[dict[str, LoadSettings], dict[s
 
 
 def _stack(file: Path) -> tuple[Configuration, StackCredential]:
-    text = file.read_text(encoding="utf-8")
+    text = read_text(file)
     if missing := stackfile.missing_variables(text):
         raise CommandError(
             f"{file}: refers to {', '.join(missing)}, which is not set; for the local cluster:"

@@ -14,6 +14,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.reading import read_text
 
 _KEY = "secondary-scheduler:metricProvider"
 _SERVICES = (".svc", ".svc.cluster.local")
@@ -39,6 +40,15 @@ def write_address(file: Path, address: str) -> bool:
     yaml.dump(document, text)
     _replace(file, text.getvalue())
     return True
+
+
+def require_stack_file(file: Path) -> None:
+    """Check that an address could be written into a file.
+
+    Raises:
+        CommandError: it is not a stack file.
+    """
+    _read(_yaml(), file)
 
 
 def trusts_services_only(file: Path, address: str) -> bool:
@@ -70,8 +80,8 @@ def _yaml() -> YAML:
 
 def _read(yaml: YAML, file: Path) -> CommentedMap:
     try:
-        document = yaml.load(file.read_text(encoding="utf-8"))
-    except (YAMLError, UnicodeDecodeError) as error:
+        document = yaml.load(read_text(file, option="--write"))
+    except YAMLError as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise CommandError(f"{file}: not valid YAML: {reason}", ExitCode.INVALID_INPUT) from error
     if not isinstance(document, CommentedMap) or not isinstance(document.get("config"), CommentedMap):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.examples import examples
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.render.stack import StackValues
@@ -20,16 +22,29 @@ if TYPE_CHECKING:
 _RECORDER = Path(__file__).parent / "recorder.py"
 
 
+class ManifestFormat(enum.StrEnum):
+    """How manifests are written."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+_EXAMPLES = examples(
+    "render --stack prod", "render --stack prod --output-dir deploy", "render --stack prod | kubectl diff -f -"
+)
+
+
 def register(parent: typer.Typer) -> None:
     """Add the command `render`."""
-    parent.command("render")(render)
+    parent.command("render", epilog=_EXAMPLES)(render)
 
 
 def render(
     stack: Annotated[str, typer.Option("--stack", "-s", help="The stack whose settings are used.")],
-    output: Annotated[
-        str, typer.Option("-o", "--output", metavar="DIR|-", help="Directory for one file per object; - is stdout.")
-    ] = "-",
+    directory: Annotated[
+        Path | None,
+        typer.Option("--output-dir", metavar="DIR", help="Write one file per object there instead of to stdout."),
+    ] = None,
     project: Annotated[
         Path, typer.Option("--project", metavar="DIR", help="Directory of Pulumi.yaml, or one below it.")
     ] = Path(),
@@ -37,24 +52,32 @@ def render(
         bool,
         typer.Option("--show-secrets", help="Write Secrets with their values in clear."),
     ] = False,
+    output: Annotated[
+        ManifestFormat, typer.Option("-o", "--output", help="Form of the manifests.")
+    ] = ManifestFormat.YAML,
 ) -> None:
     """Write the manifests of everything that a stack installs. Needs neither a cluster nor Pulumi's engine.
 
     They come from the same program as `pulumi up`, in the order in which they can be applied. Exit code 4: the stack's
     settings are not valid. Secrets are left out and mentioned as comments.
     """
-    from secondary_scheduler.cli.render.manifests import build, stream, write_directory
+    from secondary_scheduler.cli.render.manifests import build, stream, stream_json, write_directory
     from secondary_scheduler.cli.render.stack import read_stack
 
+    if directory is not None and directory.exists() and not directory.is_dir():
+        raise CommandError(f"--output-dir {directory}: is not a directory", ExitCode.USAGE)
+    if directory is not None and output is ManifestFormat.JSON:
+        raise CommandError("--output-dir writes YAML; leave -o json out, or write to stdout", ExitCode.USAGE)
     rendered = build(_record(read_stack(project, stack, decrypt=show_secrets)), show_secrets=show_secrets)
     for manifest in rendered:
         if manifest.left_out:
             typer.echo(f"secondary-scheduler: {manifest.title} is left out: {manifest.left_out}", err=True)
-    if output == "-":
-        typer.echo(stream(rendered, stack), nl=False)
+    if directory is None:
+        text = stream_json(rendered) if output is ManifestFormat.JSON else stream(rendered, stack)
+        typer.echo(text, nl=False)
         return
-    files = write_directory(rendered, Path(output), stack)
-    typer.echo(f"{output}: {len(files)} files", err=True)
+    files = write_directory(rendered, directory, stack)
+    typer.echo(f"{directory}: {len(files)} files", err=True)
 
 
 def _record(stack: StackValues) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,12 @@ def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[R
 def stream(rendered: Iterable[RenderedObject], stack: str) -> str:
     """All objects as one text of several documents."""
     return "".join([f"{MARK} from stack {stack}.\n", *(f"---\n{obj.text}" for obj in rendered)])
+
+
+def stream_json(rendered: Iterable[RenderedObject]) -> str:
+    """The objects that are written as one List."""
+    items = [obj.manifest for obj in rendered if not obj.left_out]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2) + "\n"
 
 
 def write_directory(rendered: Sequence[RenderedObject], directory: Path, stack: str) -> list[Path]:

@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.reading import read_text
 
 ENCRYPTED = "encrypted"
 """What stands in for a value that only the engine can decrypt."""
@@ -85,8 +86,8 @@ def _project_directory(directory: Path) -> Path:
 
 def _load(file: Path) -> Mapping[str, Any]:
     try:
-        document = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
-    except (YAMLError, UnicodeDecodeError) as error:
+        document = YAML(typ="safe", pure=True).load(read_text(file))
+    except YAMLError as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise CommandError(f"{file}: not valid YAML: {reason}", ExitCode.INVALID_INPUT) from error
     if document is None:

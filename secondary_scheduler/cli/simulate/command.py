@@ -10,13 +10,22 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
+
+_EXAMPLES = examples(
+    "simulate --config config.yaml --snapshot cluster.json",
+    "simulate --config config.yaml --snapshot cluster.json --pod new-pod.yaml -o wide",
+    "simulate --config config.yaml --snapshot cluster.json --as-scheduler default-scheduler -n shop",
+    "simulate --config config.yaml --snapshot cluster.json -o json --detail top:5",
+)
 
 
 def register(parent: typer.Typer) -> None:
     """Add the command `simulate`."""
-    parent.command("simulate")(simulate)
+    parent.command("simulate", epilog=_EXAMPLES)(simulate)
 
 
 def simulate(
@@ -53,6 +62,7 @@ def simulate(
     Objects that cannot be used are reported on stderr; exit code 4 means that one was invalid.
     """
     files = [*snapshot, *(more or ())]
+    require_single_stdin([*files, load, pod])
     moment = _parse_time(now) if now is not None else None
     request = Request(config, files, load, pod, random.Random(seed), moment, _detail(detail), preempt, output)
     with importing():

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
 from secondary_scheduler.cli.errors import InputError
+from secondary_scheduler.cli.reading import MOST_OBJECTS, read_bytes
 from secondary_scheduler.cli.simulate.report import Place, Report, with_field
 
 _BOM = b"\xef\xbb\xbf"
@@ -49,21 +48,17 @@ def read_entries(file: str, report: Report) -> Iterator[Entry]:
     Raises:
         InputError: the file cannot be read, or is neither YAML nor JSON.
     """
-    for place, data, item_lines in _documents(file, read_bytes(file)):
+    for place, data, item_lines in _documents(file, read_objects(file)):
         yield from _entries(place, data, item_lines, report)
 
 
-def read_bytes(file: str) -> bytes:
-    """Return a file's content.
+def read_objects(file: str) -> bytes:
+    """Return the content of a file of objects or load.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or is larger than any snapshot.
     """
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from error
-    return data.removeprefix(_BOM)
+    return read_bytes(file, most=MOST_OBJECTS).removeprefix(_BOM)
 
 
 def position(data: bytes, offset: int) -> str:

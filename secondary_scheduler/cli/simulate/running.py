@@ -19,10 +19,11 @@ from scheduler.engine import Assembly, assemble
 from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, RandomSource, WallSeconds
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.cli.reading import read_text
 from secondary_scheduler.cli.simulate import output as forms
 from secondary_scheduler.cli.simulate.cluster import SimulatedCluster, read_cluster
 from secondary_scheduler.cli.simulate.deciding import Outcome, Simulation
-from secondary_scheduler.cli.simulate.documents import read_bytes
+from secondary_scheduler.cli.simulate.documents import read_objects
 from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
 from secondary_scheduler.cli.simulate.report import Report
 from secondary_scheduler.cli.simulate.watcherload import read_load
@@ -41,7 +42,7 @@ def _decide(request: Request, configuration: Configuration, report: Report) -> N
     output, detail = request.output, request.detail
     clock = _SnapshotClock()
     assembly = _assembled(configuration, clock, request.rng)
-    measured = read_load(read_bytes(request.load), request.load, report) if request.load is not None else None
+    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     cluster = read_cluster(
         request.files,
         report,
@@ -77,13 +78,7 @@ def _write(outcomes: Iterator[Outcome], output: ResultFormat, detail: Detail, ou
 
 
 def _configuration(path: Path, report: Report) -> Configuration:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--config {path}: {error.strerror or error}", ExitCode.INVALID_INPUT) from error
-    except UnicodeDecodeError as error:
-        message = f"--config {path}: not UTF-8 text ({error.reason} at byte {error.start})"
-        raise CommandError(message, ExitCode.INVALID_INPUT) from error
+    text = read_text(path, option="--config")
     if path.name.startswith("Pulumi.") or "kind: ConfigMap" in text:
         return _embedded_configuration(path, text, report)
     try:

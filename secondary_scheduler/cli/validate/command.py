@@ -8,17 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secondary_scheduler.cli.errors import ExitCode
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.output import OutputFormat
-from secondary_scheduler.cli.reading import choose_flavour, read_text
+from secondary_scheduler.cli.reading import choose_flavour, read_text, require_single_stdin
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.checking import Checked
 
 
+_EXAMPLES = examples(
+    "validate config.yaml",
+    "validate stacks/Pulumi.prod.yaml manifests/*.yaml -o json",
+    "validate --image registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7 config.yaml",
+)
+
+
 def register(parent: typer.Typer) -> None:
     """Add the command `validate`."""
-    parent.command("validate")(validate)
+    parent.command("validate", epilog=_EXAMPLES)(validate)
 
 
 def validate(
@@ -51,14 +59,19 @@ def validate(
     from dataclasses import replace
 
     from scheduler.catalog import UNDECIDED_RULES
-    from secondary_scheduler.cli.checking import check_file
+    from secondary_scheduler.cli.checking import check_file, unreadable
 
+    require_single_stdin(list(files))
     chosen = choose_flavour(image, flavour)
     rules = replace(UNDECIDED_RULES, allow_insecure=allow_insecure)
     results: list[Checked] = []
     for name in files:
-        text = read_text(name)
-        results += check_file(Path(name), text, chosen, allow_token=allow_token_in_config_map, rules=rules)
+        try:
+            text = read_text(name)
+            results += check_file(Path(name), text, chosen, allow_token=allow_token_in_config_map, rules=rules)
+        except CommandError as error:
+            # Also of one that cannot be read: the other files are checked all the same.
+            results.append(unreadable(name, error))
     for result in results:
         for problem in result.problems:
             mark = "warning: " if problem.severity == "warning" else ""
@@ -74,6 +87,10 @@ def validate(
 
 
 def _line(result: Checked) -> str:
+    from secondary_scheduler.cli.checking import UNREADABLE
+
+    if result.kind == UNREADABLE:
+        return f"{result.file}: cannot be checked"
     errors = sum(1 for problem in result.problems if problem.severity == "error")
     warnings = len(result.problems) - errors
     counts = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in ((errors, "error"), (warnings, "warning"))]

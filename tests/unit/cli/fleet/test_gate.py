@@ -285,5 +285,5 @@ def test_a_cluster_that_does_not_answer_is_told_with_its_address(server: FakeApi
     server.objects["/version"] = {}
     assert connection_problem(ClientConfig(server=f"http://127.0.0.1:{server.server_port}"), 5) == ""
     assert connection_problem(ClientConfig(server="https://127.0.0.1:1"), 5) == (
-        "https://127.0.0.1:1 does not answer: [Errno 111] Connection refused"
+        "https://127.0.0.1:1 does not answer: Connection refused"
     )

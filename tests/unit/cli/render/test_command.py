@@ -115,7 +115,8 @@ def test_a_secret_is_told_as_a_comment_and_its_values_nowhere(project: Project, 
 def test_show_secrets_writes_it_in_clear_into_a_file_for_its_owner_only(
     project: Project, tmp_path: Path, credentials: dict[str, str]
 ) -> None:
-    assert project.render("--stack", "load", "-o", str(tmp_path), "--show-secrets", **credentials).returncode == 0
+    done = project.render("--stack", "load", "--output-dir", str(tmp_path), "--show-secrets", **credentials)
+    assert done.returncode == 0
     (file,) = tmp_path.glob("*-secret-*.yaml")
     assert file.stat().st_mode & 0o077 == 0
     assert yaml.safe_load(file.read_text())["stringData"]["token"] == CANARY
@@ -141,13 +142,13 @@ def test_a_directory_has_one_file_per_object_in_order_and_no_stale_one(
     project: Project, tmp_path: Path, manifests: list[dict[str, Any]]
 ) -> None:
     (tmp_path / "kustomization.yaml").write_text("resources: []\n")
-    assert project.render("--stack", "plain", "-o", str(tmp_path)).returncode == 0
+    assert project.render("--stack", "plain", "--output-dir", str(tmp_path)).returncode == 0
     before = {file.name for file in tmp_path.glob("*.yaml")}
     in_order = [yaml.safe_load(file.read_text()) for file in sorted(tmp_path.glob("[0-9]*.yaml"))]
     assert in_order == manifests
 
     project.stack("changed", compatibility="upstream")
-    assert project.render("--stack", "changed", "-o", str(tmp_path)).returncode == 0
+    assert project.render("--stack", "changed", "--output-dir", str(tmp_path)).returncode == 0
     after = {file.name for file in tmp_path.glob("*.yaml")}
     assert "kustomization.yaml" in after
     assert len(after) == len(before)
@@ -155,7 +156,7 @@ def test_a_directory_has_one_file_per_object_in_order_and_no_stale_one(
 
     (file,) = tmp_path.glob("01-*.yaml")
     file.write_text("mine: true\n")
-    done = project.render("--stack", "changed", "-o", str(tmp_path))
+    done = project.render("--stack", "changed", "--output-dir", str(tmp_path))
     assert done.returncode == ExitCode.ERROR
     assert str(file) in done.stderr
     assert file.read_text() == "mine: true\n", "somebody else's file is not written over"
@@ -163,7 +164,7 @@ def test_a_directory_has_one_file_per_object_in_order_and_no_stale_one(
 
 def test_wrong_settings_are_told_as_in_a_preview_and_nothing_is_written(project: Project, tmp_path: Path) -> None:
     project.stack("bad", logLevel="Loud")
-    done = project.render("--stack", "bad", "-o", str(tmp_path / "deploy"))
+    done = project.render("--stack", "bad", "--output-dir", str(tmp_path / "deploy"))
     assert done.returncode == ExitCode.INVALID_INPUT
     assert "logLevel" in done.stderr
     assert "Traceback" not in done.stderr

@@ -138,7 +138,7 @@ def test_the_image_decides_what_is_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("validate", "absent.yaml"), ExitCode.INVALID_INPUT, "absent.yaml: No such file or directory"),
+        (("validate", "-", "-"), ExitCode.USAGE, "-: standard input can be read once"),
         (("validate", "-", "--flavour", "go"), ExitCode.USAGE, '--flavour: flavour "go" is not known'),
         (
             ("validate", "-", "--flavour", "ours", "--image", "x"),
@@ -176,12 +176,9 @@ def test_the_stacks_of_this_project_are_valid_and_a_slip_in_one_is_named(tmp_pat
 
 
 def test_a_stack_file_without_its_project_says_so(tmp_path: Path) -> None:
-    error = call("validate", written(tmp_path, "config: {}\n", "Pulumi.x.yaml")).exception
-    assert error is None or "no parent directory has a Pulumi.yaml" in str(error)
-    text = "config:\n  secondary-scheduler:schedulerImage: x\n"
-    error = call("validate", written(tmp_path, text, "Pulumi.x.yaml")).exception
-    assert isinstance(error, CommandError)
-    assert "no parent directory has a Pulumi.yaml" in str(error)
+    result = call("validate", written(tmp_path, "config: {}\n", "Pulumi.x.yaml"))
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert "no parent directory has a Pulumi.yaml" in result.stderr
 
 
 def test_convert_writes_v1_to_stdout_or_a_file_and_tells_the_changes(tmp_path: Path) -> None:
@@ -196,14 +193,14 @@ def test_convert_writes_v1_to_stdout_or_a_file_and_tells_the_changes(tmp_path: P
     assert all(line.startswith("warning: -:") for line in result.stderr.splitlines())
     assert "v1beta1 was last served by Kubernetes 1.22" in result.stderr
     target = tmp_path / "v1.yaml"
-    assert call("convert", "-", "-o", str(target), stdin=text).stdout == ""
+    assert call("convert", "-", "--file", str(target), stdin=text).stdout == ""
     assert target.read_text() == result.stdout
     assert call("validate", str(target)).exit_code == 0
 
 
 def test_convert_refuses_what_it_cannot_express_and_writes_nothing(tmp_path: Path) -> None:
     target = tmp_path / "v1.yaml"
-    result = call("convert", str(DATA / "operator-readme-v1beta1.yaml"), "-o", str(target))
+    result = call("convert", str(DATA / "operator-readme-v1beta1.yaml"), "--file", str(target))
     assert result.exit_code == 4
     assert "unresolved placeholder ${PROM_URL}" in result.stderr
     assert not target.exists()
@@ -213,3 +210,21 @@ def test_convert_leaves_v1_and_the_name_default_scheduler_alone() -> None:
     text = "# mine\n" + GOOD.replace("mine", "default-scheduler")
     result = call("convert", "-", stdin=text)
     assert (result.exit_code, result.stdout) == (0, text)
+
+
+def test_every_file_is_reported_also_after_one_that_cannot_be_read(tmp_path: Path) -> None:
+    bad, good = written(tmp_path, BAD), written(tmp_path, GOOD, "good.yaml")
+    orphan = written(tmp_path, "config: {}\n", "Pulumi.prod.yaml")
+    absent = str(tmp_path / "absent.yaml")
+    result = call("validate", absent, orphan, str(tmp_path), bad, good)
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert result.stderr.splitlines()[0] == f"{absent}: No such file or directory"
+    assert result.stdout.splitlines() == [
+        f"{absent}: cannot be checked",
+        f"{orphan}: cannot be checked",
+        f"{tmp_path}: cannot be checked",
+        f"{bad}: KubeSchedulerConfiguration is not valid: 1 error",
+        f"{good}: KubeSchedulerConfiguration is valid, schedulers: mine",
+    ]
+    data = json.loads(call("validate", absent, good, "-o", "json").stdout)
+    assert [(file["file"], file["valid"]) for file in data["files"]] == [(absent, False), (good, True)]

@@ -360,3 +360,13 @@ async def test_a_write_whose_answer_is_too_large_has_an_unknown_outcome(api: Fak
         with pytest.raises(kube.ResponseTooLarge) as caught:
             await client.get("/x")
         assert not caught.value.outcome_unknown
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_refused_connection_is_said_in_the_system_s_words(host: str) -> None:
+    async with KubeClient(ClientConfig(server=f"https://{host}:9", insecure_skip_tls_verify=True)) as client:
+        with pytest.raises(kube.ConnectionFailed) as failed:
+            await client.get("/version")
+    assert str(failed.value).startswith(f"GET /version: cannot connect to {host}:9: ")
+    assert "onnect" in str(failed.value).rpartition(": ")[2]
+    assert "ssl" not in str(failed.value).lower()

@@ -1,0 +1,30 @@
+"""Which options the user typed: one that comes from the environment or a default contradicts nothing."""
+
+from __future__ import annotations
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+
+
+def was_typed(call: typer.Context, *names: str) -> str:
+    """The options among these parameters that stand on the command line, for a message; empty if none does."""
+    options = {parameter.name: parameter.opts[0] for parameter in call.command.params}
+    return ", ".join(options[name] for name in names if _stands_there(call, name))
+
+
+def require_apart(call: typer.Context, first: str, *others: str) -> None:
+    """Check that an option does not stand beside others that it would silence.
+
+    Raises:
+        CommandError: it does.
+    """
+    option, silenced = was_typed(call, first), was_typed(call, *others)
+    if option and silenced:
+        raise CommandError(f"{option} and {silenced} exclude each other; leave one out", ExitCode.USAGE)
+
+
+def _stands_there(call: typer.Context, name: str) -> bool:
+    # By name: typer has a copy of click, and with it an enumeration of its own.
+    source = call.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
