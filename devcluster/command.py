@@ -36,7 +36,7 @@ def register(parent: typer.Typer) -> None:
     """Add the group `cluster`."""
     app = typer.Typer(
         name="cluster",
-        help="The local control plane: etcd, API server, controllers, simulated and real nodes, Prometheus.",
+        help="The local cluster: control plane, nodes and Prometheus.",
         no_args_is_help=True,
     )
     for command in (up, down, status, env):

@@ -14,5 +14,13 @@ def main() -> None:
         run()
 
 
+def complete() -> None:
+    """Answer kubectl, which asks for completions of `kubectl secondary-scheduler …`."""
+    with requires_extra("secondary-scheduler", "cli"):
+        from secondary_scheduler.cli.completion import main as answer
+
+        answer()
+
+
 if __name__ == "__main__":
     main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,13 @@ COMMANDS = {
     "preflight": "secondary_scheduler.cli.preflight",
     "render": "secondary_scheduler.cli.render.command",
     "fleet": "secondary_scheduler.cli.fleet.command",
+    "version": "secondary_scheduler.cli.version.command",
+    "completion": "secondary_scheduler.cli.completion.command",
 }
+_COMPLETE = "__complete"
+"""What the scripts of `completion` call."""
+_WIDTH = 120
+"""Columns of help at most, and where there is no terminal to ask."""
 COMMAND_GROUP = "secondary_scheduler.commands"
 """Entry points of this group add commands: their name is the command's, their value its `register(app)`."""
 
@@ -43,12 +50,19 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         # Plain help: rich's tables cut long options, and assume 80 columns where there is no terminal.
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": _WIDTH,
+            "terminal_width": _width(),
+        },
         epilog=examples("validate config.yaml", "snapshot --file cluster.json", "preflight --help"),
     )
     app.callback()(_root_options)
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     with importing():
+        if named == _COMPLETE:
+            importlib.import_module(COMMANDS["completion"]).register_answers(app)
+            return app
         if named in COMMANDS:
             importlib.import_module(COMMANDS[named]).register(app)
             return app
@@ -84,6 +98,10 @@ def main() -> None:
         _exit_with_message(f"{place}{error.strerror or error}", ExitCode.ERROR)
     except Interrupted:
         _exit_with_message("interrupted; everything unfinished was removed", ExitCode.INTERRUPTED)
+
+
+def _width() -> int:
+    return min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

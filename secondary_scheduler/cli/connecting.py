@@ -83,6 +83,17 @@ def load_text(text: str, context: str | None) -> ClientConfig:
         return login.config() if isinstance(login, _Login) else login
 
 
+def context_names() -> list[str]:
+    """The contexts that `--context` may name.
+
+    Raises:
+        ConfigError: a kubeconfig cannot be read.
+    """
+    documents = (_document(file) for file in _files(None))
+    entries = (entry for document in documents for entry in document.get("contexts") or () if isinstance(entry, dict))
+    return [str(entry.get("name")) for entry in entries]
+
+
 class _Login:
     """A connection whose user is known by the answer of a program or an identity provider."""
 
@@ -103,14 +114,11 @@ class _Login:
                 kubernetes_config.load_kube_config(self._source, context, client_configuration=self._loaded)
             except Exception as error:
                 errors.lines.append(str(error) or type(error).__name__)
+        # Not through the client's accessor, which would run the program again for a token that expires soon.
+        self._token = _bare(self._loaded.api_key.get("authorization"))
         if errors.lines or not (self._token or self._loaded.cert_file):
             reason = " ".join("; ".join(errors.lines).split()) or "the login gave neither a token nor a certificate"
             raise ConfigError(printable(f"{self._source}: user {user!r}: {reason}{_advice(method)}"))
-
-    @property
-    def _token(self) -> str:
-        text = str(self._loaded.get_api_key_with_prefix("authorization") or "")
-        return text.removeprefix("Bearer ").strip()
 
     def config(self, token_file: Path | None = None) -> ClientConfig:
         """The connection; with its token in a file if one is given."""
@@ -131,27 +139,26 @@ class _Login:
         return config
 
     @contextlib.contextmanager
-    def renewing(self, seconds: float = _RENEW_SECONDS) -> Iterator[ClientConfig]:
+    def renewing(self) -> Iterator[ClientConfig]:
         """The connection, with the token in a file that a thread keeps valid."""
         if not self._token:
             yield self.config()  # a certificate: the official loader renews tokens only
             return
         with tempfile.TemporaryDirectory(prefix="login-") as directory:
             file = Path(directory) / "token"
-            written = self._token
-            _write_secret(file, written)
+            _write_secret(file, self._token)
             stopped = threading.Event()
 
             def renew(last: str) -> None:
-                while not stopped.wait(seconds):
+                while not stopped.wait(_RENEW_SECONDS):
                     # An answer that fails is logged by the loader; the last token counts until the next try.
                     with _loading, _RootErrors().collected(), contextlib.suppress(Exception):
-                        token = self._token
+                        token = _bare(self._loaded.get_api_key_with_prefix("authorization"))
                         if token and token != last:
                             _write_secret(file, token)
                             last = token
 
-            thread = threading.Thread(target=renew, args=(written,), name="login", daemon=True)
+            thread = threading.Thread(target=renew, args=(self._token,), name="login", daemon=True)
             thread.start()
             try:
                 yield self.config(file)
@@ -240,6 +247,11 @@ def _advice(method: Mapping[str, Any]) -> str:
     login = method.get("exec")
     hint = login.get("installHint") if isinstance(login, dict) else None
     return f" ({' '.join(str(hint).split())})" if hint else ""
+
+
+def _bare(authorization: object) -> str:
+    """The token of an Authorization header."""
+    return str(authorization or "").removeprefix("Bearer ").strip()
 
 
 def _write_secret(file: Path, text: str) -> None:

@@ -28,9 +28,10 @@ def convert(
         str, typer.Option(help="Image that will run the result (default: this project's scheduler).")
     ] = "",
 ) -> None:
-    """Rewrite a v1beta1, v1beta2 or v1beta3 configuration as v1: what ran before runs after, comments are kept.
+    """Rewrite a configuration of an older version as v1.
 
-    The changes are reported on stderr. A file that is v1 already is written unchanged.
+    From v1beta1, v1beta2 or v1beta3; what ran before runs after, and comments are kept. The changes are reported on
+    stderr. A file that is v1 already is written unchanged.
     """
     from scheduler.config import OURS, ConfigurationError, convert_text
 

@@ -18,7 +18,7 @@ from secondary_scheduler.cli.reading import require_writable
 if TYPE_CHECKING:
     from secondary_scheduler.cli.fleet.project import Project, Stack
 
-_HELP = """One operation on many stacks: in parallel, in waves, with a health gate.
+_HELP = """One operation on many stacks: in waves, with a health gate.
 
 A stack's wave stands in its settings as fleet:wave; without it, the wave is "rest".
 """
@@ -64,7 +64,10 @@ def preview(
     project: ProjectDirectory = HERE,
     output: Form = OutputFormat.TABLE,
 ) -> None:
-    """Show what an update would change. Exit code 3: there are changes; 0: there are none; 1: a stack failed."""
+    """Show what an update would change.
+
+    Exit code 3: there are changes; 0: there are none; 1: a stack failed.
+    """
     plan = FleetPlan(Operation.PREVIEW, seconds=timeout, cluster_seconds=None if offline else cluster_timeout or None)
     _run(plan, stacks, waves, parallel, markdown, project, output)
 
@@ -85,7 +88,10 @@ def up(
     project: ProjectDirectory = HERE,
     output: Form = OutputFormat.TABLE,
 ) -> None:
-    """Update the stacks wave by wave; after a failure no later wave starts. Exit code 1: a stack failed."""
+    """Update the stacks wave by wave.
+
+    After a failure no later wave starts. Exit code 1: a stack failed.
+    """
     plan = FleetPlan(
         Operation.UP,
         seconds=timeout,
@@ -109,7 +115,10 @@ def refresh(
     project: ProjectDirectory = HERE,
     output: Form = OutputFormat.TABLE,
 ) -> None:
-    """Update the stacks' states from their clusters, which are only read. Exit code 1: a stack failed."""
+    """Update the stacks' states from their clusters.
+
+    The clusters are only read. Exit code 1: a stack failed.
+    """
     plan = FleetPlan(Operation.REFRESH, preview_only, seconds=timeout, cluster_seconds=cluster_timeout or None)
     _run(plan, stacks, waves, parallel, markdown, project, output)
 

@@ -122,10 +122,11 @@ def load_watcher(
     tls_cert_file: TlsCertFileOption = None,
     tls_private_key_file: TlsPrivateKeyFileOption = None,
 ) -> None:
-    """Serve the nodes' load at /watcher until it is stopped by a signal.
+    """Serve the nodes' load at /watcher, as load-watcher does.
 
-    With a connection to the cluster, addresses of nodes become their names. Load that is too old is left out. On any
-    address other than loopback it serves only TLS, and only clients that authenticate.
+    It runs until it is stopped by a signal. With a connection to the cluster, addresses of nodes become their names.
+    Load that is too old is left out. On any address other than loopback it serves only TLS, and only clients that
+    authenticate.
     """
     host, port = listen_address(listen)
     authenticates = auth_token_file is not None or client_ca_file is not None or token_review

@@ -74,10 +74,11 @@ def preflight(
     ] = None,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")] = OutputFormat.TABLE,
 ) -> None:
-    """Check the source of the nodes' load: reachable, TLS, token, series, labels, nodes, ages.
+    """Check the source of the nodes' load before you install.
 
-    On OpenShift it finds the route to the cluster's monitoring and uses a short-lived token of a ServiceAccount. It
-    changes nothing in the cluster. Exit code 1: a check failed, and its line says what to do.
+    Checked are connection, TLS, token, series, labels, nodes and ages. On OpenShift it finds the route to the
+    cluster's monitoring and uses a short-lived token of a ServiceAccount. It changes nothing in the cluster. Exit code
+    1: a check failed, and its line says what to do.
     """
     require_apart(call, "config", "stack")
     require_apart(call, "token_file", "service_account")

@@ -56,10 +56,11 @@ def render(
         ManifestFormat, typer.Option("-o", "--output", help="Form of the manifests.")
     ] = ManifestFormat.YAML,
 ) -> None:
-    """Write the manifests of everything that a stack installs. Needs neither a cluster nor Pulumi's engine.
+    """Write the manifests of everything that a stack installs.
 
-    They come from the same program as `pulumi up`, in the order in which they can be applied. Exit code 4: the stack's
-    settings are not valid. Secrets are left out and mentioned as comments.
+    It needs neither a cluster nor Pulumi's engine. They come from the same program as `pulumi up`, in the order in
+    which they can be applied. Exit code 4: the stack's settings are not valid. Secrets are left out and mentioned as
+    comments.
     """
     from secondary_scheduler.cli.render.manifests import build, stream, stream_json, write_directory
     from secondary_scheduler.cli.render.stack import read_stack

@@ -18,7 +18,6 @@ from secondary_scheduler.cli.simulate.options import Detail, Request, ResultForm
 _EXAMPLES = examples(
     "simulate --config config.yaml --snapshot cluster.json",
     "simulate --config config.yaml --snapshot cluster.json --pod new-pod.yaml -o wide",
-    "simulate --config config.yaml --snapshot cluster.json --as-scheduler default-scheduler -n shop",
     "simulate --config config.yaml --snapshot cluster.json -o json --detail top:5",
 )
 
@@ -57,9 +56,10 @@ def simulate(
     ] = False,
     output: Annotated[ResultFormat, typer.Option("-o", "--output", help="Form of the output.")] = ResultFormat.TABLE,
 ) -> None:
-    """Place the pending pods of a snapshot in queue order; each pod sees the earlier ones placed.
+    """Place the pending pods of a snapshot as the scheduler would.
 
-    Objects that cannot be used are reported on stderr; exit code 4 means that one was invalid.
+    Pods come in queue order, and each pod sees the earlier ones placed. Objects that cannot be used are reported on
+    stderr; exit code 4 means that one was invalid.
     """
     files = [*snapshot, *(more or ())]
     require_single_stdin([*files, load, pod])

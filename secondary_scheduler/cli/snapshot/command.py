@@ -71,9 +71,10 @@ def snapshot(
     window: Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")] = "15m",
     output: Annotated[SnapshotFormat, typer.Option("-o", "--output", help="Form of the file.")] = SnapshotFormat.JSON,
 ) -> None:
-    """Write a cluster's nodes, pods, volumes, policies and load to one file. The cluster is only read.
+    """Write a cluster's objects and load to one file.
 
-    Only fields that a scheduler reads are kept: no Secrets, no environment variables, no commands.
+    These are nodes, pods, volumes and policies. The cluster is only read. Only fields that a scheduler reads are kept:
+    no Secrets, no environment variables, no commands.
     """
     _check(call, file, prometheus, watcher, token_file, ca_file, window)
     # Here, not above: reading them takes longer than all the rest of the command line.

@@ -52,9 +52,10 @@ def validate(
         ),
     ] = False,
 ) -> None:
-    """Check configurations, ConfigMap manifests and stack files; exit 4 if one is not valid.
+    """Check configurations, ConfigMaps and stack files.
 
-    Errors and warnings go to stderr, each with file, line, column, field and what to do.
+    Exit code 4: one of them is not valid. Errors and warnings go to stderr, each with file, line, column, field and
+    what to do.
     """
     from dataclasses import replace
 

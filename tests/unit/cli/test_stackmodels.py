@@ -47,7 +47,7 @@ def test_a_project_that_cannot_check_its_stacks_is_one_line(tmp_path: Path, proj
         check=False,
         cwd=tmp_path,
     )
-    assert result.returncode == 1, result.stderr
-    assert result.stderr.startswith("secondary-scheduler: ")
+    assert result.returncode == 4, result.stderr
+    assert result.stderr.startswith(f"{file}: ")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1

@@ -59,7 +59,7 @@ def test_without_the_package_pulumi_one_line_says_what_to_do(project: Path) -> N
         (["--stacks", "dev-*"], 2, "--stacks dev-*: no stack matches; there are: prod"),
         (["--stacks", "prod", "--waves", "canary"], 2, "stack prod is in wave rest"),
         (["--stacks", "prod", "--markdown", "none/c.md"], 1, "--markdown none/c.md: there is no directory"),
-        (["--stacks", "prod", "--project", "/"], 1, "/: no Pulumi.yaml here or above"),
+        (["--stacks", "prod", "--project", "/"], 2, "/: no Pulumi.yaml here or above"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_started(

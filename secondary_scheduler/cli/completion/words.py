@@ -1,0 +1,126 @@
+"""The completions of a command line's last word, in the protocol of cobra's programs, which kubectl speaks, too.
+
+An answer has a line per completion, after a tab its description, and last `:` and a number: 4 where files must not be
+completed, 0 where they may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import inspect
+import sys
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NO_FILES, FILES = 4, 0
+_LONGEST = 80
+
+
+class Completions(NamedTuple):
+    """What the last word may become; `files`: the shell may complete names of files."""
+
+    values: list[tuple[str, str]]
+    files: bool = False
+
+    def text(self) -> str:
+        """The answer to a shell."""
+        lines = [f"{value}\t{' '.join(help_text.split())[:_LONGEST]}".rstrip() for value, help_text in self.values]
+        return "".join(f"{line}\n" for line in [*lines, f":{FILES if self.files else NO_FILES}"])
+
+
+def main() -> None:
+    """Answer kubectl, which passes the words after `kubectl secondary-scheduler`."""
+    sys.stdout.write(complete(sys.argv[1:]).text())
+
+
+def complete(words: Sequence[str]) -> Completions:
+    """Find the completions of the last of a command line's words (without the program's name); it may be empty."""
+    *before, last = words or [""]
+    command, rest = _command(before)
+    if command is None:
+        return Completions([])
+    options = {
+        name: parameter
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if name.startswith("-")
+    }
+    if last.startswith("--") and "=" in last:
+        name, _, begun = last.partition("=")
+        parameter = options.get(name)
+        completions = _values(command, parameter, begun) if parameter is not None else Completions([])
+        return Completions([(f"{name}={value}", text) for value, text in completions.values], completions.files)
+    if rest and rest[-1] in options and _takes_value(options[rest[-1]]):
+        return _values(command, options[rest[-1]], last)
+    if last.startswith("-"):
+        shown = sorted((name, parameter.help or "") for name, parameter in options.items())
+        return Completions([(name, text) for name, text in shown if name.startswith(last)])
+    if commands := getattr(command, "commands", None):
+        named = ((name, sub.get_short_help_str(_LONGEST)) for name, sub in commands.items() if not sub.hidden)
+        return Completions([(name, text) for name, text in named if name.startswith(last)])
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    return _values(command, arguments[0], last) if arguments else Completions([])
+
+
+def _command(words: Sequence[str]) -> tuple[Any, list[str]]:
+    """The command that the words name, None where there is none of that name, and the words after its name."""
+    import typer.main
+
+    from secondary_scheduler.cli.app import build
+
+    command: Any = typer.main.get_command(build(words))
+    rest = list(words)
+    while rest and (commands := getattr(command, "commands", None)):
+        name = next((word for word in rest if not word.startswith("-")), None)
+        if name is None:
+            break
+        if name not in commands:
+            return None, rest
+        rest = rest[rest.index(name) + 1 :]
+        command = commands[name]
+    return command, rest
+
+
+def _takes_value(parameter: Any) -> bool:
+    return not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False))
+
+
+def _values(command: Any, parameter: Any, begun: str) -> Completions:
+    kinds = _kinds(command, parameter)
+    names = [member.value for kind in kinds if issubclass(kind, enum.StrEnum) for member in kind]
+    if parameter.name == "context":
+        names = sorted(_contexts())
+    elif parameter.name in ("stack", "stacks") and Path not in kinds:
+        names = sorted(_stacks())
+    files = Path in kinds or parameter.name in _FILE_PARAMETERS
+    return Completions([(name, "") for name in names if name.startswith(begun)], files)
+
+
+def _kinds(command: Any, parameter: Any) -> list[type]:
+    """The classes of a parameter's annotation: what typer makes of them differs from version to version."""
+    annotation = typing.get_type_hints(inspect.unwrap(command.callback)).get(parameter.name)
+    return [kind for kind in (annotation, *typing.get_args(annotation)) if isinstance(kind, type)]
+
+
+_FILE_PARAMETERS = frozenset({"files", "source", "snapshot", "more", "load", "pod"})
+"""Those that take `-`, too, and so are texts."""
+
+
+def _contexts() -> Iterator[str]:
+    from secondary_scheduler.cli.connecting import context_names
+
+    with contextlib.suppress(Exception):
+        yield from context_names()
+
+
+def _stacks() -> Iterator[str]:
+    """The stacks of the project in or above this directory."""
+    start = Path.cwd()
+    project = next((path for path in (start, *start.parents) if (path / "Pulumi.yaml").is_file()), None)
+    if project is not None:
+        for directory in (project, project / "stacks"):
+            for file in directory.glob("Pulumi.*.yaml"):
+                yield file.name.removeprefix("Pulumi.").removesuffix(".yaml")

@@ -1,0 +1,4 @@
+"""`secondary-scheduler version`: of the command line and, with a cluster, of what runs there.
+
+`installed` reads the cluster, `command` prints.
+"""

@@ -1,0 +1,112 @@
+"""`secondary-scheduler version`: the command line's version, and what a cluster runs."""
+
+from __future__ import annotations
+
+import enum
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secondary_scheduler.cli.connecting import AllNamespacesOption, ContextOption, KubeconfigOption, NamespaceOption
+from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.typed import require_apart
+
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.version.installed import InstalledComponent
+
+_EXAMPLES = examples("version", "version --client", "version --context prod -o json")
+_TIMEOUT = 15.0
+
+
+class VersionFormat(enum.StrEnum):
+    """How versions are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `version`."""
+    parent.command("version", epilog=_EXAMPLES)(version)
+
+
+def version(
+    call: typer.Context,
+    client: Annotated[bool, typer.Option("--client", help="Only the command line's; asks no cluster.")] = False,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: Annotated[VersionFormat, typer.Option("-o", "--output", help="Form of the output.")] = VersionFormat.TABLE,
+) -> None:
+    """Show the versions of command line, cluster and scheduler.
+
+    Of the cluster: Kubernetes, and the images of operators and schedulers in --namespace (default: the namespace that
+    the operator is installed to). Exit code 1: the cluster does not answer.
+    """
+    from scheduler import __version__
+
+    require_apart(call, "namespace", "all_namespaces")
+    require_apart(call, "client", "namespace", "all_namespaces", "kubeconfig", "context")
+    document: dict[str, Any] = {"apiVersion": "secondary-scheduler.io/v1", "kind": "Version", "client": __version__}
+    if client:
+        _write(document, output)
+        return
+    from secondary_scheduler.cli.version.installed import NAMESPACE
+
+    searched = None if all_namespaces else namespace or NAMESPACE
+    try:
+        kubernetes, server, components = _ask(kubeconfig, context, searched)
+    except CommandError:
+        # What is known without the cluster, as kubectl does.
+        _write(document, output)
+        raise
+    document |= {"kubernetes": kubernetes, "server": server}
+    document["components"] = [component.to_dict() for component in components]
+    _write(document, output)
+    if not components:
+        place = f"namespace {searched}" if searched else "any namespace"
+        typer.echo(f"no operator or scheduler in {place}; name another with --namespace, or --all-namespaces", err=True)
+
+
+def _ask(
+    kubeconfig: Path | None, context: str | None, namespace: str | None
+) -> tuple[str, str, list[InstalledComponent]]:
+    from scheduler.kube.client import ConfigError, KubeError, SyncConnection
+    from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.version.installed import installed_components, server_version
+
+    try:
+        config = load_connection(kubeconfig, context)
+    except ConfigError as error:
+        raise CommandError(printable(str(error))) from error
+    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/version")
+    try:
+        return server_version(connection), config.server, installed_components(connection, namespace)
+    except KubeError as error:
+        raise CommandError(printable(f"{config.server}: {error}")) from error
+    finally:
+        connection.close()
+
+
+def _write(document: dict[str, Any], output: VersionFormat) -> None:
+    if output is VersionFormat.JSON:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    if output is VersionFormat.YAML:
+        from secondary_scheduler.cli.yamltext import dump_yaml
+
+        typer.echo(dump_yaml(document).decode(), nl=False)
+        return
+    lines = [f"Client Version: {document['client']}"]
+    if "kubernetes" in document:
+        lines.append(f"Kubernetes Version: {document['kubernetes']} ({document['server']})")
+    for component in document.get("components", ()):
+        where = f"{component['namespace']}/{component['name']}"
+        lines.append(f"{component['role'].capitalize()}: {component['image']} ({where}, {component['ready']} ready)")
+    for line in lines:
+        typer.echo(printable(line))
