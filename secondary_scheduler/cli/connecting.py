@@ -1,4 +1,4 @@
-"""How a command reaches a cluster: the options that kubectl has, and every login that a kubeconfig may name.
+"""How a command reaches a cluster, with every login that a kubeconfig may name.
 
 Plain kubeconfigs (token, tokenFile, client certificate) are read by our own client, which follows files that are
 rotated. A user whom a program or an identity provider vouches for (`exec` of EKS, GKE, AKS and OIDC; `auth-provider`)
@@ -15,26 +15,14 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 import yaml
 
 from scheduler.kube.client import ClientConfig, ConfigError
 from secondary_scheduler.cli.errors import InputError, printable
 from secondary_scheduler.cli.reading import MOST_TEXT, read_bytes
 
-KubeconfigOption = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", help="Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config)."),
-]
-ContextOption = Annotated[
-    str | None, typer.Option("--context", help="Context of the kubeconfig (default: its current one).")
-]
-NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Namespace (default: that of the kubeconfig's context).")
-]
-AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 _LOGINS = ("exec", "auth-provider")
 _IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")
 _RENEW_SECONDS = 30.0

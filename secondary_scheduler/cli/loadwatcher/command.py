@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secondary_scheduler.cli.connecting import ContextOption
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.kubeoptions import ContextOption
 from secondary_scheduler.cli.reading import require_file
 from secondary_scheduler.cli.typed import require_apart, was_typed
 

@@ -120,6 +120,8 @@ class SimulatedCluster:
         pending: pods without a node whose scheduler is one of ours, in the order of the files; added ones last.
         newest: the newest time in the snapshot, seconds since the epoch; NaN when there is none.
         load: the load that came with the snapshot.
+        pods: how many the files hold.
+        others: pending pods of other schedulers, by the scheduler's name; nothing is decided about them.
     """
 
     state: ClusterState
@@ -127,6 +129,8 @@ class SimulatedCluster:
     undecidable: list[UndecidablePod] = field(default_factory=list)
     newest: float = math.nan
     load: LoadReading | None = None
+    pods: int = 0
+    others: Counter[str] = field(default_factory=Counter)
 
 
 def read_cluster(
@@ -136,6 +140,7 @@ def read_cluster(
     scheduler_names: Collection[str],
     pod_file: str | None = None,
     state: ClusterState | None = None,
+    taken_over: Mapping[str, str] | None = None,
 ) -> SimulatedCluster:
     """Read snapshot files, and the pod of `pod_file`, which a configuration with a single profile takes in any case.
 
@@ -145,11 +150,12 @@ def read_cluster(
         scheduler_names: whose pods are pending.
         pod_file: holds one more pod.
         state: what is filled; an empty one where none is given.
+        taken_over: other schedulers whose pods are decided too, each with the one of `scheduler_names` that does so.
 
     Raises:
         InputError: a file cannot be read at all, or `pod_file` does not hold one pod without a node.
     """
-    reader = _Reader(report, scheduler_names, ClusterState() if state is None else state)
+    reader = _Reader(report, scheduler_names, ClusterState() if state is None else state, taken_over or {})
     for file in files:
         reader.add(read_entries(file, report))
     added = reader.add_pod(pod_file) if pod_file is not None else None
@@ -157,8 +163,11 @@ def read_cluster(
 
 
 class _Reader:
-    def __init__(self, report: Report, scheduler_names: Collection[str], state: ClusterState) -> None:
+    def __init__(
+        self, report: Report, scheduler_names: Collection[str], state: ClusterState, taken_over: Mapping[str, str]
+    ) -> None:
         self._report = report
+        self._taken_over = taken_over
         self._scheduler_names = scheduler_names
         self._objects: dict[str, dict[tuple[str, str], _NamedObject]] = {}
         self._ignored_kinds: Counter[str] = Counter()
@@ -294,6 +303,7 @@ class _Reader:
         namespaces: set[str] = set()
         for obj in self._of("Pod"):
             namespaces.add(obj.namespace)
+            self._cluster.pods += 1
             requested = obj is added
             info = self._pod(obj, reducer, requested=requested)
             if info is None or info.terminal:
@@ -307,6 +317,8 @@ class _Reader:
                 if info.nominated_node:
                     state.nominator.set(info, info.nominated_node)
                 pending.append(info)
+            else:
+                self._cluster.others[info.scheduler_name] += 1
         self._add_implied_namespaces(namespaces)
 
     def _pod(self, obj: _NamedObject, reducer: PodReducer, *, requested: bool) -> PodInfo | None:
@@ -322,6 +334,8 @@ class _Reader:
             return None
         self._note_times(pod.metadata.creation_timestamp, pod.status.start_time)
         self._note_times(*(condition.last_transition_time for condition in pod.status.conditions))
+        if not info.node_name and info.scheduler_name in self._taken_over:
+            info = msgspec.structs.replace(info, scheduler_name=self._taken_over[info.scheduler_name])
         if requested and info.scheduler_name not in self._scheduler_names:
             info = msgspec.structs.replace(info, scheduler_name=self._only_profile(obj, info.scheduler_name))
         return info
@@ -371,6 +385,7 @@ class _Reader:
         name = spec.get("schedulerName") or "default-scheduler"
         if requested and len(self._scheduler_names) == 1:
             name = next(iter(self._scheduler_names))
+        name = self._taken_over.get(name, name) if isinstance(name, str) else name
         if isinstance(name, str) and name in self._scheduler_names:
             self._cluster.undecidable.append(UndecidablePod(f"{obj.namespace}/{obj.name}", name, reason))
 

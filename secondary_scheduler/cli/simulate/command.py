@@ -12,12 +12,15 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.cli.kubeoptions import AllNamespacesOption
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
+from secondary_scheduler.cli.typed import require_apart
 
 _EXAMPLES = examples(
     "simulate --config config.yaml --snapshot cluster.json",
     "simulate --config config.yaml --snapshot cluster.json --pod new-pod.yaml -o wide",
+    "simulate --config config.yaml --snapshot cluster.json --as-scheduler default-scheduler -n shop",
     "simulate --config config.yaml --snapshot cluster.json -o json --detail top:5",
 )
 
@@ -28,6 +31,7 @@ def register(parent: typer.Typer) -> None:
 
 
 def simulate(
+    call: typer.Context,
     config: Annotated[
         Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file to use.")
     ],
@@ -54,6 +58,18 @@ def simulate(
     preempt: Annotated[
         bool, typer.Option("--preempt", help="Execute preemption: remove the victims and place the pod.")
     ] = False,
+    as_scheduler: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as-scheduler",
+            metavar="NAME[=PROFILE]",
+            help="Decide the pending pods of this other scheduler, too, as those of the profile; repeatable.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Show the pods of this namespace only; all are decided.")
+    ] = None,
+    all_namespaces: AllNamespacesOption = False,
     output: Annotated[ResultFormat, typer.Option("-o", "--output", help="Form of the output.")] = ResultFormat.TABLE,
 ) -> None:
     """Place the pending pods of a snapshot as the scheduler would.
@@ -64,7 +80,20 @@ def simulate(
     files = [*snapshot, *(more or ())]
     require_single_stdin([*files, load, pod])
     moment = _parse_time(now) if now is not None else None
-    request = Request(config, files, load, pod, random.Random(seed), moment, _detail(detail), preempt, output)
+    require_apart(call, "namespace", "all_namespaces")
+    request = Request(
+        config,
+        files,
+        load,
+        pod,
+        random.Random(seed),
+        moment,
+        _detail(detail),
+        preempt,
+        output,
+        as_scheduler or [],
+        namespace,
+    )
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.simulate.running import run

@@ -34,3 +34,7 @@ class Request:
     detail: Detail
     preempt: bool
     output: ResultFormat
+    as_scheduler: list[str]
+    """`NAME` or `NAME=PROFILE`."""
+    namespace: str | None
+    """Whose pods are shown; None for all."""

@@ -25,6 +25,7 @@ from secondary_scheduler.cli.simulate.cluster import SimulatedCluster, read_clus
 from secondary_scheduler.cli.simulate.deciding import Outcome, Simulation
 from secondary_scheduler.cli.simulate.documents import read_objects
 from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
+from secondary_scheduler.cli.simulate.remarks import remarks
 from secondary_scheduler.cli.simulate.report import Report
 from secondary_scheduler.cli.simulate.watcherload import read_load
 
@@ -41,31 +42,48 @@ def run(request: Request) -> bool:
 def _decide(request: Request, configuration: Configuration, report: Report) -> None:
     output, detail = request.output, request.detail
     clock = _SnapshotClock()
+    taken_over = _taken_over(request.as_scheduler, configuration)
     assembly = _assembled(configuration, clock, request.rng)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     cluster = read_cluster(
         request.files,
         report,
+        taken_over=taken_over,
         state=assembly.state,
         scheduler_names=configuration.scheduler_names,
         pod_file=request.pod,
     )
     measured = measured or cluster.load
-    if measured is not None:
-        _set_load(cluster, configuration, measured)
+    matched = _set_load(cluster, configuration, measured) if measured is not None else None
     clock.seconds = request.now if request.now is not None else _now(measured, cluster.newest)
+    for text in remarks(cluster, configuration, matched, clock.seconds):
+        report.warn(text)
     simulation = Simulation(
         assembly.attempts,
         explained=detail != "none" if output in (ResultFormat.JSON, ResultFormat.YAML) else output is ResultFormat.WIDE,
         preempt=request.preempt,
     )
-    _write(_outcomes(simulation, cluster), output, detail, sys.stdout.buffer)
+    outcomes = _outcomes(simulation, cluster)
+    if request.namespace is not None:
+        outcomes = _of_namespace(outcomes, request.namespace, report)
+    _write(outcomes, output, detail, sys.stdout.buffer)
 
 
 def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Outcome]:
     yield from simulation.run(cluster.pending)
     for pod in cluster.undecidable:
         yield Outcome(pod.key, pod.scheduler_name, None, pod.reason)
+
+
+def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -> Iterator[Outcome]:
+    """The pods of a namespace. All are decided: those of others take room, too."""
+    shown = 0
+    for outcome in outcomes:
+        if outcome.pod.startswith(f"{namespace}/"):
+            shown += 1
+            yield outcome
+    if not shown:
+        report.warn(f"--namespace {namespace}: no pod of this namespace is decided")
 
 
 def _write(outcomes: Iterator[Outcome], output: ResultFormat, detail: Detail, out: IO[bytes]) -> None:
@@ -117,6 +135,29 @@ def _embedded_configuration(path: Path, text: str, report: Report) -> Configurat
     return valid[0]
 
 
+def _taken_over(options: list[str], configuration: Configuration) -> dict[str, str]:
+    """Other schedulers, each with the profile that decides about its pods."""
+    profiles = configuration.scheduler_names
+    taken_over = {}
+    for option in options:
+        name, given, profile = option.partition("=")
+        if not given and len(profiles) > 1:
+            known = ", ".join(profiles)
+            raise CommandError(
+                f"--as-scheduler {name}: the configuration has several profiles ({known}); name one: "
+                f"--as-scheduler {name}={profiles[0]}",
+                ExitCode.USAGE,
+            )
+        profile = profile if given else profiles[0]
+        if profile not in profiles:
+            raise CommandError(
+                f"--as-scheduler {option}: the configuration has no profile {profile}; it has {', '.join(profiles)}",
+                ExitCode.USAGE,
+            )
+        taken_over[name] = profile
+    return taken_over
+
+
 class _SnapshotClock:
     """The clock of a simulation. It stands still; its time is set once the files are read, as it may come from them."""
 
@@ -134,8 +175,8 @@ def _assembled(configuration: Configuration, clock: _SnapshotClock, rng: RandomS
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 
 
-def _set_load(cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading) -> None:
-    """Give this load to every plugin that reads one, whatever source its args name."""
+def _set_load(cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading) -> LoadReading:
+    """Give this load to every plugin that reads one, whatever source its args name; returns it by name of node."""
     # Imported here: most simulations read no load.
     from scheduler.load import match_nodes, nodes_by_address
 
@@ -145,6 +186,7 @@ def _set_load(cluster: SimulatedCluster, configuration: Configuration, measured:
     keys = {args.source_key() for args in arguments if args is not None}
     for source in sorted(key for key in keys if key is not None):
         cluster.state.set_load(replace(matched, source=source))
+    return matched
 
 
 def _now(measured: LoadReading | None, newest: float) -> float:

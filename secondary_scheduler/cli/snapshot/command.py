@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from secondary_scheduler.cli.connecting import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.reading import require_file, require_writable
 from secondary_scheduler.cli.typed import require_apart, was_typed
 

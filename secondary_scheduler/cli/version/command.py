@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secondary_scheduler.cli.connecting import AllNamespacesOption, ContextOption, KubeconfigOption, NamespaceOption
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, KubeconfigOption, NamespaceOption
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:

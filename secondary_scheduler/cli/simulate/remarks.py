@@ -1,0 +1,99 @@
+"""What a user would otherwise not see: pods, load and nodes that a simulation could not use. One line each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from scheduler.config import Configuration
+from scheduler.framework import LoadReading, NodeInfo
+from secondary_scheduler.cli.simulate.cluster import SimulatedCluster
+
+_CAPACITIES = {
+    "cpu": (1, "in cores, such as 4 or 4000m"),
+    # Bytes: `memory: 8` is 8 bytes, and no node has less than a MiB.
+    "memory": (1 << 20, "with its unit, such as 8Gi"),
+    "pods": (1, "as a number, such as 110"),
+}
+"""The least that a usable node has of a resource, and how to write it."""
+
+
+def remarks(
+    cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading | None, now: float
+) -> Iterator[str]:
+    """Yield what a reader of the result has to know.
+
+    Args:
+        cluster: what the files held.
+        configuration: whose profiles decide.
+        measured: the load by name of node; None where there is none.
+        now: seconds since the epoch that are simulated.
+    """
+    yield from _of_pods(cluster, configuration.scheduler_names)
+    yield from _of_nodes(cluster)
+    yield from _of_load(cluster, configuration, measured, now)
+
+
+def _of_pods(cluster: SimulatedCluster, names: Collection[str]) -> Iterator[str]:
+    ours, others = len(cluster.pending) + len(cluster.undecidable), cluster.others
+    if not cluster.pods:
+        yield "the snapshot holds no pods: nothing to decide"
+    elif not ours and not others:
+        yield f"every pod of the snapshot ({cluster.pods}) has a node or has ended: nothing to decide"
+    if others:
+        counts = ", ".join(f"{count} of {name}" for name, count in others.most_common(5))
+        more = f", and {len(others) - 5} other schedulers" if len(others) > 5 else ""
+        name = others.most_common(1)[0][0]
+        yield (
+            f"not decided, as {'it belongs' if others.total() == 1 else 'they belong'} to other schedulers than "
+            f"{', '.join(names)}: {_count(others.total(), 'pending pod')} ({counts}{more}); to decide them too: "
+            f"--as-scheduler {name}"
+        )
+
+
+def _of_nodes(cluster: SimulatedCluster) -> Iterator[str]:
+    nodes = [node for name in cluster.state.node_names if (node := cluster.state.node(name)) is not None]
+    if not nodes:
+        yield "the snapshot holds no nodes: every pod stays pending"
+        return
+    for resource, (least, advice) in _CAPACITIES.items():
+        names = [node.name for node in nodes if _amount(node, resource) < least]
+        if names:
+            yield (
+                f"{_count(len(names), 'node')} without {resource}, such as {min(names)}, where no pod fits: write "
+                f"status.capacity.{resource} {advice}"
+            )
+
+
+def _amount(node: NodeInfo, resource: str) -> int:
+    return node.allowed_pods if resource == "pods" else node.allocatable.get(resource, 0)
+
+
+def _of_load(
+    cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading | None, now: float
+) -> Iterator[str]:
+    readers: dict[str, float] = {}
+    for profile in configuration.profiles:
+        for name in profile.enabled:
+            args = profile.args(name)
+            if args is not None and args.source_key() is not None:
+                readers[name] = min(profile.options.load.max_age_seconds, readers.get(name, float("inf")))
+    if not readers:
+        return
+    plugins = ", ".join(sorted(readers))
+    if measured is None:
+        yield (
+            f"{plugins}: decided without the load of nodes, as there is none; give --load, or a snapshot with it "
+            "(snapshot --prometheus or --watcher)"
+        )
+        return
+    fresh = measured.fresh_loads(now, min(readers.values()))
+    without = sorted(name for name in cluster.state.node_names if name not in fresh)
+    if without:
+        yield (
+            f"{plugins}: {_count(len(without), 'node')} of {len(cluster.state.node_names)} without fresh load, such as "
+            f"{without[0]}"
+        )
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
