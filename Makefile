@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup olm image lock demo clean-demo test test-all check format unit integration e2e conformance faults bench bench-smoke clean
+.PHONY: help setup olm schemas image lock demo clean-demo test test-all check format unit integration e2e conformance faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -50,6 +50,9 @@ bench-smoke: setup  ## A minute of the race; fails when a ratio to kube-schedule
 
 olm: setup  ## Render bundle and catalog for OLM (deploy/olm) anew from the components
 	@$(BIN)/python tools/olm_bundle.py
+
+schemas: setup  ## Write the JSON Schemas of stack files and configurations (docs/schemas) anew from the models
+	@$(BIN)/python tools/schemas.py
 
 image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on
 	@$(BIN)/python tools/image.py $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))

@@ -1,0 +1,220 @@
+"""Writes the JSON Schemas that editors check stack files and configurations with, from the models that check them.
+
+An editor sees types, names and ranges; what the validators say beyond that, `secondary-scheduler validate` reports.
+
+    tools/schemas.py           writes docs/schemas
+    tools/schemas.py --check   exit code 1 if what is checked in differs
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # stacks is not installed
+
+import yaml  # noqa: E402
+from pydantic import BaseModel  # noqa: E402
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema  # noqa: E402
+from rich.console import Console  # noqa: E402
+
+from scheduler.catalog import ArgsModel, descriptors, out_of_tree_descriptors  # noqa: E402
+from scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration  # noqa: E402
+from stacks.settings import PluginChoice, StackSettings  # noqa: E402
+
+DIRECTORY = ROOT / "docs" / "schemas"
+STACK, CONFIGURATION = "stack.schema.json", "kubeschedulerconfiguration.schema.json"
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+_PREFIX = "secondary-scheduler:"
+_SECRETS = {
+    "prometheusToken": "Bearer token for the metric source: pulumi config set --secret prometheusToken",
+    "kubeconfig": "Kubeconfig of the cluster, instead of $KUBECONFIG: pulumi config set --secret kubeconfig < FILE",
+}
+_DURATION = {"type": "string", "pattern": r"^[-+]?(0|([0-9]*\.?[0-9]+(ns|us|µs|ms|s|m|h))+)$"}
+_FIELD = re.compile(r"^ {4}(?P<names>\w+(?:, \w+)*): (?P<text>.*)$")
+
+
+class _Generator(GenerateJsonSchema):
+    """Without titles, which only repeat names; with the docstrings' attributes as descriptions of properties."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def function_before_schema(self, schema: Any) -> JsonSchemaValue:
+        inner = super().function_before_schema(schema)
+        # What these turn into the inner type, a file may hold as well.
+        match getattr(schema["function"]["function"], "__name__", ""):
+            case "parse_duration":
+                return dict(_DURATION)
+            case "_quantity":
+                return {"type": ["string", "number"]}
+            case "_address":
+                return {"anyOf": [{"type": "string"}, *inner.get("anyOf", [inner])]}
+            case "absent_if_empty":
+                return {"anyOf": [*inner.get("anyOf", [inner]), {"type": "object", "maxProperties": 0}]}
+        return inner
+
+    def model_schema(self, schema: Any) -> JsonSchemaValue:
+        content = super().model_schema(schema)
+        model: type[BaseModel] = schema["cls"]
+        content.pop("title", None)
+        summary, descriptions = _documentation(model)
+        if summary:
+            content["description"] = summary
+        for name, field in model.model_fields.items():
+            described = content["properties"].get(field.alias or name)
+            if described is not None and name in descriptions:
+                described["description"] = descriptions[name]
+        for described in content["properties"].values():
+            if isinstance(described.get("default", 0), dict | list | None):
+                del described["default"]  # what an editor would insert
+            if described.get("pattern") == _DURATION["pattern"] and isinstance(described.get("default"), float):
+                described["default"] = f"{described['default']:g}s"
+        if model.__name__ == "PluginConfig" or issubclass(model, PluginChoice):
+            content["allOf"] = list(_args_by_plugin(complete=not issubclass(model, PluginChoice)))
+        return content
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The schemas by the name of their file."""
+    return {STACK: _stack(), CONFIGURATION: _configuration()}
+
+
+def text_of(schema: Mapping[str, Any]) -> str:
+    """A schema as it is written."""
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def _configuration() -> dict[str, Any]:
+    content = _definition(KubeSchedulerConfiguration)
+    definitions = content.pop("$defs")
+    content["properties"] |= {"apiVersion": {"const": API_VERSION}, "kind": {"const": KIND}}
+    content["required"] = sorted({*content.get("required", ()), "apiVersion", "kind"})
+    return {"$schema": _DRAFT, "title": f"{KIND} of {API_VERSION}", **content, "$defs": definitions}
+
+
+def _stack() -> dict[str, Any]:
+    content = _definition(StackSettings)
+    definitions = content.pop("$defs")
+    declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    properties: dict[str, Any] = {}
+    for key, schema in content["properties"].items():
+        description = {} if "description" in schema else _described(declared.get(key, {}))
+        properties[f"{_PREFIX}{key}"] = _or_text({**schema, **description})
+    for key, description in _SECRETS.items():
+        encrypted = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
+        properties[f"{_PREFIX}{key}"] = {"anyOf": [encrypted, {"type": "string"}], "description": description}
+    config = {
+        "type": "object",
+        "properties": properties,
+        "required": [f"{_PREFIX}{key}" for key in content.get("required", ())],
+        # Keys of Pulumi itself and of other programs.
+        "patternProperties": {f"^(?!{_PREFIX})": {}},
+        "additionalProperties": False,
+    }
+    return {
+        "$schema": _DRAFT,
+        "title": "Stack file of the project secondary-scheduler",
+        "type": "object",
+        "properties": {"config": config},
+        "required": ["config"],
+        "$defs": definitions,
+    }
+
+
+def _or_text(schema: dict[str, Any]) -> dict[str, Any]:
+    """With the text that `pulumi config set` writes for a number or a boolean."""
+    texts = {"boolean": {"enum": ["true", "false"]}, "integer": {"type": "string", "pattern": "^[0-9]+$"}}
+    if schema.get("type") not in texts:
+        return schema
+    notes = {key: schema.pop(key) for key in ("description", "default") if key in schema}
+    return {"anyOf": [schema, texts[schema["type"]]], **notes}
+
+
+def _described(declared: Mapping[str, Any]) -> dict[str, str]:
+    return {"description": str(declared["description"])} if "description" in declared else {}
+
+
+def _definition(model: type[BaseModel]) -> dict[str, Any]:
+    """A model's schema with its `$defs`, the args of every plugin among them."""
+    models = [(each, "validation") for each in (model, *_args_models())]
+    _, combined = models_json_schema(models, by_alias=True, schema_generator=_Generator)  # type: ignore[arg-type]
+    definitions: dict[str, Any] = combined["$defs"]
+    content = definitions.pop(model.__name__)
+    used = _reachable(content, definitions)
+    return {**content, "$defs": {name: schema for name, schema in sorted(definitions.items()) if name in used}}
+
+
+def _reachable(content: Any, definitions: Mapping[str, Any]) -> set[str]:
+    names: set[str] = set()
+    waiting = [content]
+    while waiting:
+        for name in re.findall(r'"#/\$defs/(\w+)"', json.dumps(waiting.pop())):
+            if name not in names:
+                names.add(name)
+                waiting.append(definitions[name])
+    return names
+
+
+def _args_models() -> list[type[ArgsModel]]:
+    return list(dict.fromkeys(model for _, model in _plugins()))
+
+
+def _plugins() -> Iterator[tuple[str, type[ArgsModel]]]:
+    # What happens to be installed here beside the built-in ones does not belong into a file that is checked in.
+    foreign = {descriptor.name for descriptor in out_of_tree_descriptors()}
+    for descriptor in descriptors():
+        if descriptor.args_model is not None and descriptor.name not in foreign:
+            yield descriptor.name, descriptor.args_model
+
+
+def _args_by_plugin(*, complete: bool) -> Iterator[dict[str, Any]]:
+    """What `args` may be where `name` is a plugin that we know. In a stack file the metric source stands elsewhere."""
+    for name, model in _plugins():
+        args: dict[str, Any] = {"$ref": f"#/$defs/{model.__name__}"}
+        if complete:
+            args = {"anyOf": [args, {"type": "null"}]}
+        else:
+            args = {"allOf": [args, {"properties": {"metricProvider": False}}]}
+        condition = {"properties": {"name": {"const": name}}, "required": ["name"]}
+        yield {"if": condition, "then": {"properties": {"args": args}}}
+
+
+def _documentation(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
+    """A docstring's text, and what it says of the attributes by their names in Python."""
+    text, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
+    descriptions: dict[str, str] = {}
+    names: list[str] = []
+    for line in attributes.splitlines():
+        if begun := _FIELD.match(line):
+            names = begun["names"].split(", ")
+            descriptions |= dict.fromkeys(names, begun["text"])
+        elif line.strip():
+            descriptions |= {name: f"{descriptions[name]} {line.strip()}" for name in names}
+    return " ".join(text.split()), descriptions
+
+
+def main() -> int:
+    """Write the schemas, or compare them with what is checked in."""
+    console = Console(highlight=False)
+    code = 0
+    for name, schema in schemas().items():
+        file, text = DIRECTORY / name, text_of(schema)
+        if "--check" not in sys.argv[1:]:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+            console.print(f"{file.relative_to(ROOT)}: {len(text)} bytes")
+        elif not file.exists() or file.read_text() != text:
+            console.print(f"{file.relative_to(ROOT)}: is not current; run make schemas")
+            code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
