@@ -16,6 +16,7 @@ from tests.support.environments import ROOT, build_wheel, make_environment
 EXTRAS = {
     "secondary-scheduler": "cli",
     "kubectl-secondary_scheduler": "cli",
+    "kubectl_complete-secondary_scheduler": "cli",
     "secondary-scheduler-operator": "operator",
     "kube-scheduler": "scheduler",
 }

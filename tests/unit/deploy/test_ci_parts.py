@@ -1,0 +1,222 @@
+"""The pre-commit hook, the GitHub actions and the GitLab template: their shell, run as the services run it.
+
+Programs that ask a service or an engine are stand-ins which record how they were called; `validate` is the real one.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CONFIGURATION = (ROOT / "examples/configurations/load-aware.yaml").read_text()
+RECORDING = """#!/bin/sh
+printf '%s' "$(basename "$0")" >> "{log}"
+for word in "$@"; do printf ' [%s]' "$word" >> "{log}"; done
+echo >> "{log}"
+{rest}
+"""
+PREVIEWED = 'for word in "$@"; do last="$word"; done; echo "<!-- marker -->" > "$last"; exit {code}'
+
+
+class Runner:
+    """A job's directory, PATH and environment."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.work = directory / "work"
+        self.log = directory / "log"
+        self.bin = directory / "bin"
+        for path in (self.work, self.bin):
+            path.mkdir()
+        self.log.touch()
+        (self.directory / "output").touch()
+        program = self.bin / "secondary-scheduler"
+        program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m secondary_scheduler.cli "$@"\n')
+        program.chmod(0o755)
+        (self.bin / "python").symlink_to(sys.executable)
+
+    def stand_in(self, name: str, rest: str = "") -> None:
+        program = self.bin / name
+        program.unlink(missing_ok=True)
+        program.write_text(RECORDING.format(log=self.log, rest=rest))
+        program.chmod(0o755)
+
+    def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        variables = {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "HOME": str(self.directory),
+            "RUNNER_TEMP": str(self.directory),
+            "GITHUB_OUTPUT": str(self.directory / "output"),
+            "GITHUB_PATH": str(self.directory / "path"),
+        }
+        # Both services run bash so that a command that fails ends the script.
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script],
+            cwd=self.work,
+            env={**variables, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
+
+
+def action(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / f".github/actions/{name}/action.yaml").read_text())
+    return document
+
+
+def step(name: str, title: str) -> dict[str, Any]:
+    (found,) = [each for each in action(name)["runs"]["steps"] if each.get("name") == title]
+    assert found["shell"] == "bash"
+    return found
+
+
+def gitlab(job: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/ci/gitlab.yaml").read_text())
+    return document[job]
+
+
+@pytest.mark.parametrize("name", ["validate", "preview"])
+def test_no_script_of_an_action_holds_an_expression(name: str) -> None:
+    for each in action(name)["runs"]["steps"]:
+        assert "${{" not in each.get("run", ""), "an input would be read as a command"
+
+
+def test_the_action_validates_and_marks_the_place(runner: Runner) -> None:
+    (runner.work / "good.yaml").write_text(CONFIGURATION)
+    script = step("validate", "Validate")["run"]
+    annotate = str(ROOT / ".github/actions/validate/annotate.py")
+    done = runner.run(script, FILES="*.yaml", IMAGE="", ANNOTATE=annotate)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    (runner.work / "bad.yaml").write_text(CONFIGURATION.replace("targetUtilization", "targetUtilisation"))
+    done = runner.run(script, FILES="*.yaml", IMAGE="", ANNOTATE=annotate)
+    assert done.returncode == 4
+    (line,) = done.stdout.splitlines()
+    number = CONFIGURATION[: CONFIGURATION.index("targetUtilization")].count("\n") + 1
+    assert re.match(rf"::error file=bad\.yaml,line={number},col=\d+::profiles\[0\]\.\S+: unknown field", line)
+    assert 'did you mean "targetUtilization"?' in line
+
+
+def test_an_image_of_the_action_decides_what_is_valid(runner: Runner) -> None:
+    ours = "      - name: SecondarySchedulerOptions\n        args: {load: {window: 5m}}\n"
+    (runner.work / "a.yaml").write_text(CONFIGURATION + ours)
+    done = runner.run(
+        step("validate", "Validate")["run"],
+        FILES="a.yaml",
+        IMAGE="registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7",
+        ANNOTATE=str(ROOT / ".github/actions/validate/annotate.py"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("::warning file=a.yaml,line=")
+    assert "only this project's own scheduler has SecondarySchedulerOptions" in done.stdout
+
+
+@pytest.mark.parametrize(("code", "ended", "changes"), [(0, 0, "false"), (3, 0, "true"), (1, 1, "false")])
+def test_the_action_previews_every_stack_and_says_whether_there_are_changes(
+    runner: Runner, code: int, ended: int, changes: str
+) -> None:
+    runner.stand_in("secondary-scheduler", PREVIEWED.format(code=code))
+    (runner.work / "prod-file").touch()
+    comment = str(runner.directory / "comment.md")
+    environment = {"STACKS": "prod-* canary", "OPTIONS": "--offline --parallel 2", "COMMENT": comment}
+    done = runner.run(step("preview", "Preview")["run"], **environment)
+    assert done.returncode == ended, done.stderr
+    assert runner.calls == [
+        "secondary-scheduler [fleet] [preview] [--stacks] [prod-*] [--stacks] [canary] [--offline] [--parallel] [2] "
+        f"[--markdown] [{comment}]"
+    ]
+    assert (runner.directory / "output").read_text() == f"changes={changes}\n"
+    runner.stand_in("gh")
+    done = runner.run(step("preview", "Comment")["run"], COMMENT=comment, PULL_REQUEST="7", GH_TOKEN="t")
+    assert done.returncode == 0, done.stderr
+    assert runner.calls[1:] == [f"gh [pr] [comment] [7] [--edit-last] [--create-if-none] [--body-file] [{comment}]"]
+
+
+def test_without_a_result_there_is_no_comment(runner: Runner) -> None:
+    runner.stand_in("gh")
+    comment = str(runner.directory / "absent.md")
+    assert runner.run(step("preview", "Comment")["run"], COMMENT=comment, PULL_REQUEST="7").returncode == 0
+    assert runner.calls == []
+
+
+def test_the_command_line_is_installed_from_the_action_s_own_repository(runner: Runner) -> None:
+    (runner.bin / "python").unlink()
+    install = (
+        'mkdir -p "$3/bin"; printf "#!/bin/sh\\necho pip \\"\\$@\\" >> {log}\\n" > "$3/bin/pip"; chmod +x "$3/bin/pip"'
+    )
+    runner.stand_in("python", install.format(log=runner.log))
+    done = runner.run(step("validate", "Install")["run"], SOURCE="/action/../../..")
+    assert done.returncode == 0, done.stderr
+    assert runner.calls[-1] == "pip install --quiet /action/../../..[cli]"
+    assert (runner.directory / "path").read_text() == f"{runner.directory}/secondary-scheduler/bin\n"
+
+
+def test_the_gitlab_job_validates(runner: Runner) -> None:
+    job = gitlab(".secondary-scheduler-validate")
+    (runner.work / "a.yaml").write_text(CONFIGURATION)
+    script = "\n".join(job["script"])
+    assert runner.run(script, FILES="*.yaml", IMAGE="").returncode == 0
+    (runner.work / "b.yaml").write_text("kind: x\n")
+    done = runner.run(script, FILES="*.yaml", IMAGE="")
+    assert done.returncode == 4
+    assert "b.yaml" in done.stderr
+
+
+@pytest.mark.parametrize(("code", "ended"), [(0, 0), (3, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("existing", "request_"),
+    [("[]", "[--request] [POST]"), ('[{"id": 5, "body": "<!-- marker --> old"}]', "[--request] [PUT]")],
+)
+def test_the_gitlab_job_previews_and_replaces_its_comment(
+    runner: Runner, code: int, ended: int, existing: str, request_: str
+) -> None:
+    runner.stand_in("secondary-scheduler", PREVIEWED.format(code=code))
+    runner.stand_in("curl", f"case \"$*\" in *per_page*) echo '{existing}' ;; esac")
+    (runner.bin / "python3").symlink_to(sys.executable)
+    environment = {
+        "STACKS": "prod-*",
+        "OPTIONS": "--offline",
+        "FLEET_TOKEN": "t",
+        "CI_API_V4_URL": "https://gitlab/api",
+    }
+    environment |= {"CI_PROJECT_ID": "1", "CI_MERGE_REQUEST_IID": "2"}
+    done = runner.run("\n".join(gitlab(".secondary-scheduler-preview")["script"]), **environment)
+    assert done.returncode == ended, done.stderr
+    assert runner.calls[0].startswith("secondary-scheduler [fleet] [preview] [--stacks] [prod-*] [--offline]")
+    assert request_ in runner.calls[-1]
+
+
+def test_the_hook_takes_stack_files_and_runs_a_command_that_there_is(runner: Runner) -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["additional_dependencies"] == [".[cli]"]
+    for name in (
+        "stacks/Pulumi.prod.yaml",
+        "Pulumi.a.yml",
+        "kube-scheduler-config.yaml",
+        "x/kubeschedulerconfig-a.yaml",
+    ):
+        assert re.search(hook["files"], name), name
+    for name in ("Pulumi.yaml", "deployment.yaml", "config.yaml.bak"):
+        assert not re.search(hook["files"], name), name
+    (runner.work / "good.yaml").write_text(CONFIGURATION)
+    assert runner.run(shlex.join([*hook["entry"].split(), "good.yaml"])).returncode == 0
+    (runner.work / "bad.yaml").write_text("kind: x\n")
+    assert runner.run(shlex.join([*hook["entry"].split(), "good.yaml", "bad.yaml"])).returncode == 4
