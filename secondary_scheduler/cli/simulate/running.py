@@ -140,15 +140,15 @@ def _taken_over(options: list[str], configuration: Configuration) -> dict[str, s
     profiles = configuration.scheduler_names
     taken_over = {}
     for option in options:
-        name, given, profile = option.partition("=")
-        if not given and len(profiles) > 1:
+        name, equals, profile = option.partition("=")
+        if not equals and len(profiles) > 1:
             known = ", ".join(profiles)
             raise CommandError(
                 f"--as-scheduler {name}: the configuration has several profiles ({known}); name one: "
                 f"--as-scheduler {name}={profiles[0]}",
                 ExitCode.USAGE,
             )
-        profile = profile if given else profiles[0]
+        profile = profile if equals else profiles[0]
         if profile not in profiles:
             raise CommandError(
                 f"--as-scheduler {option}: the configuration has no profile {profile}; it has {', '.join(profiles)}",

@@ -106,7 +106,7 @@ def _write(document: dict[str, Any], output: VersionFormat) -> None:
     if "kubernetes" in document:
         lines.append(f"Kubernetes Version: {document['kubernetes']} ({document['server']})")
     for component in document.get("components", ()):
-        where = f"{component['namespace']}/{component['name']}"
-        lines.append(f"{component['role'].capitalize()}: {component['image']} ({where}, {component['ready']} ready)")
+        place = f"{component['namespace']}/{component['name']}"
+        lines.append(f"{component['role'].capitalize()}: {component['image']} ({place}, {component['ready']} ready)")
     for line in lines:
         typer.echo(printable(line))

@@ -15,13 +15,13 @@ from secondary_scheduler.cli import app
 def commands() -> dict[str, Any]:
     """Every command and subcommand of this distribution by its words."""
     root: Any = typer.main.get_command(app.build([]))
-    found = {}
+    by_words = {}
     for name in app.COMMANDS:
         command = root.commands[name]
-        found[name] = command
+        by_words[name] = command
         for sub, nested in getattr(command, "commands", {}).items():
-            found[f"{name} {sub}"] = nested
-    return found
+            by_words[f"{name} {sub}"] = nested
+    return by_words
 
 
 COMMANDS = commands()

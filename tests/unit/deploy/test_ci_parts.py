@@ -84,9 +84,9 @@ def action(name: str) -> dict[str, Any]:
 
 
 def step(name: str, title: str) -> dict[str, Any]:
-    (found,) = [each for each in action(name)["runs"]["steps"] if each.get("name") == title]
-    assert found["shell"] == "bash"
-    return found
+    (chosen,) = [each for each in action(name)["runs"]["steps"] if each.get("name") == title]
+    assert chosen["shell"] == "bash"
+    return chosen
 
 
 def gitlab(job: str) -> dict[str, Any]:
