@@ -105,8 +105,8 @@ def _stack() -> dict[str, Any]:
     declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
     properties: dict[str, Any] = {}
     for key, schema in content["properties"].items():
-        description = {} if "description" in schema else _described(declared.get(key, {}))
-        properties[f"{_PREFIX}{key}"] = _or_text({**schema, **description})
+        described = {} if "description" in schema else _described(declared.get(key, {}))
+        properties[f"{_PREFIX}{key}"] = _or_text({**schema, **described})
     for key, description in _SECRETS.items():
         encrypted = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
         properties[f"{_PREFIX}{key}"] = {"anyOf": [encrypted, {"type": "string"}], "description": description}
@@ -133,7 +133,7 @@ def _or_text(schema: dict[str, Any]) -> dict[str, Any]:
     texts = {"boolean": {"enum": ["true", "false"]}, "integer": {"type": "string", "pattern": "^[0-9]+$"}}
     if schema.get("type") not in texts:
         return schema
-    notes = {key: schema.pop(key) for key in ("description", "default") if key in schema}
+    notes: dict[str, Any] = {key: schema.pop(key) for key in ("description", "default") if key in schema}
     return {"anyOf": [schema, texts[schema["type"]]], **notes}
 
 
