@@ -17,6 +17,7 @@ from scheduler.config.compatibility import (
     parse_version,
 )
 from scheduler.config.complete import completed
+from scheduler.config.decode import nearest
 from scheduler.config.difference import differences
 from scheduler.config.document import Document, check_size, plain_scalar, read_document
 from scheduler.config.election import LeaseFlags, overridden_lease_keys
@@ -77,6 +78,7 @@ __all__ = [
     "incompatibilities",
     "lease_timings",
     "load_configuration",
+    "nearest",
     "operator_of",
     "operator_of_csv",
     "overridden_lease_keys",

@@ -1,8 +1,8 @@
-"""What a file is, and what is wrong with it: a configuration, a ConfigMap that holds one, or a stack file."""
+"""What a file is, and what is wrong with it: a configuration, a ConfigMap or SecondaryScheduler, or a stack file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 from scheduler.catalog import UNDECIDED_RULES, CredentialRules
 from scheduler.config import KIND, OURS, Configuration, ConfigurationError, Flavour, Problem, load_configuration
 from secondary_scheduler.cli import stackfile
+from secondary_scheduler.cli.resource import KIND as RESOURCE
+from secondary_scheduler.cli.resource import Resource, read_resource
 
 CONFIG_KEY = "config.yaml"
 """The key that the operator reads."""
@@ -26,8 +28,9 @@ class Checked:
 
     Attributes:
         file: as the user named it.
-        kind: `KubeSchedulerConfiguration`, `ConfigMap` or `stack`; `file` where it could not be read.
-        configuration: what it means; None if it is not valid.
+        kind: `KubeSchedulerConfiguration`, `ConfigMap`, `SecondaryScheduler` or `stack`; `file` where it could not be
+            read.
+        configuration: what it means; None if it is not valid, and for a SecondaryScheduler.
         problems: errors and warnings in the order of the file.
     """
 
@@ -77,11 +80,20 @@ def check_file(
         return
     roots = _documents(text)
     config_maps = [root for root in roots if _scalar(root, "kind") == "ConfigMap"]
-    if not config_maps:
+    resources = [read_resource(root, str(path)) for root in roots if _scalar(root, "kind") == RESOURCE]
+    for resource in resources:
+        yield Checked(str(path), RESOURCE, None, resource.problems)
+    if not config_maps and not resources:
         configuration, problems = _check(text, str(path), flavour, allow_token=True, rules=rules)
         yield Checked(str(path), KIND, configuration, problems)
     for root in config_maps:
-        yield _config_map(path, text, root, flavour, allow_token=allow_token, rules=rules)
+        owner = _owner(root, resources)
+        if owner is None or owner.spec is None:
+            yield _config_map(path, text, root, flavour, allow_token=allow_token, rules=rules)
+            continue
+        allowed = allow_token or owner.spec.allow_token_in_config_map
+        permitted = owner.spec.credential_rules
+        yield _config_map(path, text, root, flavour or owner.flavour, allow_token=allowed, rules=permitted)
 
 
 def _check(
@@ -148,6 +160,13 @@ def _documents(text: str) -> list[MappingNode]:
         return [root for root in YAML(pure=True).compose_all(text) if isinstance(root, MappingNode)]
     except (YAMLError, ValueError, RecursionError):
         return []
+
+
+def _owner(config_map: MappingNode, resources: Iterable[Resource]) -> Resource | None:
+    """The SecondaryScheduler of the same file that reads a ConfigMap, and so says for which image it is."""
+    metadata = _child_node(config_map, "metadata")
+    name = _scalar(metadata, "name") if isinstance(metadata, MappingNode) else ""
+    return next((each for each in resources if each.spec is not None and each.spec.scheduler_config == name), None)
 
 
 def _child_node(root: MappingNode, key: str) -> Node | None:

@@ -31,7 +31,7 @@ def register(parent: typer.Typer) -> None:
 
 def validate(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Configurations, ConfigMaps or stack files; - is stdin.")
+        list[str], typer.Argument(metavar="FILE...", help="Configurations, manifests or stack files; - is stdin.")
     ],
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.")] = OutputFormat.TABLE,
     image: Annotated[
@@ -52,7 +52,7 @@ def validate(
         ),
     ] = False,
 ) -> None:
-    """Check configurations, ConfigMaps and stack files.
+    """Check configurations, ConfigMaps, SecondarySchedulers and stack files.
 
     Exit code 4: one of them is not valid. Errors and warnings go to stderr, each with file, line, column, field and
     what to do.
@@ -96,8 +96,10 @@ def _line(result: Checked) -> str:
     warnings = len(result.problems) - errors
     counts = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in ((errors, "error"), (warnings, "warning"))]
     counted = ", ".join(text for text, count in zip(counts, (errors, warnings), strict=True) if count)
-    if result.configuration is None:
+    if not result.valid:
         return f"{result.file}: {result.kind} is not valid: {counted}"
+    if result.configuration is None:
+        return f"{result.file}: {result.kind} is valid"
     names = ", ".join(result.configuration.scheduler_names)
     for_image = "" if result.configuration.flavour.is_ours else f" for {result.configuration.flavour.name}"
     return f"{result.file}: {result.kind} is valid{for_image}, schedulers: {names}{f' ({counted})' if counted else ''}"

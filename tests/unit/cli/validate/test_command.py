@@ -57,6 +57,63 @@ def test_a_good_file_is_one_line_and_exit_0(tmp_path: Path) -> None:
     assert result.stdout == f"{name}: KubeSchedulerConfiguration is valid, schedulers: mine\n"
 
 
+RESOURCE = """\
+apiVersion: operator.openshift.io/v1
+kind: SecondaryScheduler
+metadata: {name: cluster, namespace: openshift-secondary-scheduler-operator}
+spec:
+  schedulerConfig: config
+  schedulerImage: registry.k8s.io/scheduler-plugins/kube-scheduler:v0.28.9
+"""
+
+
+def test_a_secondary_scheduler_is_checked_and_says_for_which_image_the_config_map_beside_it_is(tmp_path: Path) -> None:
+    name = written(tmp_path, RESOURCE)
+    assert call("validate", name).stdout == f"{name}: SecondaryScheduler is valid\n"
+    peaks = GOOD.replace("multiPoint: {disabled", "score: {enabled: [{name: Peaks}]}, multiPoint: {disabled")
+    both = written(tmp_path, f"{RESOURCE}---\n{config_map(peaks)}", "both.yaml")
+    result = call("validate", both)
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert '"Peaks" does not exist in scheduler-plugins@0.28' in result.stderr
+
+
+def test_a_token_is_accepted_in_the_config_map_of_a_resource_that_allows_it(tmp_path: Path) -> None:
+    config = ", pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: {type: Prometheus, "
+    config += "address: https://p, token: abc}}}]"
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: a"
+    text += f"{config}, plugins: {{score: {{enabled: [{{name: TargetLoadPacking}}]}}}}}}]\n"
+    for allows, code in (("false", ExitCode.INVALID_INPUT), ("true", 0)):
+        resource = RESOURCE.replace("v0.28.9", "v0.34.7") + f"  allowTokenInConfigMap: {allows}\n"
+        name = written(tmp_path, f"{resource}---\n{config_map(text)}")
+        result = call("validate", name)
+        assert result.exit_code == code, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("schedulerImage", "schedulerImge", 6, ['spec.schedulerImge: unknown field "schedulerImge"', "schedulerImage"]),
+        ("  schedulerConfig: config\n", "", 4, ["spec.schedulerConfig: missing", "ConfigMap"]),
+        ("v0.28.9", "v0.28.9\n  logLevel: debug", 7, ["spec.logLevel", '"debug" is not allowed', "Debug"]),
+        ("v0.28.9", "v0.28.9\n  flavour: theirs", 7, ["spec.flavour", '"theirs" is not known']),
+        ("v0.28.9", "v0.28.9\n  topology: {mode: Many}", 7, ["spec.topology.mode", "HighlyAvailable"]),
+        ("v0.28.9", "v0.28.9\n  metricCredentials: {secretName: y, a: x}", 7, ["spec.metricCredentials.a", "unknown"]),
+        ("v0.28.9", "v0.28.9\n  managementState: managed", 7, ["spec.managementState", "Managed"]),
+        ("/v1\n", "/v2\n", 1, ["apiVersion: must be operator.openshift.io/v1"]),
+        ("spec:", "specs:", 1, ["spec: must be a map"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_secondary_scheduler_has_line_field_and_remedy(
+    tmp_path: Path, old: str, new: str, line: int, words: list[str]
+) -> None:
+    name = written(tmp_path, RESOURCE.replace(old, new, 1))
+    result = call("validate", name)
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert result.stdout.startswith(f"{name}: SecondaryScheduler is not valid: ")
+    (message, *_) = [each for each in result.stderr.splitlines() if all(word in each for word in words)]
+    assert message.startswith(f"{name}:{line}:"), message
+
+
 def test_errors_stand_on_stderr_with_their_place_and_the_exit_code_is_4(tmp_path: Path) -> None:
     bad, good = written(tmp_path, BAD), written(tmp_path, GOOD, "good.yaml")
     result = call("validate", bad, good)

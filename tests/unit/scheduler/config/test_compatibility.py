@@ -50,7 +50,7 @@ def test_combinations_in_the_table_are_accepted(
         ("1.28.3", None, UPSTREAM.format("1.3.0"), "my/own:1", "operator", ["needs Kubernetes 1.29.0 or later, not 1.28"]),
         ("1.35.2", None, UPSTREAM.format("1.6.1"), "my/own:1", "operator", ["OpenShift's own APIs", "this project's operator"]),
         (None, None, UPSTREAM.format("2.0.0"), "my/own:1", "operator", ["operator 2.0.0 is not in the table", "1.0 to 1.6"]),
-        ("1.18", None, OUR_OPERATOR, "my/own:1", "operator", ["needs Kubernetes 1.19 or later"]),
+        ("1.28", None, OUR_OPERATOR, "my/own:1", "operator", ["needs Kubernetes 1.29 or later"]),
         (None, None, OUR_OPERATOR, GO.format("0.29.7"), "scheduler", ["0.29.7 is broken", "use 0.29.8"]),
         (None, None, OUR_OPERATOR, "k8s.gcr.io/scheduler-plugins/kube-scheduler:v0.28.9", "scheduler", ["k8s.gcr.io is no longer updated", "registry.k8s.io"]),
         ("1.31", None, OUR_OPERATOR, GO.format("0.33.5"), "scheduler", ["from Kubernetes 1.33, newer than the cluster's 1.31", "use 0.31.8"]),
