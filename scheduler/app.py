@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from scheduler import __version__
 from scheduler.catalog import format_duration
 from scheduler.config import Configuration, ConfigurationError, completed, default_configuration, load_configuration
 from scheduler.kube.client import ClientConfig, ConfigError
-from scheduler.logs import configure_logging
+from scheduler.logs import configure_logging, report_problem
 from scheduler.options import Options, parse_options
 
 EXIT_OK, EXIT_ERROR, EXIT_INVALID = 0, 1, 4
@@ -29,11 +28,13 @@ def run(arguments: Sequence[str]) -> int:
             return _write_configuration(options, configuration, options.write_config_to)
         client_config = _client_config(options, configuration)
     except ConfigurationError as error:
-        sys.stderr.write(f"{error}\n")
+        report_problem(str(error), logging_format=options.logging_format)
         return EXIT_INVALID
     except (ConfigError, OSError) as error:
-        sys.stderr.write(f"kube-scheduler: {error}\n")
+        report_problem(f"kube-scheduler: {error}", logging_format=options.logging_format)
         return EXIT_ERROR
+    for setting in options.idle:
+        log.warning("flag has no effect", flag=setting.written, reason=setting.reason)
     for warning in configuration.warnings:
         log.warning("configuration", problem=str(warning))
     return _run(options, configuration, client_config)
@@ -46,13 +47,21 @@ def _run(options: Options, configuration: Configuration, client_config: ClientCo
     try:
         return run_daemon(options, configuration, client_config)
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"kube-scheduler: {error}\n")
+        report_problem(f"kube-scheduler: {error}", logging_format=options.logging_format)
         return EXIT_ERROR
 
 
 def _configuration(options: Options) -> Configuration:
     if options.config is None:
-        return default_configuration(allow_default_scheduler_name=options.allow_default_scheduler_name)
+        allowed = options.allow_default_scheduler_name
+        if not allowed and options.takes_the_cluster_schedulers_place:
+            allowed = True
+            log.warning(
+                "this process takes the place of the cluster's own kube-scheduler",
+                schedulerName="default-scheduler",
+                lease="kube-system/kube-scheduler",
+            )
+        return default_configuration(options.connection, allow_default_scheduler_name=allowed)
     try:
         text = options.config.read_text(encoding="utf-8")
     except OSError as error:
@@ -91,5 +100,5 @@ def _write_configuration(options: Options, configuration: Configuration, file: P
 
 def _client_config(options: Options, configuration: Configuration) -> ClientConfig:
     file = configuration.model.client_connection.kubeconfig if options.config else None
-    kubeconfig = Path(file) if file else options.kubeconfig
+    kubeconfig = Path(file) if file else options.kubeconfig if options.config is None else None
     return ClientConfig.load(kubeconfig=kubeconfig, context=None, master=options.master)

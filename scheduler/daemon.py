@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import gc
 import signal
 import socket
 import ssl
-import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -30,10 +31,11 @@ from scheduler.engine import (
     reduce_node_update,
 )
 from scheduler.helpers import PodReducer, salvage_pod
-from scheduler.kube.client import KubeClient, KubeError, PageReader, Reflector
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
 from scheduler.load import LoadStatus
+from scheduler.logs import report_problem
 from scheduler.observe import (
     Answers,
     Check,
@@ -41,7 +43,9 @@ from scheduler.observe import (
     HealthChecks,
     LoopWatchdog,
     Metrics,
+    ReviewClient,
     Server,
+    SplitReviewClient,
     follow_renewals,
     serving_context,
     use_self_signed,
@@ -102,6 +106,7 @@ class Daemon:
         connection = configuration.model.client_connection
         # A rate limit of its own, as upstream: a flood of Events never delays a binding.
         self.event_client = self._new_client(f"{USER_AGENT}/events", connection.qps, connection.burst)
+        client.observe(self.metrics.clients.observer(self.client_config.server))
         self.check_client = None
         if check_rules(configuration):
             # So have these reads; and no tenant's pods may make one as large as a list.
@@ -111,6 +116,7 @@ class Daemon:
                 burst=connection.burst,
                 user_agent=f"{USER_AGENT}/node-check",
                 max_bytes=MAX_ANSWER_BYTES,
+                observer=self.metrics.clients.observer(self.client_config.server),
             )
         self.elector = self._new_elector() if self.election.enabled else None
         self.recorder = EventRecorder(
@@ -118,17 +124,20 @@ class Daemon:
             instance=socket.gethostname(),
             on_drop=self.metrics.events_dropped.inc,
             backlog=lambda: self.engine.queue.ready,
+            work=self.metrics.work_queues,
         )
         self.engine = Engine(
             configuration,
-            Outputs(client, self.recorder, self.metrics, self.watch, self.check_client),
+            Outputs(client, self.recorder, self.metrics, self.watch, self.check_client, options.verbosity),
             Permissions(self._may_write, self._may_schedule),
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
+            pop_from_backoff=options.feature_gates.get("SchedulerPopFromBackoffQ", True),
         )
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
 
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
-        return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent)
+        observer = self.metrics.clients.observer(self.client_config.server)
+        return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent, observer=observer)
 
     def _new_elector(self) -> LeaseElector:
         election = self.election
@@ -145,6 +154,7 @@ class Daemon:
             on_started_leading=self._on_started_leading,
         )
         elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
+        self.metrics.leader.labels(election.name).set(0)
         return elector
 
     async def run(self) -> int:
@@ -173,7 +183,7 @@ class Daemon:
             await self._shut_down(server, [*lasting, sync, stop])
         if reason:
             # Last, as the kubelet shows the end of the log.
-            sys.stderr.write(f"kube-scheduler: {reason}\n")
+            report_problem(f"kube-scheduler: {reason}", logging_format=self.options.logging_format)
         return self._exit_code
 
     async def _wait_for_end(
@@ -327,6 +337,9 @@ class Daemon:
         state = self.engine.state
         cache = {"nodes": state.node_count, "pods": state.pod_count, "assumed_pods": state.assumed_count}
         self.metrics.show_sizes(cache, self.engine.queue.counts())
+        self.engine.show_queue()
+        if self.elector:
+            self.metrics.lease_slow_paths.labels(self.election.name).value = self.elector.slow_paths
         for resource, reflector in self._reflectors.items():
             self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
         self._feeds.show_ages()
@@ -354,13 +367,17 @@ class Daemon:
             checks=self._health_checks(),
             registry=self.metrics.registry,
             gauges=GaugeRefresh(self._loop, self._refresh_gauges),
-            make_review_client=lambda: self._new_client("kube-scheduler/reviews", 20, 40),
+            make_review_client=self._new_review_client,
+            review_seconds=dataclasses.astuple(options.review_memory),
+            disabled_metrics=options.disabled_metrics,
             configz=lambda: {"componentconfig": redacted(self.configuration.model.to_dict())},
             always_allow=options.always_allow_paths,
+            pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
         server = Server(
             address=options.bind_address,
             port=options.secure_port,
+            share_port=options.permit_port_sharing,
             make_tls=make_tls,
             answers=answers,
             on_serving=lambda: log.info("serving", address=options.bind_address, port=options.secure_port),
@@ -371,6 +388,20 @@ class Daemon:
             address = f"{options.bind_address}:{options.secure_port}"
             raise OSError(f"--bind-address, --secure-port: {address} cannot be used: {error.strerror}") from error
         return server
+
+    def _new_review_client(self) -> ReviewClient:
+        """Return the client for reviews, of the kubeconfigs that the flags name; called on the serving thread."""
+
+        def client_of(file: Path | None) -> ReviewClient:
+            config = self.client_config
+            if file is not None:
+                config = ClientConfig.load(kubeconfig=file, context=None, master=None)
+            return KubeClient(config, qps=20, burst=40, user_agent="kube-scheduler/reviews")
+
+        authentication, authorization = self.options.authentication_kubeconfig, self.options.authorization_kubeconfig
+        if authentication == authorization:
+            return client_of(authentication)
+        return SplitReviewClient(client_of(authentication), client_of(authorization))
 
     def _health_checks(self) -> HealthChecks:
         elector = self.elector

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,6 +16,15 @@ from typing import Final, TypeVar
 from scheduler import __version__
 from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, address_problem, parse_duration
 from scheduler.config import KubeSchedulerConfiguration
+from scheduler.flags import (
+    SETTABLE_GATES,
+    IdleSetting,
+    add_idle_flags,
+    feature_gates,
+    idle_gates,
+    idle_settings,
+    with_dashes,
+)
 
 T = TypeVar("T")
 USER_AGENT: Final = f"kube-scheduler/secondary-scheduler-{__version__}"
@@ -56,13 +65,34 @@ class Options:
     tls_private_key_file: Path | None
     tls_cipher_suites: tuple[str, ...]
     tls_min_version: str
+    permit_port_sharing: bool
     always_allow_paths: tuple[str, ...]
+    authentication_kubeconfig: Path | None
+    authorization_kubeconfig: Path | None
+    review_memory: ReviewMemory
+    disabled_metrics: frozenset[str]
     pod_max_in_unschedulable_pods_duration: float
+    connection: Mapping[str, object]
+    """Deprecated flags in the words of the file, which they stand for where there is none."""
+    feature_gates: Mapping[str, bool]
+    idle: tuple[IdleSetting, ...]
+    """What was asked for and does not happen."""
     logging_format: str
     verbosity: int
     allow_default_scheduler_name: bool
     credential_rules: CredentialRules
     """What the Deployment permits; no file can."""
+
+    @property
+    def takes_the_cluster_schedulers_place(self) -> bool:
+        """Whether this is the command line of the cluster's own kube-scheduler, such as kubeadm's: no file, and its
+        Lease. Only one of the two schedules at a time then, so the name default-scheduler is safe."""
+        return (
+            self.config is None
+            and self.leader_elect is True
+            and self.leader_elect_resource_name in (None, "kube-scheduler")
+            and self.leader_elect_resource_namespace in (None, "kube-system")
+        )
 
     def leader_election(self, model: KubeSchedulerConfiguration) -> LeaderElection:
         """Combine the file's `leaderElection` with the flags; a flag that was given wins."""
@@ -79,6 +109,15 @@ class Options:
             name=prefer_flag(self.leader_elect_resource_name, file.resource_name),
             namespace=prefer_flag(self.leader_elect_resource_namespace, file.resource_namespace),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewMemory:
+    """For how many seconds the API server's word on a token counts: who it is, that it may read, that it may not."""
+
+    authenticated: float = 10.0
+    authorized: float = 10.0
+    refused: float = 10.0
 
 
 def _duration(text: str) -> float:
@@ -119,7 +158,7 @@ def _parser(version: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     about = f"secondary-scheduler {version}, a drop-in for kube-scheduler v1.34"
-    parser.add_argument("--version", action="version", version=about)
+    parser.add_argument("--version", action=_Version, version=about)
     parser.add_argument("--config", type=Path, help="KubeSchedulerConfiguration file")
     parser.add_argument(
         "--write-config-to", type=Path, metavar="FILE", help="write the completed configuration to this file and exit"
@@ -128,9 +167,24 @@ def _parser(version: str) -> argparse.ArgumentParser:
     parser.add_argument("--master", help="address of the API server, overrides every configuration")
     _leader_election_flags(parser.add_argument_group("leader election"))
     _serving_flags(parser.add_argument_group("serving"))
+    _review_flags(parser.add_argument_group("authentication and authorization"))
+    _deprecated_flags(parser.add_argument_group("deprecated, ignored with --config, as upstream"))
+    parser.add_argument(
+        "--feature-gates",
+        type=feature_gates,
+        action="append",
+        default=[],
+        metavar="NAME=BOOL,...",
+        help=f"what can be chosen: {', '.join(sorted(SETTABLE_GATES))}; others are named in the log",
+    )
+    parser.add_argument(
+        "--disabled-metrics", type=_comma_separated, default=(), metavar="NAME,...", help="metrics not to show"
+    )
     parser.add_argument("--pod-max-in-unschedulable-pods-duration", type=_duration, default=300.0)
     parser.add_argument("--logging-format", choices=("text", "json"), default="text")
-    parser.add_argument("-v", "--v", dest="verbosity", type=int, default=0, help="log level, 0 to 10")
+    parser.add_argument(
+        "-v", "--v", dest="verbosity", type=int, default=0, help="0 to 10; 4: rejections by plugin, 6: scores"
+    )
     parser.add_argument(
         "--allow-default-scheduler-name",
         nargs="?",
@@ -140,7 +194,51 @@ def _parser(version: str) -> argparse.ArgumentParser:
         help="let a profile be named default-scheduler, at the risk of two schedulers placing the same pods",
     )
     _metric_flags(parser.add_argument_group("credentials of metric sources", _ABOUT_CREDENTIALS))
+    add_idle_flags(
+        parser.add_argument_group("other flags of kube-scheduler", "are accepted and do nothing: docs/flags.md")
+    )
     return parser
+
+
+class _Version(argparse.Action):
+    """Shows the version and ends; takes `=raw` and the like, as upstream does."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, version: str, **_: object) -> None:
+        super().__init__(option_strings, dest, nargs="?", const="true", metavar="true", help="show the version")
+        self._version = version
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it."""
+        parser.exit(message=f"{self._version}\n")
+
+
+def _review_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--authentication-kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="for TokenReviews; default: as for everything else",
+    )
+    group.add_argument(
+        "--authorization-kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="for SubjectAccessReviews; default: as for everything else",
+    )
+    for name in (
+        "authentication-token-webhook-cache-ttl",
+        "authorization-webhook-cache-authorized-ttl",
+        "authorization-webhook-cache-unauthorized-ttl",
+    ):
+        group.add_argument(f"--{name}", type=_duration, default=10.0, metavar="DURATION")
+
+
+def _deprecated_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--kube-api-qps", type=float, metavar="N", help="clientConnection.qps")
+    group.add_argument("--kube-api-burst", type=int, metavar="N", help="clientConnection.burst")
+    group.add_argument("--kube-api-content-type", metavar="TYPE", help="clientConnection.contentType; JSON is spoken")
+    for name in ("profiling", "contention-profiling"):
+        group.add_argument(f"--{name}", nargs="?", const=True, type=_boolean, metavar="BOOL", help="has no effect")
 
 
 def _metric_flags(group: argparse._ArgumentGroup) -> None:
@@ -184,6 +282,9 @@ def _serving_flags(group: argparse._ArgumentGroup) -> None:
     # Appended twice, the last one wins: a node agent appends the pod's own address.
     group.add_argument("--bind-address", default="0.0.0.0")  # noqa: S104 # upstream's default
     group.add_argument("--secure-port", type=_port, default=10259, help="0 serves nothing")
+    # An address is shared anyway: the socket has SO_REUSEADDR.
+    group.add_argument("--permit-address-sharing", nargs="?", const=True, default=True, type=_boolean)
+    group.add_argument("--permit-port-sharing", nargs="?", const=True, default=False, type=_boolean)
     group.add_argument("--tls-cert-file", type=Path)
     group.add_argument("--tls-private-key-file", type=Path)
     group.add_argument("--tls-cipher-suites", type=_comma_separated, default=())
@@ -193,14 +294,47 @@ def _serving_flags(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _connection(parsed: argparse.Namespace) -> dict[str, object]:
+    """Return what the deprecated flags say, as a part of a configuration file."""
+    client = {
+        "kubeconfig": str(parsed.kubeconfig) if parsed.kubeconfig else None,
+        "qps": parsed.kube_api_qps,
+        "burst": parsed.kube_api_burst,
+        "contentType": parsed.kube_api_content_type,
+    }
+    document: dict[str, object] = {
+        "clientConnection": {key: value for key, value in client.items() if value is not None}
+    }
+    if parsed.profiling is not None:
+        document["enableProfiling"] = parsed.profiling
+    if parsed.contention_profiling is not None:
+        document["enableContentionProfiling"] = parsed.contention_profiling
+    return document
+
+
+def _idle(parsed: argparse.Namespace, gates: Mapping[str, bool]) -> Iterator[IdleSetting]:
+    yield from idle_settings(parsed)
+    yield from idle_gates(gates)
+    with_file = "with --config, upstream ignores it too: the file decides"
+    for name in ("kubeconfig", "kube_api_qps", "kube_api_burst", "kube_api_content_type"):
+        if parsed.config is not None and getattr(parsed, name) is not None:
+            yield IdleSetting(f"--{name.replace('_', '-')}", with_file)
+    if parsed.config is None and parsed.kube_api_content_type not in (None, "application/json"):
+        yield IdleSetting("--kube-api-content-type", "JSON is spoken with the API server")
+    for name in ("profiling", "contention_profiling"):
+        if getattr(parsed, name):
+            yield IdleSetting(f"--{name.replace('_', '-')}", "there is no /debug/pprof")
+
+
 def parse_options(arguments: Sequence[str], version: str) -> Options:
     """Parse the command line; exits with 2 and one line on bad usage, as every command of ours."""
     parser = _parser(version)
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_args([*with_dashes(arguments)])
     if (parsed.tls_cert_file is None) != (parsed.tls_private_key_file is None):
         parser.error("--tls-cert-file and --tls-private-key-file go together; give both or neither")
     if parsed.metric_service_account_token and not parsed.metric_credentials_address:
         parser.error("--metric-service-account-token needs --metric-credentials-address, the only place it is sent to")
+    gates = {name: value for each in parsed.feature_gates for name, value in each.items()}
     return Options(
         config=parsed.config,
         write_config_to=parsed.write_config_to,
@@ -218,8 +352,20 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         tls_private_key_file=parsed.tls_private_key_file,
         tls_cipher_suites=parsed.tls_cipher_suites,
         tls_min_version=parsed.tls_min_version,
+        permit_port_sharing=parsed.permit_port_sharing,
         always_allow_paths=parsed.authorization_always_allow_paths,
+        authentication_kubeconfig=parsed.authentication_kubeconfig,
+        authorization_kubeconfig=parsed.authorization_kubeconfig,
+        review_memory=ReviewMemory(
+            parsed.authentication_token_webhook_cache_ttl,
+            parsed.authorization_webhook_cache_authorized_ttl,
+            parsed.authorization_webhook_cache_unauthorized_ttl,
+        ),
+        disabled_metrics=frozenset(parsed.disabled_metrics),
         pod_max_in_unschedulable_pods_duration=parsed.pod_max_in_unschedulable_pods_duration,
+        connection=_connection(parsed),
+        feature_gates=gates,
+        idle=tuple(_idle(parsed, gates)),
         logging_format=parsed.logging_format,
         verbosity=parsed.verbosity,
         allow_default_scheduler_name=parsed.allow_default_scheduler_name,

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from scheduler.catalog import CredentialRules, ExtensionPoint, Loc
@@ -134,10 +135,20 @@ def _without_consequences_of_placeholders(problems: list[Problem]) -> list[Probl
     return [problem for problem in problems if problem.loc not in unfilled or problem.message.startswith(stays)]
 
 
-def default_configuration(*, allow_default_scheduler_name: bool = False) -> Configuration:
-    """Return what kube-scheduler runs without a file: one profile with the default plugins."""
+def default_configuration(
+    fields: Mapping[str, object] = MappingProxyType({}), *, allow_default_scheduler_name: bool = False
+) -> Configuration:
+    """Return what kube-scheduler runs without a file: one profile with the default plugins.
+
+    Args:
+        fields: top-level fields that have another value than by default, as deprecated flags give them.
+        allow_default_scheduler_name: as for `load_configuration`.
+
+    Raises:
+        ConfigurationError: a field has a value that it may not have.
+    """
     return load_configuration(
-        {"apiVersion": API_VERSION, "kind": KIND},
+        {"apiVersion": API_VERSION, "kind": KIND, **fields},
         source="default configuration",
         allow_default_scheduler_name=allow_default_scheduler_name,
     )

@@ -75,6 +75,9 @@ def choose_by_class(
     """
     plan = columns.plan
     outcome = _NO_PRE_FILTERS if plan.all_skippable else profile.run_pre_filter(state, pod, view, plan.skippable)
+    timing = state.timing
+    if timing is not None:
+        timing.lap("PreFilter", outcome[0].code)
     if outcome is not _NO_PRE_FILTERS and (not outcome[0].is_success or outcome[1] is not None):
         return filter_nodes(view, pod, profile, state, outcome)
     all_rows = columns.rows(view)
@@ -90,15 +93,43 @@ def choose_by_class(
         state.counters = counted
         profile.run_skipped_pre_filters(state, pod, view, plan.skippable)
         return filter_nodes(view, pod, profile, state, outcome)
+    if timing is not None:
+        timing.lap("Filter")
     evaluated = len(view.rows)
     if len(rows) == 1:
         return Choice(int(rows[0]), 0, 1, 1, evaluated)
+    ties, total = _best(columns, view, pod, profile, state, rows, all_of_class=rows is all_rows)
+    row = _pick(ties.of, rng) if ties.among is None else int(ties.among[_pick(ties.of, rng)])
+    if timing is not None:
+        timing.lap("Score")
+    return Choice(row, total, len(ties.of), len(rows), evaluated)
+
+
+class _Ties(NamedTuple):
+    """The rows that share the best total: numbers of rows, or positions among some rows."""
+
+    of: RowArray
+    among: RowArray | None = None
+
+
+def _best(
+    columns: ClassColumns,
+    view: Snapshot,
+    pod: PodInfo,
+    profile: ProfileRunner,
+    state: CycleState,
+    rows: RowArray,
+    *,
+    all_of_class: bool,
+) -> tuple[_Ties, int]:
+    """Return the feasible rows that share the best total, and this total."""
+    plan = columns.plan
     scores: list[PluginScores] = []
     if plan.pre_scores or plan.scores:
         scores = profile.run_scores(state, pod, view, rows, plan.pre_scores, plan.scores)
-    if rows is all_rows and not scores and not plan.varying:
+    if all_of_class and not scores and not plan.varying:
         ties, best = columns.best(view)
-        return Choice(_pick(ties, rng), best + plan.constant, len(ties), len(rows), evaluated)
+        return _Ties(ties), best + plan.constant
     totals: Column = columns.totals.take(rows, mode="clip")
     if scores or plan.varying:
         totals = totals.astype(np.int64)
@@ -109,7 +140,7 @@ def choose_by_class(
         totals += profile.finish_scores(state, pod, view, rows, ranged.plugin.name, ranged.weight, raw).weighted
     best = int(np.maximum.reduce(totals))
     ties = (totals == best).nonzero()[0]
-    return Choice(int(rows[_pick(ties, rng)]), best + plan.constant, len(ties), len(rows), evaluated)
+    return _Ties(ties, rows), best + plan.constant
 
 
 def _pre_filtered(view: Snapshot, pod: PodInfo, profile: ProfileRunner, skippable: frozenset[str]) -> CycleState:

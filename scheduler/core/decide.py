@@ -90,14 +90,22 @@ class Placement:
 
 
 def decide(
-    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: RandomSource, *, from_scratch: bool = False
+    snapshot: Snapshot,
+    pod: PodInfo,
+    profile: ProfileRunner,
+    rng: RandomSource,
+    *,
+    from_scratch: bool = False,
 ) -> Placement:
     """Choose a node for one pod; `decide_gang` does it for several that belong together.
 
     With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is
     asked about every node. The decision is the same.
     """
-    state = CycleState(rng)
+    timing = profile.timing
+    state = CycleState(rng, timing)
+    if timing is not None:
+        timing.begin()
     ages = load_ages(snapshot)
     too_much = too_much_work(snapshot, pod, profile, state) if pod.spec.parts > FEW_PARTS else None
     if too_much is not None:
@@ -126,6 +134,8 @@ def decide(
             return _rejected(snapshot, pod, state, filtered, ages)
         chosen = _choose(snapshot, pod, profile, state, filtered.rows, rng)
     except PluginError as error:
+        if timing is not None:
+            timing.lap(error.point, Code.ERROR)
         return Placement(pod, None, Code.ERROR, str(error), state, generation=snapshot.generation, load_ages=ages)
     return _placed(snapshot, pod, state, Choice(*chosen, len(filtered.rows), filtered.evaluated), ages)
 
@@ -175,6 +185,8 @@ def _choose(
         return int(rows[0]), 0, 1
     rows = _sample(rows, snapshot.node_count, profile.effective.percentage_of_nodes_to_score, rng)
     totals = total_scores(profile.run_scores(state, pod, snapshot, rows), len(rows), bool(profile.scores))
+    if state.timing is not None:
+        state.timing.lap("Score")
     best = np.maximum.reduce(totals)
     ties = (totals == best).nonzero()[0]
     # One draw over the ties, where upstream draws at each tie it meets (reservoir sampling): as uniform, and the number

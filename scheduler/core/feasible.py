@@ -52,7 +52,10 @@ def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, stat
     """
     if not snapshot.node_count:
         return FeasibleNodes(_NONE, 0, Diagnosis(0), NO_NODES)
-    return filter_nodes(snapshot, pod, profile, state, profile.run_pre_filter(state, pod, snapshot))
+    outcome = profile.run_pre_filter(state, pod, snapshot)
+    if state.timing is not None:
+        state.timing.lap("PreFilter", outcome[0].code)
+    return filter_nodes(snapshot, pod, profile, state, outcome)
 
 
 def filter_nodes(
@@ -64,6 +67,7 @@ def filter_nodes(
         PluginError: a plugin failed.
     """
     status, names, restricting = outcome
+    timing = state.timing
     diagnosis = Diagnosis(snapshot.node_count)
     if not status.is_success:
         diagnosis.pre_filter = status
@@ -78,12 +82,16 @@ def filter_nodes(
                 state, pod, snapshot, np.array([row], dtype=np.intp), Diagnosis(1)
             )
             if len(feasible):
+                if timing is not None:
+                    timing.lap("Filter")
                 return FeasibleNodes(feasible, 1, diagnosis)
     if names is not None:
         rows = np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
         diagnosis.absent = snapshot.node_count - len(rows)
         diagnosis.absent_plugins = restricting
     feasible = profile.run_filters_with_nominated(state, pod, snapshot, rows, diagnosis)
+    if timing is not None:
+        timing.lap("Filter")
     return FeasibleNodes(feasible, len(rows), diagnosis)
 
 

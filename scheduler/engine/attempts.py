@@ -85,7 +85,15 @@ class AttemptPipeline:
 
     def run_post_filters(self, snapshot: Snapshot, placement: Placement) -> PostFilterOutcome:
         """Look for pods to preempt, for a pod that fits nowhere."""
-        return run_post_filters(snapshot, placement, self.runner_of(placement.pod))
+        runner = self.runner_of(placement.pod)
+        timing = runner.timing
+        if timing is None:
+            return run_post_filters(snapshot, placement, runner)
+        timing.begin()
+        outcome = run_post_filters(snapshot, placement, runner)
+        if outcome.status is not None:
+            timing.lap("PostFilter", outcome.status.code)
+        return outcome
 
     def decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
         """Decide about members of a gang on the cluster as it is now, until `enough` of them have a place."""
@@ -100,9 +108,16 @@ class AttemptPipeline:
         assert node is not None
         runner = self.runners[pod.scheduler_name]
         self.state.assume(pod, node, self.clocks.wall())
+        timing = runner.timing
+        if timing is not None:
+            timing.begin()
         try:
             status = runner.run_reserve(state, pod, node)
+            if timing is not None:
+                timing.lap("Reserve", status.code)
             outcome = runner.run_permit(state, pod, node) if status.is_success else PermitOutcome(status)
+            if timing is not None and status.is_success:
+                timing.lap("Permit", outcome.status.code)
         except Exception as error:
             # A defect of a plugin: this attempt fails, and others go on.
             outcome = PermitOutcome(failure(f"Reserve or Permit raised {type(error).__name__}: {error}"))
@@ -114,8 +129,14 @@ class AttemptPipeline:
         """Run Unreserve and forget the assumed pod. A plugin that raises changes nothing of that: it is logged."""
         pod, node = placement.pod, placement.node
         assert node is not None
+        runner = self.runners[pod.scheduler_name]
+        timing = runner.timing
+        if timing is not None:
+            timing.begin()
         try:
-            self.runners[pod.scheduler_name].run_unreserve(placement.state, pod, node)
+            runner.run_unreserve(placement.state, pod, node)
+            if timing is not None:
+                timing.lap("Unreserve")
         except Exception:
             # Imported here: `simulate` takes these steps, too, and starts without it.
             import structlog

@@ -18,10 +18,12 @@ import msgspec
 import structlog
 
 from scheduler.core import PREEMPTION_OVER_BUDGET, Placement
+from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
 from scheduler.engine.gangs import BindingAttempt, Gangs
 from scheduler.engine.handle import EngineHandle
+from scheduler.engine.timing import STATUS, ProfileTiming
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
@@ -59,12 +61,14 @@ class SchedulingCycle:
         attempts: the steps of an attempt, for all profiles.
         queue: the pods to place.
         handles: by scheduler name.
+        timings: measures the attempts, by scheduler name.
         pending: the pods that wait for a node, by UID, as the API server shows them now.
         failures: tells users of pods that could not be placed.
         waiting: the pods that Permit plugins hold.
         metrics: where attempts are counted.
         may_schedule: false until this process leads and its caches are filled, and again when it stops.
         watch: gets a sign of life at each round of the loop.
+        attempt_log: says more of attempts, where more is asked for.
     """
 
     def __init__(
@@ -73,24 +77,28 @@ class SchedulingCycle:
         attempts: AttemptPipeline,
         queue: SchedulingQueue,
         handles: Mapping[str, EngineHandle],
+        timings: Mapping[str, ProfileTiming],
         pending: Mapping[str, PodInfo],
         failures: FailureReporter,
         waiting: WaitingPods,
         metrics: Metrics,
         may_schedule: Callable[[], bool],
         watch: LoopWatchdog,
+        attempt_log: AttemptLog,
     ) -> None:
         self._attempts = attempts
         self._state = attempts.state
         self._monotonic = attempts.clocks.monotonic
         self._queue = queue
         self._handles = handles
+        self._timings = timings
         self._pending = pending
         self._failures = failures
         self._waiting = waiting
         self._metrics = metrics
         self._may_schedule = may_schedule
         self._watch = watch
+        self._log = attempt_log
         self._wake = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._gangs = Gangs(attempts, queue, waiting, metrics)
@@ -103,6 +111,11 @@ class SchedulingCycle:
         """Move pods to the active queue at once."""
         self._queue.activate(uids)
         self.wake()
+
+    @property
+    def bindings_under_way(self) -> int:
+        """How many pods are between their reservation and the end of their binding."""
+        return len(self._bindings)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -196,6 +209,9 @@ class SchedulingCycle:
         if self._state.node_count == 0:
             self._handle_failure(queued, started, _NO_NODES_FAILURE)
             return
+        self._timings[pod.scheduler_name].begin_attempt()
+        if self._log.debug:
+            self._log.begin(pod, queued.attempts)
         gang = self._gangs.gang_to_place(pod)
         if gang is not None:
             self._attempt_gang(queued, gang, started)
@@ -204,17 +220,30 @@ class SchedulingCycle:
         placement = self._attempts.decide(snapshot, pod)
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
         self._metrics.count_observations(placement.counters)
+        if self._log.debug:
+            self._log_decision(snapshot, placement)
         if placement.node is not None:
             self._reserve(queued, placement, started)
         elif placement.code is Code.ERROR:
             failure = AttemptFailure(placement.message or "no reason given", SCHEDULER_ERROR)
+            if failure.message.startswith('running "VolumeBinding" filter plugin'):
+                self._metrics.volume_errors.labels("predicate").inc()
             self._handle_failure(queued, started, failure)
         else:
             self._handle_failure(queued, started, self._run_post_filters(snapshot, placement))
 
+    def _log_decision(self, snapshot: Snapshot, placement: Placement) -> None:
+        if placement.node is None:
+            self._log.rejected(placement)
+        elif self._log.scores:
+            runner = self._attempts.runner_of(placement.pod)
+            self._log.scored(snapshot, placement.pod, runner, placement.node)
+
     def _run_post_filters(self, snapshot: Snapshot, placement: Placement) -> AttemptFailure:
         """No node fits: see whether preemption makes room."""
         outcome = self._attempts.run_post_filters(snapshot, placement)
+        if self._log.debug:
+            self._log.post_filtered(placement.pod, outcome)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
         # Counted after the others of this attempt have become metrics.
         late = {name: count for name, count in placement.counters.items() if name == PREEMPTION_OVER_BUDGET}
@@ -237,6 +266,7 @@ class SchedulingCycle:
         if is_reserved(permit):
             self._start_binding(attempt)
         else:
+            self._count_volume_error(permit.status, "assume")
             self._report_lost_node(attempt, permit.status, permit.status.message)
 
     def _attempt_gang(self, queued: QueuedPod, gang: Gang, started: float) -> None:
@@ -290,25 +320,42 @@ class SchedulingCycle:
         # The pod is bound: whatever fails from here on takes nothing of that back.
         self._gangs.member_bound(attempt)
         self._record_success(attempt)
-        state = attempt.placement.state
+        state, timing = attempt.placement.state, self._timings[attempt.pod.scheduler_name]
+        began = timing.now()
         await self._attempts.runner_of(attempt.pod).run_post_bind(state, attempt.pod, attempt.node)
+        timing.point("PostBind", Code.SUCCESS, timing.now() - began)
         self._activate_requested(state)
 
     async def _reach_node(self, attempt: BindingAttempt, waiting: asyncio.Future[Status] | None) -> Status:
         """Wait for permission, run PreBind and Bind; returns Success once the pod is bound."""
         pod, node, state = attempt.pod, attempt.node, attempt.placement.state
         runner = self._attempts.runner_of(pod)
+        timing = self._timings[pod.scheduler_name]
         if waiting is not None:
+            began = timing.now()
             status = await waiting
+            self._metrics.permit_wait.labels(STATUS[status.code]).observe(timing.now() - began)
             if not status.is_success:
                 return status
         # From here on events are no longer kept for the pod, as upstream: what happens now finds it assumed.
         self._queue.done(pod.uid)
+        began = timing.now()
         if attempt.gang is not None:
             status = await self._gangs.pre_bind(attempt, runner)
         else:
             status = await runner.run_pre_bind(state, pod, node)
-        return await runner.run_bind(state, pod, node) if status.is_success else status
+        ready = timing.now()
+        timing.point("PreBind", status.code, ready - began)
+        if not status.is_success:
+            self._count_volume_error(status, "bind")
+            return status
+        status = await runner.run_bind(state, pod, node)
+        timing.point("Bind", status.code, timing.now() - ready)
+        return status
+
+    def _count_volume_error(self, status: Status, stage: str) -> None:
+        if status.plugin == "VolumeBinding":
+            self._metrics.volume_errors.labels(stage).inc()
 
     def _record_success(self, attempt: BindingAttempt) -> None:
         queued, placement, now = attempt.queued, attempt.placement, self._monotonic()
@@ -368,7 +415,6 @@ class SchedulingCycle:
             return
         queued.pod = latest
         target = self._queue.add_unschedulable(queued, rejectors=failure.rejectors, pending=failure.pending)
-        self._metrics.incoming_pods.labels(target, "ScheduleAttemptFailure").inc()
         # In memory at once: until the watch brings it back, others must not take the room that is being made.
         nominated = failure.nominated_node
         self._state.nominator.set(latest, latest.nominated_node if nominated is None else nominated)

@@ -5,26 +5,29 @@ One per process. The daemon gives it clients and health; tests give it a fake AP
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from scheduler.catalog import Watch
 from scheduler.config import Configuration
 from scheduler.engine.assembly import assemble
+from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.cycle import SchedulingCycle
 from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.nodecheck import NodeCheck, check_rules
-from scheduler.engine.objects import ObjectInputs
+from scheduler.engine.objects import ObjectInputs, event_prefix
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
+from scheduler.engine.timing import ProfileTiming, QueueTiming
 from scheduler.engine.unreadable import UnreadablePods
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import Clocks, EventOrder, FirstAttemptOrder, PodInfo, RandomSource
+from scheduler.framework import Clocks, EventOrder, FirstAttemptOrder, PodInfo, RandomSource, Status
 from scheduler.kube.client import KubeClient
-from scheduler.observe import LoopWatchdog, Metrics
+from scheduler.observe import LoopWatchdog, Metrics, PodResources
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
 
 
@@ -51,6 +54,7 @@ class Outputs:
         metrics: the process's.
         watch: gets a sign of life at each round of the loop.
         check_client: for reading nodes again before Bindings, where a profile asks for it; limits rate and size.
+        verbosity: klog's -v: what the log says of attempts (`attemptlog`).
     """
 
     client: KubeClient
@@ -58,6 +62,7 @@ class Outputs:
     metrics: Metrics
     watch: LoopWatchdog
     check_client: KubeClient | None = None
+    verbosity: int = 0
 
 
 class Engine:
@@ -72,6 +77,7 @@ class Engine:
         clocks: Clocks = SYSTEM_CLOCKS,
         rng: RandomSource | None = None,
         unschedulable_after: float = 300.0,
+        pop_from_backoff: bool = True,
     ) -> None:
         """Wire everything; nothing runs yet.
 
@@ -82,11 +88,13 @@ class Engine:
             clocks: of the process.
             rng: breaks ties; seeded by the system where none is given.
             unschedulable_after: seconds after which an unschedulable pod is tried again in any case.
+            pop_from_backoff: whether a pod that is backing off is tried when there is nothing else to do.
 
         Raises:
             ValueError: a plugin refuses its args.
         """
         self.state = ClusterState()
+        self._metrics = outputs.metrics
         self.waiting = WaitingPods()
         self.pending: dict[str, PodInfo] = {}
         self.failures = FailureReporter()
@@ -111,19 +119,27 @@ class Engine:
             configuration, clocks=clocks, rng=rng, state=self.state, new_handle=self.handles.__getitem__
         )
         self.runners = assembly.runners
-        self.queue = self._new_queue(configuration, unschedulable_after)
+        self.timings = {name: ProfileTiming(name, outputs.metrics) for name in self.runners}
+        for name, runner in self.runners.items():
+            runner.timing = self.timings[name]
+        self.queue = self._new_queue(
+            configuration, QueueTiming(outputs.metrics), unschedulable_after, pop_from_backoff=pop_from_backoff
+        )
         self.cycle = SchedulingCycle(
             attempts=assembly.attempts,
             queue=self.queue,
             handles=self.handles,
+            timings=self.timings,
             pending=self.pending,
             failures=self.failures,
             waiting=self.waiting,
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
+            attempt_log=AttemptLog(outputs.verbosity),
         )
-        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
+        self._handling = outputs.metrics.event_handling
+        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake, handling=self._handling)
         self.overcommits = Overcommits(
             self.state, scheduler_names=self.runners, metrics=outputs.metrics, clock=clocks.monotonic
         )
@@ -138,10 +154,26 @@ class Engine:
             overcommits=self.overcommits,
             wake=self.cycle.wake,
             wall_clock=clocks.wall,
+            handling=self._handling,
         )
 
-    def _new_queue(self, configuration: Configuration, unschedulable_after: float) -> SchedulingQueue:
-        runners = self.runners
+    def _new_queue(
+        self,
+        configuration: Configuration,
+        observer: QueueTiming,
+        unschedulable_after: float,
+        *,
+        pop_from_backoff: bool,
+    ) -> SchedulingQueue:
+        runners, timings = self.runners, self.timings
+
+        def pre_enqueue(pod: PodInfo) -> Status:
+            timing = timings[pod.scheduler_name]
+            began = timing.now()
+            status = runners[pod.scheduler_name].run_pre_enqueue(pod)
+            timing.point("PreEnqueue", status.code, timing.now() - began)
+            return status
+
         # All profiles have the same queue sort plugin, with the same args: the configuration is checked for it.
         sorter = next(iter(runners.values())).queue_sort
         return SchedulingQueue(
@@ -149,16 +181,26 @@ class Engine:
             sort_key=sorter.sort_key,
             by_first_attempt=isinstance(sorter, FirstAttemptOrder) and sorter.orders_by_first_attempt,
             reordered_by=sorter.reordered_by if isinstance(sorter, EventOrder) else None,
-            pre_enqueue=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
+            pre_enqueue=pre_enqueue,
+            still_gated=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
+            observer=observer,
             hints={name: runner.hint_registrations() for name, runner in runners.items()},
             initial_backoff=configuration.model.pod_initial_backoff_seconds,
             max_backoff=configuration.model.pod_max_backoff_seconds,
             unschedulable_after=unschedulable_after,
+            pop_from_backoff=pop_from_backoff,
         )
 
     def object_inputs(self, watch: Watch) -> ObjectInputs:
         """Return the sink of the watch on a kind that plugins read."""
-        return ObjectInputs(WATCHED_KINDS[watch], self.state, self.queue, wake=self.cycle.wake)
+        return ObjectInputs(
+            WATCHED_KINDS[watch],
+            self.state,
+            self.queue,
+            wake=self.cycle.wake,
+            handling=self._handling,
+            prefix=event_prefix(watch),
+        )
 
     # What the handles ask for ---------------------------------------------------------------------------------------
 
@@ -173,3 +215,26 @@ class Engine:
     def reorder(self, uids: Iterable[str]) -> None:
         """Put pods of the active queue where they belong now."""
         self.queue.reorder(uids)
+
+    # What a scrape shows ---------------------------------------------------------------------------------------------
+
+    def show_queue(self) -> None:
+        """Set the gauges that are counted when they are read: who rejected the waiting pods, what is in flight."""
+        rejected = Counter(
+            (plugin, queued.pod.scheduler_name) for queued in self.queue.pending() for plugin in queued.rejectors
+        )
+        self._metrics.show_rejections(rejected)
+        in_flight = {(label,): count for label, count in self.queue.in_flight_counts().items()}
+        self._metrics.show_in_flight(in_flight)
+        self._metrics.goroutines.labels("binding").set(self.cycle.bindings_under_way)
+
+    def pod_resources(self) -> Iterable[PodResources]:
+        """Return what the pods on nodes, and ours without one, request and may use at most. The pods are those of now,
+        whenever and on whichever thread this is gone through."""
+        pods = [*self.state.pods(), *(pod for uid, pod in self.pending.items() if self.state.pod(uid) is None)]
+        return map(_resources_of, pods)
+
+
+def _resources_of(pod: PodInfo) -> PodResources:
+    amounts = pod.spec.requests, pod.spec.limits
+    return PodResources(pod.namespace, pod.name, pod.node_name, pod.scheduler_name, str(pod.priority), *amounts)

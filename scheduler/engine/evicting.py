@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,7 @@ import structlog
 
 from scheduler.framework import Eviction, Handle, PodInfo
 from scheduler.kube.primitives import format_time
+from scheduler.observe import Metrics
 from scheduler.preemption import PREEMPTED_REASON
 
 PREEMPTIONS_AT_ONCE = 8
@@ -27,8 +29,9 @@ log = structlog.get_logger(component="evicting")
 class Evictor:
     """Clears nominations, and has victims deleted in turns."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, metrics: Metrics) -> None:
         self._handle = handle
+        self._metrics = metrics
         self._preemptions = asyncio.Semaphore(PREEMPTIONS_AT_ONCE)
         self._victims = asyncio.Semaphore(VICTIMS_AT_ONCE)
 
@@ -37,7 +40,13 @@ class Evictor:
         complete = False
         try:
             async with self._preemptions:
-                complete = await self._evict(eviction)
+                began = time.perf_counter()
+                try:
+                    complete = await self._evict(eviction)
+                finally:
+                    result = "success" if complete else "error"
+                    self._metrics.preemption_duration.labels(result).observe(time.perf_counter() - began)
+                    self._metrics.preemption_executions.labels(result).inc()
         finally:
             finished(complete)
 

@@ -17,6 +17,7 @@ import structlog
 from scheduler.core import GangDecision, Placement, gang_message, gang_plugin
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
+from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, Gang, MonotonicSeconds, PodInfo, ProfileRunner, Status, unschedulable
 from scheduler.observe import Metrics
@@ -248,7 +249,11 @@ class Gangs:
         if gang.binding:
             return SUCCESS
         left = max(0.0, gang.deadline - self._monotonic())
-        return await self._waiting.add(attempt.pod, {gang.plugin: left})
+        began = self._monotonic()
+        status = await self._waiting.add(attempt.pod, {gang.plugin: left})
+        # Where upstream's Coscheduling holds members in Permit, these wait here.
+        self._metrics.permit_wait.labels(STATUS[status.code]).observe(self._monotonic() - began)
+        return status
 
     def _bind_if_complete(self, gang: ReservedGang) -> None:
         """Let the ready members be bound as soon as they are enough."""

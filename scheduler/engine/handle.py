@@ -112,7 +112,7 @@ class EngineHandle:
         self._stopped = False
         self._node_check = node_check
         self._tasks: set[asyncio.Task[None]] = set()
-        self._evictor = Evictor(self)
+        self._evictor = Evictor(self, metrics)
         self.paused = 0
         """Pods whose binding does nothing but wait."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from scheduler.framework import (
 from scheduler.helpers import UnreadablePod, reduce_node
 from scheduler.kube.model import DecodeError, EventType, Node, ObjectMeta, ResourceVersion
 from scheduler.load import NodeAddresses
+from scheduler.observe import Histograms
 from scheduler.state import ClusterState, SchedulingQueue
 
 log = structlog.get_logger(component="inputs")
@@ -45,6 +47,7 @@ class PodInputs:
         overcommits: counts pods for which their nodes have no room.
         wake: called after each batch.
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
+        handling: where the time that a change takes is measured; those of a list are not.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class PodInputs:
         overcommits: Overcommits,
         wake: Callable[[], None],
         wall_clock: Callable[[], WallSeconds],
+        handling: Histograms | None = None,
     ) -> None:
         self._state = state
         self._queue = queue
@@ -70,6 +74,7 @@ class PodInputs:
         self._unreadable = unreadable
         self._overcommits = overcommits
         self._wake = wake
+        self._handling = handling
         # A list is in the order of names: it does not say which of two pods came to their node last.
         self._in_order = False
         self.pending = pending
@@ -100,13 +105,17 @@ class PodInputs:
         """Apply a batch of changes, in their order."""
         self._in_order = True
         for kind, pod in events:
+            began = time.perf_counter()
             if kind is EventType.DELETED:
                 self._unreadable.forget(pod.uid)
                 self._state.directory.remove(pod.uid)
+                label = "UnschedulablePodDelete" if pod.uid in self.pending else "AssignedPodDelete"
                 self._delete_pending(pod.uid)
                 self._delete_assigned(pod.uid)
             else:
-                self._upsert(pod)
+                label = self._upsert(pod)
+            if label and self._handling is not None:
+                self._handling.labels(label).observe(time.perf_counter() - began)
         self._in_order = False
         self._wake()
 
@@ -119,11 +128,12 @@ class PodInputs:
             error=str(error)[:300],
         )
 
-    def _upsert(self, pod: PodInfo) -> None:
+    def _upsert(self, pod: PodInfo) -> str:
+        """Take in a pod; returns upstream's name for what that is, "" where it is of no interest."""
         if isinstance(pod, UnreadablePod):
             readable = self._read_in_part(pod)
             if readable is None:
-                return
+                return ""
             pod = readable
         elif pod.uid in self._unreadable:
             self._unreadable.forget(pod.uid)
@@ -132,11 +142,13 @@ class PodInputs:
         if pod.terminal:
             self._delete_pending(pod.uid)
             self._delete_assigned(pod.uid, pod)
-        elif pod.node_name:
+            return "AssignedPodDelete"
+        if pod.node_name:
             self._delete_pending(pod.uid)
-            self._upsert_assigned(pod)
-        elif pod.scheduler_name in self._scheduler_names:
-            self._upsert_pending(pod)
+            return "AssignedPodAdd" if self._upsert_assigned(pod) else "AssignedPodUpdate"
+        if pod.scheduler_name in self._scheduler_names:
+            return "UnschedulablePodAdd" if self._upsert_pending(pod) else "UnschedulablePodUpdate"
+        return ""
 
     def _read_in_part(self, pod: UnreadablePod) -> PodInfo | None:
         """Return what is to be counted of a pod that cannot be fully decoded; None where it is left out."""
@@ -158,7 +170,8 @@ class PodInputs:
         amounts = {"requests": pod.requests, "nonzero_cpu": pod.nonzero_cpu, "nonzero_memory": pod.nonzero_memory}
         return msgspec.structs.replace(latest, **amounts)
 
-    def _upsert_assigned(self, pod: PodInfo) -> None:
+    def _upsert_assigned(self, pod: PodInfo) -> bool:
+        """Take in a pod with a node; returns whether it is new there."""
         # An assumed pod wakes nobody before the API server shows it, as its binding may be rolled back: it does now.
         bound_by_us = self._state.is_assumed(pod.uid)
         old = self._state.upsert_pod(pod, self._wall_clock())
@@ -166,16 +179,18 @@ class PodInputs:
             if self._in_order:
                 self._overcommits.pod_bound(pod)
             self._queue.on_event(ASSIGNED_POD_ADD, new=pod)
-            return
+            return True
         if old.resource_version != pod.resource_version:
             for event in pod_update_events(old, pod):
                 self._queue.on_event(event, old=old, new=pod)
+        return False
 
-    def _upsert_pending(self, pod: PodInfo) -> None:
+    def _upsert_pending(self, pod: PodInfo) -> bool:
+        """Take in a pod of ours without a node; returns whether it is new."""
         old = self.pending.get(pod.uid)
         self.pending[pod.uid] = pod
         if self._state.is_assumed(pod.uid):
-            return
+            return old is None
         if old is None:
             self._queue.add(pod)
             self._state.nominator.update(pod)
@@ -184,6 +199,7 @@ class PodInputs:
             self._state.nominator.update(pod, old)
             if old.nominated_node and old.nominated_node != pod.nominated_node:
                 self._wake_for_lost_nomination(old)
+        return old is None
 
     def _delete_pending(self, uid: str) -> None:
         pod = self.pending.pop(uid, None)
@@ -231,10 +247,18 @@ def reduce_node_update(raw: Node) -> NodeUpdate:
 class NodeInputs:
     """Sink of the node watch."""
 
-    def __init__(self, state: ClusterState, queue: SchedulingQueue, *, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        *,
+        wake: Callable[[], None],
+        handling: Histograms | None = None,
+    ) -> None:
         self._state = state
         self._queue = queue
         self._wake = wake
+        self._handling = handling
         self._addresses = NodeAddresses()
         self._shared: set[str] = set()
         """Addresses of several nodes that the log has not named yet."""
@@ -269,10 +293,15 @@ class NodeInputs:
     def apply(self, events: Sequence[tuple[EventType, NodeUpdate]]) -> None:
         """Apply a batch of changes, in their order."""
         for kind, update in events:
+            began = time.perf_counter()
+            labels: Iterable[str] = (NODE_DELETE.label,)
             if kind is EventType.DELETED:
                 self._remove([update.node.name])
             else:
-                self._upsert(update)
+                labels = self._upsert(update)
+            if self._handling is not None:
+                for label in labels:
+                    self._handling.labels(label).observe(time.perf_counter() - began)
         self._name_shared_addresses()
         self._wake()
 
@@ -281,12 +310,13 @@ class NodeInputs:
         self._remove([metadata.name])
         log.warning("a node cannot be decoded and is left out", node=metadata.name, error=str(error)[:300])
 
-    def _upsert(self, update: NodeUpdate) -> None:
+    def _upsert(self, update: NodeUpdate) -> list[str]:
+        """Take in a node; returns the names of the events."""
         node = update.node
         self._shared |= self._addresses.set(node.name, update.addresses)
         if node.name in self._closed:
             self._closed[node.name] = node
-        self._show(node)
+        return self._show(node)
 
     def _name_shared_addresses(self) -> None:
         """Only after a batch: while addresses move between nodes, one may be seen with two for a moment."""
@@ -300,15 +330,17 @@ class NodeInputs:
                 )
         self._shared.clear()
 
-    def _show(self, node: NodeInfo) -> None:
+    def _show(self, node: NodeInfo) -> list[str]:
         if node.name in self._closed:
             node = msgspec.structs.replace(node, allowed_pods=0)
         _, old = self._state.upsert_node(node)
         if old is None:
             self._queue.on_event(NODE_ADD, new=node)
-            return
-        for event in node_update_events(old, node):
+            return [NODE_ADD.label]
+        events = node_update_events(old, node)
+        for event in events:
             self._queue.on_event(event, old=old, new=node)
+        return [event.label for event in events]
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in list(names):

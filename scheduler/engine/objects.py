@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from scheduler.catalog import ActionType, Watch, descriptors, lookup
 from scheduler.framework import ClusterEvent
 from scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
 from scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
+from scheduler.observe import Histograms
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue, WatchedKind
 
 log = structlog.get_logger(component="inputs")
@@ -37,9 +39,27 @@ class ObjectInputs:
     """Sink of one such watch. All methods run on the loop."""
 
     def __init__(
-        self, kind: WatchedKind, state: ClusterState, queue: SchedulingQueue, *, wake: Callable[[], None]
+        self,
+        kind: WatchedKind,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        *,
+        wake: Callable[[], None],
+        handling: Histograms | None = None,
+        prefix: str = "",
     ) -> None:
+        """Configure.
+
+        Args:
+            kind: what is watched.
+            state, queue: what changes reach.
+            wake: called after each batch.
+            handling: where the time that a change takes is measured.
+            prefix: what upstream's names of the events have before the kind (`event_prefix`).
+        """
         self._kind = kind.kind
+        self._label = prefix + kind.kind
+        self._handling = handling
         self._served = True
         self._objects = state.objects
         self._queue = queue
@@ -57,10 +77,10 @@ class ObjectInputs:
     def apply(self, events: Sequence[tuple[EventType, Object]]) -> None:
         """Apply a batch of changes, in their order."""
         for kind, item in events:
-            if kind is EventType.DELETED:
-                self._remove(item.metadata)
-            else:
-                self._upsert(item)
+            began = time.perf_counter()
+            label = self._remove(item.metadata) if kind is EventType.DELETED else self._upsert(item)
+            if label and self._handling is not None:
+                self._handling.labels(label).observe(time.perf_counter() - began)
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
@@ -81,17 +101,31 @@ class ObjectInputs:
             )
         self._served = served
 
-    def _upsert(self, item: Object) -> None:
+    def _upsert(self, item: Object) -> str:
+        """Take in an object; returns the name of the event, "" for none."""
         old = self._objects.upsert(self._kind, item)
         if old is None:
-            self._queue.on_event(ClusterEvent(self._kind, ActionType.ADD, f"{self._kind}Add"), new=item)
+            event = ClusterEvent(self._kind, ActionType.ADD, f"{self._label}Add")
         elif old != item:
-            self._queue.on_event(ClusterEvent(self._kind, ActionType.UPDATE, f"{self._kind}Update"), old=old, new=item)
+            event = ClusterEvent(self._kind, ActionType.UPDATE, f"{self._label}Update")
+        else:
+            return ""
+        self._queue.on_event(event, old=old, new=item)
+        return event.label
 
-    def _remove(self, metadata: ObjectMeta) -> None:
+    def _remove(self, metadata: ObjectMeta) -> str:
         old = self._objects.remove(self._kind, metadata.namespace, metadata.name)
-        if old is not None:
-            self._queue.on_event(ClusterEvent(self._kind, ActionType.DELETE, f"{self._kind}Delete"), old=old)
+        if old is None:
+            return ""
+        event = ClusterEvent(self._kind, ActionType.DELETE, f"{self._label}Delete")
+        self._queue.on_event(event, old=old)
+        return event.label
+
+
+def event_prefix(watch: Watch) -> str:
+    """Return what upstream's event names have before the kind: the group where it is one of Kubernetes' own."""
+    group = watch.api_version.rpartition("/")[0]
+    return f"{group}/" if group in ("storage.k8s.io", "resource.k8s.io") else ""
 
 
 def new_reflector(watch: Watch, client: KubeClient, inputs: ObjectInputs) -> Reflector[Any, Any]:

@@ -20,6 +20,7 @@ from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds
 from scheduler.kube.client import KubeClient, KubeError
 from scheduler.kube.primitives import format_micro_time
+from scheduler.observe import WorkQueueMetrics
 
 NOTE_LIMIT = 1024
 """Bytes of a note that the API server accepts."""
@@ -116,6 +117,7 @@ class EventRecorder:
         on_drop: called for each event that is not written.
         backlog: returns the number of pods that are ready to be placed.
         capacity: events that may wait.
+        work: where the queue is measured.
         clocks: of the process.
     """
 
@@ -127,6 +129,7 @@ class EventRecorder:
         on_drop: Callable[[], None] = lambda: None,
         backlog: Callable[[], int] = lambda: 0,
         capacity: int = 20_000,
+        work: WorkQueueMetrics | None = None,
         clocks: Clocks = SYSTEM_CLOCKS,
     ) -> None:
         self._client = client
@@ -136,6 +139,7 @@ class EventRecorder:
         self._clocks = clocks
         self._capacity = capacity
         self._queue: deque[_Post | _Patch] = deque()
+        self._work = None if work is None else work.queue("events", self._queue.__len__)
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._sequence = 0
         self._bindings = self._bound = 0
@@ -227,6 +231,8 @@ class EventRecorder:
             self._on_drop()
             return
         self._queue.append(item)
+        if self._work is not None:
+            self._work.added()
         self._start_writers()
 
     def _allowed_writers(self) -> int:
@@ -281,16 +287,27 @@ class EventRecorder:
                 self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
                 return
             item = self._queue.popleft()
+            work = self._work
+            if work is None:
+                await self._write_one(item)
+                continue
+            number = work.begin(self._clocks.monotonic() - item.queued_at)
             try:
-                if isinstance(item, _Post):
-                    await self._client.post(_collection(item.regarding), self._body(item))
-                else:
-                    patch = {"series": {"count": item.repeats, "lastObservedTime": _micro_time(item.at)}}
-                    await self._client.patch(item.path, patch, content_type="application/merge-patch+json")
-            except KubeError as error:
-                # Nothing depends on an event, and a namespace that is being deleted refuses it.
-                log.debug("event not written", regarding=item[2], error=str(error)[:200])
-                self._on_drop()
+                await self._write_one(item)
+            finally:
+                work.end(number)
+
+    async def _write_one(self, item: _Post | _Patch) -> None:
+        try:
+            if isinstance(item, _Post):
+                await self._client.post(_collection(item.regarding), self._body(item))
+            else:
+                patch = {"series": {"count": item.repeats, "lastObservedTime": _micro_time(item.at)}}
+                await self._client.patch(item.path, patch, content_type="application/merge-patch+json")
+        except KubeError as error:
+            # Nothing depends on an event, and a namespace that is being deleted refuses it.
+            log.debug("event not written", regarding=item[2], error=str(error)[:200])
+            self._on_drop()
 
     def _body(self, item: _Post) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -109,6 +109,7 @@ from scheduler.framework.status import (
     unresolvable,
     unschedulable,
 )
+from scheduler.framework.timing import AttemptTiming
 from scheduler.framework.view import (
     Assignment,
     AssignmentLog,
@@ -154,6 +155,7 @@ __all__ = [
     "AffinityTerm",
     "Assignment",
     "AssignmentLog",
+    "AttemptTiming",
     "BindPlugin",
     "BoolArray",
     "Clocks",

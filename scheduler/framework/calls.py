@@ -1,9 +1,10 @@
 """Calling plugins: what their answers are turned into, and what becomes of those that fail."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
+from scheduler.framework.cycle import CycleState
 from scheduler.framework.status import Code, CodeArray, IntArray, Status, failure
 
 Q = ParamSpec("Q")
@@ -24,9 +25,15 @@ _WORDING = {
 
 
 class PluginError(Exception):
-    """A plugin raised, or answered what its extension point does not allow; `status` is what the pod gets."""
+    """A plugin raised, or answered what its extension point does not allow.
+
+    Attributes:
+        point: the extension point.
+        status: what the pod gets.
+    """
 
     def __init__(self, plugin: str, point: str, cause: object) -> None:
+        self.point = point
         self.status = failure(_WORDING[point].format(plugin=plugin, cause=cause), plugin)
         super().__init__(self.status.error)
 
@@ -71,11 +78,57 @@ def attributed(status: Status, plugin: str, point: str) -> Status:
     return failure(f'running {point} plugin "{plugin}": {status.message}', plugin)
 
 
-def call_plugin(plugin: str, point: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
-    """Call a plugin; whatever it raises becomes a PluginError."""
+def call_plugin(
+    state: CycleState,
+    plugin: str,
+    point: str,
+    call: Callable[Concatenate[CycleState, Q], T],
+    *args: Q.args,
+    **kwargs: Q.kwargs,
+) -> T:
+    """Call a plugin with the state; whatever it raises becomes a PluginError."""
+    timing = state.timing
+    if timing is not None:
+        timing.called(plugin, point)
     try:
-        return call(*args, **kwargs)
+        return timed(state, plugin, point, call, *args, **kwargs)
     except Exception as error:
         # A plugin that fails on one pod must cost that pod one attempt, and nobody else anything. Upstream lets a panic
         # end the process; the pod at the head of the queue would then end every process that follows.
         raise PluginError(plugin, point, error) from error
+
+
+def timed(
+    state: CycleState,
+    plugin: str,
+    point: str,
+    call: Callable[Concatenate[CycleState, Q], T],
+    *args: Q.args,
+    **kwargs: Q.kwargs,
+) -> T:
+    """Call a plugin with the state, and measure it where plugins are measured in this attempt."""
+    timing = state.timing
+    if timing is None or not timing.times_plugins:
+        return call(state, *args, **kwargs)
+    began = timing.now()
+    answer = call(state, *args, **kwargs)
+    timing.plugin(plugin, point, answer, timing.now() - began)
+    return answer
+
+
+async def timed_to_end(
+    state: CycleState,
+    plugin: str,
+    point: str,
+    call: Callable[Concatenate[CycleState, Q], Awaitable[T]],
+    *args: Q.args,
+    **kwargs: Q.kwargs,
+) -> T:
+    """As `timed`, for a plugin whose answer takes a while."""
+    timing = state.timing
+    if timing is None or not timing.times_plugins:
+        return await call(state, *args, **kwargs)
+    began = timing.now()
+    answer = await call(state, *args, **kwargs)
+    timing.plugin(plugin, point, answer, timing.now() - began)
+    return answer

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from scheduler.framework.timing import AttemptTiming
+
 T = TypeVar("T")
 
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
@@ -44,12 +46,14 @@ class CycleState:
         skip_score: plugins whose PreScore said Skip: their Score is not called.
         counters: observations that a wrapper turns into metrics, such as scores that had to be clamped.
         rng: the scheduler's generator, for a plugin that chooses among equals.
+        timing: measures the attempt; None for a what-if run and wherever nobody asks.
     """
 
-    __slots__ = ("_data", "counters", "rng", "skip_filter", "skip_score")
+    __slots__ = ("_data", "counters", "rng", "skip_filter", "skip_score", "timing")
 
-    def __init__(self, rng: RandomSource = _FIRST_OF_EQUALS) -> None:
+    def __init__(self, rng: RandomSource = _FIRST_OF_EQUALS, timing: AttemptTiming | None = None) -> None:
         self.rng = rng
+        self.timing = timing
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()

@@ -106,6 +106,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         holds: keys of what others may want too, see `scheduler.helpers.holding`.
         volumes: those with a source that some plugin reads.
         attachable: number of volumes that may have to be attached to the node.
+        limits: most that it may use, counted as the requests are; only resources that have a limit.
         declared: requests and limits as the load-aware plugins count them.
         containers: what each container asks for, init containers first.
         overhead: what the pod takes beside its containers.
@@ -140,6 +141,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     declared: Declared = NOTHING_DECLARED
     containers: tuple[ContainerResources, ...] = ()
     overhead: Resources = {}
+    limits: Resources = {}
     qos: str = "BestEffort"
     seccomp: SeccompPaths = NO_SECCOMP_PATHS
     parts: int = 0

@@ -15,6 +15,8 @@ from scheduler.framework.calls import (
     attributed,
     call_plugin,
     check_codes,
+    timed,
+    timed_to_end,
 )
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis, Rejection
@@ -62,6 +64,7 @@ from scheduler.framework.status import (
     unresolvable,
     unschedulable,
 )
+from scheduler.framework.timing import AttemptTiming
 from scheduler.framework.view import NodeView, Objects
 
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
@@ -99,6 +102,8 @@ class ProfileRunner:
         context = PluginContext(effective.scheduler_name, effective.options, handle, self, environment)
         # What the core remembers between decisions of this profile: without it they are slower, and the same.
         self.memory: MutableMapping[str, object] = {}
+        # Measures attempts, where the engine sets it.
+        self.timing: AttemptTiming | None = None
         self.plugins: dict[str, Plugin] = {}
         for name in effective.enabled:
             try:
@@ -216,7 +221,7 @@ class ProfileRunner:
     @staticmethod
     def _run_pre_filters(state: CycleState, pod: PodInfo, view: NodeView, plugins: Iterable[PreFilterPlugin]) -> None:
         for plugin in plugins:
-            _, status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
+            _, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
             if status.is_skip:
                 state.skip_filter.add(plugin.name)
 
@@ -235,7 +240,7 @@ class ProfileRunner:
             if plugin.name in skippable:
                 late.append(plugin)
                 continue
-            result, status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
+            result, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
             if status.is_skip:
                 state.skip_filter.add(plugin.name)
                 continue
@@ -274,7 +279,7 @@ class ProfileRunner:
                 continue
             if not len(rows):
                 break
-            verdicts = call_plugin(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
+            verdicts = call_plugin(state, plugin.name, "Filter", plugin.filter, pod, view, rows)
             if verdicts is None:
                 continue
             failed = verdicts.codes != 0
@@ -302,7 +307,7 @@ class ProfileRunner:
                 continue
             if not len(rows):
                 break
-            verdicts = call_plugin(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
+            verdicts = call_plugin(state, plugin.name, "Filter", plugin.filter, pod, view, rows)
             if verdicts is None:
                 continue
             passed = verdicts.codes == 0
@@ -355,7 +360,7 @@ class ProfileRunner:
         result: PostFilterResult | None = None
         for plugin in self.post_filters:
             try:
-                answer, status = call_plugin(plugin.name, "PostFilter", plugin.post_filter, state, pod, view, codes)
+                answer, status = call_plugin(state, plugin.name, "PostFilter", plugin.post_filter, pod, view, codes)
             except PluginError as error:
                 return None, error.status
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
@@ -390,16 +395,19 @@ class ProfileRunner:
             PluginError: a plugin raised, or PreScore answered neither Success nor Skip.
         """
         for plugin in self.pre_scores if pre_scores is None else pre_scores:
-            status = call_plugin(plugin.name, "PreScore", plugin.pre_score, state, pod, view, rows)
+            status = call_plugin(state, plugin.name, "PreScore", plugin.pre_score, pod, view, rows)
             if status.is_skip:
                 state.skip_score.add(plugin.name)
             elif not status.is_success:
                 raise PluginError(plugin.name, "PreScore", status.message)
+        timing = state.timing
+        if timing is not None:
+            timing.lap("PreScore")
         result: list[PluginScores] = []
         for scorer, weight in self.scores if scores is None else scores:
             if scorer.name in state.skip_score:
                 continue
-            raw = call_plugin(scorer.name, "Score", scorer.score, state, pod, view, rows)
+            raw = call_plugin(state, scorer.name, "Score", scorer.score, pod, view, rows)
             if raw is not None:
                 result.append(self.finish_scores(state, pod, view, rows, scorer.name, weight, raw))
         return result
@@ -419,7 +427,7 @@ class ProfileRunner:
         normalize = self._normalizers.get(plugin)
         normalized = raw
         if normalize is not None:
-            normalized = call_plugin(plugin, "NormalizeScore", normalize, state, pod, view, rows, raw)
+            normalized = call_plugin(state, plugin, "NormalizeScore", normalize, pod, view, rows, raw)
         # Read as unsigned, a negative score is a huge one: one pass finds both.
         if len(normalized) and np.maximum.reduce(normalized.view(np.uint64)) > MAX_SCORE:
             outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
@@ -432,7 +440,7 @@ class ProfileRunner:
     def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Return Success, or the first other answer; the caller unreserves then."""
         for plugin in self.reserve:
-            status = plugin.reserve(state, pod, node)
+            status = timed(state, plugin.name, "Reserve", plugin.reserve, pod, node)
             if not status.is_success:
                 return attributed(status, plugin.name, "Reserve")
         return SUCCESS
@@ -442,7 +450,7 @@ class ProfileRunner:
         raised: Exception | None = None
         for plugin in reversed(self.reserve):
             try:
-                plugin.unreserve(state, pod, node)
+                timed(state, plugin.name, "Unreserve", plugin.unreserve, pod, node)
             except Exception as error:
                 raised = raised or error
         if raised is not None:
@@ -452,7 +460,7 @@ class ProfileRunner:
         """Return Success, Wait with the plugins that hold the pod, or the first rejection or error."""
         outcome = PermitOutcome(SUCCESS)
         for plugin in self.permit:
-            status, timeout = plugin.permit(state, pod, node)
+            status, timeout = timed(state, plugin.name, "Permit", plugin.permit, pod, node)
             if status.code is Code.WAIT:
                 outcome.waits[plugin.name] = min(timeout, MAX_PERMIT_SECONDS)
                 outcome.status = Status(Code.WAIT, (), plugin.name)
@@ -463,7 +471,7 @@ class ProfileRunner:
     async def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Return Success, or the first other answer."""
         for plugin in self.pre_bind:
-            status = await plugin.pre_bind(state, pod, node)
+            status = await timed_to_end(state, plugin.name, "PreBind", plugin.pre_bind, pod, node)
             if not status.is_success:
                 return attributed(status, plugin.name, "PreBind")
         return SUCCESS
@@ -471,7 +479,7 @@ class ProfileRunner:
     async def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Return the first binder's answer that is not Skip."""
         for plugin in self.bind:
-            status = await plugin.bind(state, pod, node)
+            status = await timed_to_end(state, plugin.name, "Bind", plugin.bind, pod, node)
             if not status.is_skip:
                 return status if status.is_success else attributed(status, plugin.name, "Bind")
         return failure("bind plugins all said Skip")
@@ -479,4 +487,4 @@ class ProfileRunner:
     async def run_post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Tell PostBind plugins."""
         for plugin in self.post_bind:
-            await plugin.post_bind(state, pod, node)
+            await timed_to_end(state, plugin.name, "PostBind", plugin.post_bind, pod, node)

@@ -16,6 +16,7 @@ from scheduler.helpers.resources import (
     container_resources,
     is_scalar_resource,
     parse_resources,
+    pod_limits,
     pod_requests,
 )
 from scheduler.kube.model import Node, Pod, SecurityContext, Volume
@@ -153,6 +154,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         declared=declared(pod),
         containers=container_resources(pod),
         overhead=parse_resources(spec.overhead),
+        limits=pod_limits(pod),
         qos=qos_class(pod),
         seccomp=_seccomp_paths(pod),
         parts=parts(spec),

@@ -147,10 +147,35 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
     return PodRequests(requests, score, nonzero.get("cpu", 0), nonzero.get("memory", 0))
 
 
+def pod_limits(pod: Pod) -> dict[str, int]:
+    """Return the most that a pod may use of each resource for which it names a limit (PodLimits).
+
+    Raises:
+        QuantityError: a quantity cannot be read.
+    """
+    spec = pod.spec
+    if not any(container.resources.limits for container in (*spec.containers, *spec.init_containers)):
+        limits: dict[str, int] = {}
+    else:
+        init = [
+            (parse_resources(container.resources.limits), container.restart_policy == "Always")
+            for container in spec.init_containers
+        ]
+        limits = _aggregate([parse_resources(container.resources.limits) for container in spec.containers], init)
+    if spec.resources is not None:
+        limits |= _of_pod_level(spec.resources.limits)
+    if limits:
+        overhead = parse_resources(spec.overhead)
+        limits = {name: amount + (overhead.get(name, 0) if amount else 0) for name, amount in limits.items()}
+    return limits
+
+
 def _pod_level(pod: Pod) -> dict[str, int]:
-    if pod.spec.resources is None:
-        return {}
-    amounts = parse_resources(pod.spec.resources.requests)
+    return {} if pod.spec.resources is None else _of_pod_level(pod.spec.resources.requests)
+
+
+def _of_pod_level(resources: ResourceList) -> dict[str, int]:
+    amounts = parse_resources(resources)
     return {name: amount for name, amount in amounts.items() if name in _POD_LEVEL or name.startswith("hugepages-")}
 
 

@@ -119,6 +119,8 @@ class LeaseElector:
         self._seen_spec: Mapping[str, Any] | None = None
         self._seen_at = -math.inf
         self._last_failure = ""
+        self.slow_paths = 0
+        """How often, while leading, the Lease had to be read before it could be renewed."""
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._watchdog = threading.Thread(target=self._watch_deadline, name="lease-watchdog", daemon=True)
 
@@ -262,6 +264,8 @@ class LeaseElector:
                 return self._write(self._record, takeover=False)
             except (Conflict, NotFound):
                 self._record = None
+        if leading:
+            self.slow_paths += 1
         try:
             record = _decode(self._connection.get(self._path))
         except NotFound:

@@ -6,25 +6,34 @@ nothing else of the scheduler.
 The endpoints are imported when they are asked for, in the server's thread: aiohttp's server takes a sixth of a second.
 """
 
-from scheduler.observe.answers import Answers, ReviewClient
+from scheduler.observe.answers import Answers, ReviewClient, SplitReviewClient
 from scheduler.observe.authorization import Authorizer
 from scheduler.observe.certificate import follow_renewals, serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.refresh import GaugeRefresh
+from scheduler.observe.resources import PodResources
+from scheduler.observe.series import Count, Distribution, Histograms
 from scheduler.observe.server import RefusedCallers, Server
+from scheduler.observe.workqueue import WorkQueueMetrics
 
 __all__ = [
     "Answers",
     "Authorizer",
     "Check",
+    "Count",
+    "Distribution",
     "GaugeRefresh",
     "HealthChecks",
+    "Histograms",
     "LoopWatchdog",
     "Metrics",
+    "PodResources",
     "RefusedCallers",
     "ReviewClient",
     "Server",
+    "SplitReviewClient",
+    "WorkQueueMetrics",
     "follow_renewals",
     "serving_context",
     "use_self_signed",

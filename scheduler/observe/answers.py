@@ -5,7 +5,7 @@ Apart from `server`, which starts the thread, and from `endpoints`, which that t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from scheduler.observe.health import HealthChecks
 from scheduler.observe.refresh import GaugeRefresh
+from scheduler.observe.resources import PodResources
 
 
 class ReviewClient(Protocol):
@@ -25,6 +26,23 @@ class ReviewClient(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
+
+
+class SplitReviewClient:
+    """Asks who a token is with one client, and what it may do with another."""
+
+    def __init__(self, authentication: ReviewClient, authorization: ReviewClient) -> None:
+        self._authentication, self._authorization = authentication, authorization
+
+    async def post(self, path: str, body: dict[str, Any]) -> bytes:
+        """POST a review with the client it is for."""
+        client = self._authentication if path.startswith("/apis/authentication") else self._authorization
+        return await client.post(path, body)
+
+    async def close(self) -> None:
+        """Release the connections of both."""
+        await self._authentication.close()
+        await self._authorization.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +60,10 @@ class Answers:
     configz: Callable[[], dict[str, Any]]
     always_allow: tuple[str, ...]
     """Paths that need no token."""
+    review_seconds: tuple[float, float, float] = (10.0, 10.0, 10.0)
+    """For how long the API server's word on a token counts: who it is, that it may read, that it may not."""
+    disabled_metrics: frozenset[str] = frozenset()
+    """Names of metrics that are not shown."""
+    pod_resources: Callable[[], Iterable[PodResources]] = list
+    """The pods that `/metrics/resources` shows; called on the loop, gone through on the serving thread. None where this
+    process does not lead."""

@@ -19,7 +19,7 @@ from scheduler.observe.answers import ReviewClient
 
 TOO_MANY = 429
 _CACHE_SECONDS = 10.0
-"""How long an answer counts; upstream's value."""
+"""How long an answer counts, unless a flag says otherwise; upstream's value."""
 _KNOWN_SECONDS = 3600.0
 """How long after its last permission a token keeps its lane."""
 _REMEMBERED = 256
@@ -53,13 +53,29 @@ class Allowance:
 
 
 class Authorizer:
-    """Asks the API server who a bearer token is and whether it may read a path; remembers for 10 s.
+    """Asks the API server who a bearer token is and whether it may read a path; remembers for some seconds.
 
     Tokens are remembered as digests.
     """
 
-    def __init__(self, client: ReviewClient, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: ReviewClient,
+        authenticated: float = _CACHE_SECONDS,
+        authorized: float = _CACHE_SECONDS,
+        refused: float = _CACHE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Configure.
+
+        Args:
+            client: for the reviews.
+            authenticated, authorized, refused: for how many seconds an answer counts: who the token is, that it may
+                read, that it may not. A request needs the first and one of the others, so the shorter one counts.
+            clock: monotonic.
+        """
         self._client = client
+        self._allowed_seconds, self._refused_seconds = min(authenticated, authorized), min(authenticated, refused)
         self._clock = clock
         self._answers: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
         self._known: OrderedDict[bytes, float] = OrderedDict()
@@ -112,7 +128,8 @@ class Authorizer:
             status = await self._ask(token, key[1])
         now = self._clock()
         self._answers.pop(key, None)
-        self._answers[key] = (now + _CACHE_SECONDS, status)
+        seconds = self._allowed_seconds if status == 200 else self._refused_seconds
+        self._answers[key] = (now + seconds, status)
         _drop_oldest(self._answers)
         self._known.pop(key[0], None)
         if status == 200:

@@ -6,6 +6,7 @@ authenticates (TokenReview) and authorises (SubjectAccessReview on the path), as
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,6 +17,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from scheduler.observe.answers import Answers
 from scheduler.observe.authorization import TOO_MANY, Authorizer
 from scheduler.observe.health import FailureLog, report
+from scheduler.observe.resources import resource_metrics
+from scheduler.observe.series import Shown
 
 log = structlog.get_logger(component="serving")
 
@@ -34,6 +37,9 @@ class Endpoints:
         self._answers = answers
         self._authorizer = authorizer
         self._failures = FailureLog(_log_check)
+        self._shown = Shown(answers.registry, answers.disabled_metrics)
+        # Each holds all pods in memory once more.
+        self._one_report = asyncio.Semaphore(1)
 
     def application(self) -> web.Application:
         """Return the application with its routes."""
@@ -41,6 +47,7 @@ class Endpoints:
         application.router.add_get("/{endpoint:healthz|livez|readyz}", self._health)
         application.router.add_get("/{endpoint:healthz|livez|readyz}/{check}", self._health)
         application.router.add_get("/metrics", self._metrics)
+        application.router.add_get("/metrics/resources", self._resources)
         application.router.add_get("/configz", self._show_configuration)
         return application
 
@@ -89,7 +96,20 @@ class Endpoints:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         await self._answers.gauges.wait()
-        return web.Response(body=generate_latest(self._answers.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=generate_latest(self._shown), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _resources(self, request: web.Request) -> web.StreamResponse:
+        """Answer with the pods' resources, piece by piece."""
+        async with self._one_report:
+            try:
+                pods = await self._answers.gauges.ask(self._answers.pod_resources)
+            except TimeoutError:
+                return web.Response(status=503, text="the scheduling loop is busy; try again\n")
+            response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE_LATEST})
+            await response.prepare(request)
+            for piece in resource_metrics(pods):
+                await response.write(piece.encode())
+            return response
 
     async def _show_configuration(self, _: web.Request) -> web.Response:
         return web.json_response(self._answers.configz())

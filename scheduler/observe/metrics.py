@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from scheduler.observe.clientmetrics import ClientMetrics
+from scheduler.observe.processmetrics import BuildInfo, NetworkCollector
+from scheduler.observe.series import Counters, Histograms, exponential
+from scheduler.observe.workqueue import WorkQueueMetrics
 
-def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    return tuple(start * factor**power for power in range(count))
-
+_FAST = exponential(0.00001, 1.5, 20)
+_SLOW = exponential(0.001, 2, 15)
 
 _OVER_BUDGET = "over_budget"
 """Observations begin with it that have a metric of their own (`scheduler.framework.OVER_BUDGET`)."""
 
+_without_created_series: Callable[[], None] = disable_created_metrics
+
 
 class _Factory:
-    """Makes metrics in one registry."""
+    """Makes metrics in one registry: `counters` and `histograms` for the loop alone, the others for any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self._registry)
+
+    def counters(self, name: str, text: str, *labels: str) -> Counters:
+        return Counters(name, text, labels, self._registry)
+
+    def histograms(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histograms:
+        return Histograms(name, text, buckets, labels, self._registry)
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self._registry)
@@ -38,55 +50,133 @@ class Metrics:
     """All metrics of one process, in a registry of their own so that tests do not share state."""
 
     def __init__(self) -> None:
+        # Upstream's metrics have no series for the time of creation, which would be one more per label combination.
+        _without_created_series()
         registry = self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=registry)
+        NetworkCollector(registry)
+        BuildInfo(registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
         new = _Factory(registry)
+        self.clients = ClientMetrics(registry)
+        self.work_queues = WorkQueueMetrics(registry)
         self._add_attempts(new)
+        self._add_queue(new)
+        self._add_plugins(new)
+        self._add_preemption(new)
         self._add_outcomes(new)
         self._add_load(new)
         self._add_process(new)
 
     def _add_attempts(self, new: _Factory) -> None:
-        """Attempts to place pods, their queues and the cache."""
-        self.schedule_attempts = new.counter(
+        """Attempts to place pods."""
+        self.schedule_attempts = new.counters(
             "scheduler_schedule_attempts_total", "Attempts to schedule a pod, by result", "result", "profile"
         )
-        self.attempt_duration = new.histogram(
+        self.attempt_duration = new.histograms(
             "scheduler_scheduling_attempt_duration_seconds",
             "Time of one attempt, from the queue to the end of the binding",
-            _exponential(0.001, 2, 15),
+            _SLOW,
             "result",
             "profile",
         )
-        self.algorithm_duration = new.histogram(
-            "scheduler_scheduling_algorithm_duration_seconds", "Time of one decision", _exponential(0.001, 2, 15)
+        self.algorithm_duration = new.histograms(
+            "scheduler_scheduling_algorithm_duration_seconds", "Time of one decision", _SLOW
         )
-        self.sli_duration = new.histogram(
+        self.sli_duration = new.histograms(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "Time from a pod's first entry into the active queue to its binding",
-            _exponential(0.01, 2, 20),
+            exponential(0.01, 2, 20),
             "attempts",
         )
-        self.attempts_per_pod = new.histogram(
-            "scheduler_pod_scheduling_attempts", "Attempts that a bound pod needed", _exponential(1, 2, 5)
+        self.attempts_per_pod = new.histograms(
+            "scheduler_pod_scheduling_attempts", "Attempts that a bound pod needed", exponential(1, 2, 5)
         )
-        self.pending_pods = new.gauge("scheduler_pending_pods", "Pods waiting, by queue", "queue")
-        self.incoming_pods = new.counter(
-            "scheduler_queue_incoming_pods_total", "Pods that entered a queue, by event", "queue", "event"
+        self.permit_wait = new.histograms(
+            "scheduler_permit_wait_duration_seconds", "Time that pods were held by Permit plugins", _SLOW, "result"
         )
-        self.cache_size = new.gauge("scheduler_cache_size", "Objects in the cache", "type")
+        self.volume_errors = new.counters(
+            "scheduler_volume_scheduling_stage_error_total",
+            "Failures of VolumeBinding, by stage: predicate (Filter), assume (Reserve), bind (PreBind)",
+            "operation",
+        )
         self.unreadable_pods = new.gauge(
             "secondary_scheduler_unreadable_pods",
             "Pods that cannot be fully decoded: counted on their node, node closed (it gets no more pods), or left out",
             "state",
         )
-        self.preemption_attempts = new.counter(
+
+    def _add_queue(self, new: _Factory) -> None:
+        """Queues, cache, and the events of the cluster."""
+        self.pending_pods = new.gauge("scheduler_pending_pods", "Pods waiting, by queue", "queue")
+        self.unschedulable_pods = new.gauge(
+            "scheduler_unschedulable_pods", "Waiting pods by the plugins that rejected them last", "plugin", "profile"
+        )
+        self.incoming_pods = new.counters(
+            "scheduler_queue_incoming_pods_total", "Pods that entered a queue, by event", "queue", "event"
+        )
+        self.inflight_events = new.gauge(
+            "scheduler_inflight_events", "Events kept for pods that are being tried, and these pods", "event"
+        )
+        self.event_handling = new.histograms(
+            "scheduler_event_handling_duration_seconds",
+            "Time to take in an event of the cluster",
+            exponential(0.0001, 2, 12),
+            "event",
+        )
+        self.hint_duration = new.histograms(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Time of a plugin's queueing hint; one of ten is measured",
+            _FAST,
+            "plugin",
+            "event",
+            "hint",
+        )
+        self.cache_size = new.gauge("scheduler_cache_size", "Objects in the cache", "type")
+        self.goroutines = new.gauge("scheduler_goroutines", "Tasks beside the scheduling loop", "operation")
+
+    def _add_plugins(self, new: _Factory) -> None:
+        """Extension points and plugins."""
+        self.point_duration = new.histograms(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Time of all plugins of an extension point",
+            exponential(0.0001, 2, 12),
+            "extension_point",
+            "status",
+            "profile",
+        )
+        self.plugin_duration = new.histograms(
+            "scheduler_plugin_execution_duration_seconds",
+            "Time of one plugin at an extension point; in one of ten attempts it is measured",
+            _FAST,
+            "plugin",
+            "extension_point",
+            "status",
+        )
+        self.plugin_evaluations = new.counters(
+            "scheduler_plugin_evaluation_total",
+            "Calls of plugins at PreFilter, Filter, PreScore and Score",
+            "plugin",
+            "extension_point",
+            "profile",
+        )
+
+    def _add_preemption(self, new: _Factory) -> None:
+        self.preemption_attempts = new.counters(
             "scheduler_preemption_attempts_total", "Attempts to make room for a pod by taking others away"
         )
-        self.preemption_victims = new.histogram(
-            "scheduler_preemption_victims", "Pods taken away per preemption", _exponential(1, 2, 7)
+        self.preemption_victims = new.histograms(
+            "scheduler_preemption_victims", "Pods taken away per preemption", exponential(1, 2, 7)
+        )
+        self.preemption_duration = new.histograms(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "Time to carry a preemption out at the API server",
+            exponential(0.01, 2, 20),
+            "result",
+        )
+        self.preemption_executions = new.counters(
+            "scheduler_preemption_goroutines_execution_total", "Preemptions carried out, by result", "result"
         )
 
     def _add_outcomes(self, new: _Factory) -> None:
@@ -99,9 +189,9 @@ class Metrics:
         self.gang_duration = new.histogram(
             "secondary_scheduler_gang_binding_duration_seconds",
             "Time from a gang's first reservation to the Binding that makes it complete",
-            _exponential(0.001, 2, 18),
+            exponential(0.001, 2, 18),
         )
-        self.bindings = new.counter(
+        self.bindings = new.counters(
             "secondary_scheduler_bindings_total",
             "Bindings by outcome: bound, conflict, gone, unknown (answer lost, read back), failed",
             "outcome",
@@ -130,7 +220,7 @@ class Metrics:
         self.node_check_duration = new.histogram(
             "secondary_scheduler_node_check_duration_seconds",
             "Time to read a node's pods before a Binding",
-            _exponential(0.001, 2, 14),
+            exponential(0.001, 2, 14),
         )
         self.events_dropped = new.counter(
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
@@ -190,6 +280,9 @@ class Metrics:
             "secondary_scheduler_configuration_info", "1 for the configuration that is loaded", "hash"
         )
         self.leader = new.gauge("leader_election_master_status", "1 while this process holds the Lease", "name")
+        self.lease_slow_paths = new.counters(
+            "leader_election_slowpath_total", "Renewals that had to read the Lease before they wrote it", "name"
+        )
         self.loop_lag = new.gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
 
     def count_observations(self, counters: Mapping[str, int]) -> None:
@@ -207,3 +300,17 @@ class Metrics:
             self.cache_size.labels(kind).set(size)
         for queue, size in queues.items():
             self.pending_pods.labels(queue).set(size)
+
+    def show_rejections(self, pods: Mapping[tuple[str, str], int]) -> None:
+        """Set how many waiting pods a plugin rejected, by plugin and profile; those not named have none any more."""
+        self._show(self.unschedulable_pods, pods)
+
+    def show_in_flight(self, events: Mapping[tuple[str], int]) -> None:
+        """Set how many events are kept, by their label; those not named have none any more."""
+        self._show(self.inflight_events, events)
+
+    @staticmethod
+    def _show(gauge: Gauge, numbers: Mapping[Any, int]) -> None:
+        known = {tuple(sample.labels.values()) for metric in gauge.collect() for sample in metric.samples}
+        for labels in known | numbers.keys():
+            gauge.labels(*labels).set(numbers.get(labels, 0))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 import structlog
 
 PATIENCE_SECONDS = 2.0
 """A loop that is busy for longer shows what it showed before: a scrape that waits on it would say even less."""
+T = TypeVar("T")
 log = structlog.get_logger(component="serving")
 
 
@@ -40,6 +42,27 @@ class GaugeRefresh:
                 return
             self._pending = asyncio.wrap_future(done)
         await asyncio.wait([self._pending], timeout=PATIENCE_SECONDS)
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """Return what a function returns on the loop; it must be quick there.
+
+        Raises:
+            TimeoutError: the loop is busy for longer than two seconds, or the process is about to end.
+        """
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        try:
+            self._loop.call_soon_threadsafe(run)
+        except RuntimeError as error:
+            raise TimeoutError("the process is about to end") from error
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await asyncio.wrap_future(answer)
 
     def _run(self, done: Future[None]) -> None:
         try:

@@ -55,6 +55,7 @@ class Server:
         *,
         address: str,
         port: int,
+        share_port: bool = False,
         make_tls: Callable[[], ssl.SSLContext],
         answers: Answers,
         on_serving: Callable[[], None] = lambda: None,
@@ -63,12 +64,14 @@ class Server:
 
         Args:
             address, port: where to listen; "" is every address.
+            share_port: let other processes listen on it too.
             make_tls: called in the server's thread, as making a certificate takes a while.
             answers: what the endpoints answer from.
             on_serving: called in the server's thread once requests are answered.
         """
         self.port = port
         self._address, self._make_tls = address, make_tls
+        self._share_port = share_port
         self._answers, self._on_serving = answers, on_serving
         self._sockets: list[socket.socket] = []
         self._loop = asyncio.new_event_loop()
@@ -115,6 +118,8 @@ class Server:
             raise OSError(error.errno, os.strerror(error.errno or 0).lower()) from error
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._share_port:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_ipv6))
             listener.bind(address)
@@ -162,9 +167,9 @@ class Server:
         from scheduler.observe.endpoints import Endpoints
 
         client = self._answers.make_review_client()
-        runner = web.AppRunner(
-            Endpoints(self._answers, Authorizer(client)).application(), access_log=None, shutdown_timeout=1
-        )
+        authorizer = Authorizer(client, *self._answers.review_seconds)
+        application = Endpoints(self._answers, authorizer).application()
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
             tls = self._make_tls()

@@ -10,6 +10,7 @@ I/O; changed only from one thread.
 from scheduler.state.cluster import ClusterState
 from scheduler.state.nominations import Nominator
 from scheduler.state.objects import CODEC_OF_KIND, WATCHED_KINDS, ObjectStore, WatchedKind
+from scheduler.state.observer import QueueObserver
 from scheduler.state.queue import Hints, SchedulingQueue
 from scheduler.state.queued import QueuedPod, QueueName
 from scheduler.state.snapshot import Overlay, Snapshot
@@ -25,6 +26,7 @@ __all__ = [
     "ObjectStore",
     "Overlay",
     "QueueName",
+    "QueueObserver",
     "QueuedPod",
     "SchedulingQueue",
     "Snapshot",

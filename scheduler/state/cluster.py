@@ -208,6 +208,10 @@ class ClusterState:
         """Return the pods on a node, known or not."""
         return self._by_node.get(node, {}).values()
 
+    def pods(self) -> list[PodInfo]:
+        """Return the pods on nodes, assumed ones included; each is with the node it has."""
+        return [placed.pod for placed in self._pods.values()]
+
     @property
     def pod_uids(self) -> Collection[str]:
         """UIDs of all placed pods."""

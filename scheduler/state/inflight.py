@@ -5,10 +5,14 @@ rejected for, and it stood in no queue to be woken. So events are kept while any
 the pod's rejectors when it comes back (activeQueue.clusterEventsSinceElementInFlight of kube-scheduler).
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from scheduler.framework import ClusterEvent
+
+POD_POPPED = "PodPopped"
+"""Upstream's label for a pod in the list of events."""
 
 
 class _Event(NamedTuple):
@@ -33,6 +37,12 @@ class InFlight:
     def event_count(self) -> int:
         """Number of events kept."""
         return len(self._events)
+
+    def counts(self) -> dict[str, int]:
+        """Return the events by label, and the pods as PodPopped."""
+        counts = dict(Counter(event.event.label for event in self._events))
+        counts[POD_POPPED] = len(self._starts)
+        return counts
 
     def start(self, uid: str) -> None:
         """Begin a pod's flight."""

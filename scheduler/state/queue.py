@@ -26,6 +26,7 @@ from typing import Any
 from scheduler.framework import (
     FORCE_ACTIVATE,
     SUCCESS,
+    UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_TIMEOUT,
     Clocks,
     ClusterEvent,
@@ -39,6 +40,7 @@ from scheduler.framework import (
 )
 from scheduler.state.heap import KeyedHeap
 from scheduler.state.inflight import InFlight
+from scheduler.state.observer import UNOBSERVED, QueueObserver
 from scheduler.state.queued import QueuedPod, QueueName, Requeue
 
 Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]
@@ -46,6 +48,11 @@ Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
 _LONG_PAST = MonotonicSeconds(-math.inf)
+_UPDATED = "UnschedulablePodUpdate"
+_ATTEMPT_FAILED = "ScheduleAttemptFailure"
+_BACKOFF_COMPLETE = "BackoffComplete"
+_POPPED_FROM_BACKOFF = "PopFromBackoffQ"
+"""What moves pods beside cluster events, as upstream's metrics name it."""
 
 
 class SchedulingQueue:
@@ -64,6 +71,8 @@ class SchedulingQueue:
         pop_from_backoff: bool = True,
         by_first_attempt: bool = False,
         reordered_by: Reordered | None = None,
+        observer: QueueObserver | None = None,
+        still_gated: Callable[[PodInfo], Status] | None = None,
     ) -> None:
         """Make an empty queue.
 
@@ -78,6 +87,9 @@ class SchedulingQueue:
             max_backoff: most seconds between attempts; 0 switches back-off off.
             unschedulable_after: seconds after which an unschedulable pod is tried again whatever happened.
             pop_from_backoff: give a pod that is backing off when there is nothing else to do.
+            observer: is told what the queue does.
+            still_gated: called instead of `pre_enqueue` to see whether a gated pod stays so, which may be asked of
+                thousands at once: need not be measured.
         """
         self._clocks = clocks
         self._sort_key = sort_key
@@ -90,6 +102,8 @@ class SchedulingQueue:
         self._pop_from_backoff = pop_from_backoff
         self._by_first_attempt = by_first_attempt
         self._reordered_by = reordered_by
+        self._observer: QueueObserver = observer or UNOBSERVED
+        self._still_gated = still_gated or pre_enqueue
         self._active: KeyedHeap[QueuedPod] = KeyedHeap()
         self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
         self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
@@ -147,6 +161,10 @@ class SchedulingQueue:
         """Number of events kept for pods in flight; 0 when nothing is in flight."""
         return self._in_flight.event_count
 
+    def in_flight_counts(self) -> dict[str, int]:
+        """Return the events kept for pods in flight, and these pods, under upstream's metric labels."""
+        return self._in_flight.counts()
+
     # Coming in ------------------------------------------------------------------------------------------------------
 
     def add(self, pod: PodInfo) -> QueueName:
@@ -155,12 +173,12 @@ class SchedulingQueue:
         # A relist after a lost watch brings every pod once more.
         if known is not None or pod.uid in self._in_flight:
             return self.update(known.pod if known is not None else None, pod)
-        return self._to_active(self._new_entry(pod))
+        return self._to_active(self._new_entry(pod), UNSCHEDULABLE_POD_ADD.label)
 
     def update(self, old: PodInfo | None, new: PodInfo) -> QueueName:
         """Take in a changed pod; one that is unknown is added. The same resource version again changes nothing."""
         if old is not None and old.resource_version and old.resource_version == new.resource_version:
-            return self.queue_of(new.uid) or self._to_active(self._new_entry(new))
+            return self.queue_of(new.uid) or self._to_active(self._new_entry(new), _UPDATED)
         if new.uid in self._in_flight:
             if old is not None:
                 for event in pod_update_events(old, new):
@@ -168,7 +186,7 @@ class SchedulingQueue:
             return "in-flight"
         queued = self.get(new.uid)
         if queued is None:
-            return self._to_active(self._new_entry(new))
+            return self._to_active(self._new_entry(new), _UPDATED)
         before, queued.pod = queued.pod, new
         for heap in (self._active, self._backoff, self._error_backoff):
             if new.uid in heap:
@@ -177,7 +195,8 @@ class SchedulingQueue:
                 return "active" if heap is self._active else "backoff"
         for event in pod_update_events(before, new):
             if self._requeue_verdict(queued, event, before, new) is not Requeue.SKIP:
-                return self._requeue(queued, Requeue.IMMEDIATELY if queued.gated else Requeue.AFTER_BACKOFF)
+                verdict = Requeue.IMMEDIATELY if queued.gated else Requeue.AFTER_BACKOFF
+                return self._requeue(queued, verdict, event.label)
         return "gated" if queued.gated else "unschedulable"
 
     def delete(self, uid: str) -> bool:
@@ -192,6 +211,8 @@ class SchedulingQueue:
         queued = self._active.pop()
         if queued is None and self._pop_from_backoff:
             queued = self._backoff.pop()
+            if queued is not None:
+                self._observer.entered("active", _POPPED_FROM_BACKOFF)
         return self._to_flight(queued) if queued is not None else None
 
     def take(self, uid: str) -> QueuedPod | None:
@@ -199,7 +220,7 @@ class SchedulingQueue:
         queued = self.get(uid)
         if queued is None or queued.gated:
             return None
-        if uid in self._unschedulable and not self._passes_gates(queued):
+        if uid in self._unschedulable and not self._passes_gates(queued, FORCE_ACTIVATE.label):
             return None
         self._remove(uid)
         return self._to_flight(queued)
@@ -208,7 +229,7 @@ class SchedulingQueue:
         """Return a popped pod that was not tried to the active queue, as if it had not been popped."""
         queued.attempts -= 1
         self._in_flight.finish(queued.pod.uid)
-        return self._to_active(queued)
+        return self._to_active(queued, FORCE_ACTIVATE.label)
 
     def done(self, uid: str) -> None:
         """End a pod's flight; called right before PreBind, and by `add_unschedulable`."""
@@ -244,7 +265,7 @@ class SchedulingQueue:
                 verdict = max(verdict, self._requeue_verdict(queued, event, old, new))
                 if verdict is Requeue.IMMEDIATELY:
                     break
-        return self._requeue(queued, verdict)
+        return self._requeue(queued, verdict, _ATTEMPT_FAILED)
 
     # Waking ---------------------------------------------------------------------------------------------------------
 
@@ -273,7 +294,10 @@ class SchedulingQueue:
             if queued.gated and self._stays_gated(queued, event, wakes):
                 continue
             verdict = self._requeue_verdict(queued, event, old, new)
-            if verdict is not Requeue.SKIP and self._requeue(queued, verdict) not in ("unschedulable", "gated"):
+            if verdict is not Requeue.SKIP and self._requeue(queued, verdict, event.label) not in (
+                "unschedulable",
+                "gated",
+            ):
                 moved += 1
         return moved
 
@@ -286,7 +310,7 @@ class SchedulingQueue:
                 self._in_flight.record(FORCE_ACTIVATE, None, uid)
                 continue
             queued = self._unschedulable.get(uid) or self._backoff.get(uid) or self._error_backoff.get(uid)
-            if queued is not None and self._to_active(queued) == "active":
+            if queued is not None and self._to_active(queued, FORCE_ACTIVATE.label) == "active":
                 moved += 1
         return moved
 
@@ -308,12 +332,13 @@ class SchedulingQueue:
         for heap in (self._backoff, self._error_backoff):
             while (queued := heap.peek()) is not None and self.backoff_until(queued) < second:
                 heap.pop()
-                self._push_active(queued)
+                self._push_active(queued, _BACKOFF_COMPLETE)
                 moved += 1
         for queued in list(self._unschedulable.values()):
             if now - queued.queued_at > self._unschedulable_after:
                 verdict = self._requeue_verdict(queued, UNSCHEDULABLE_TIMEOUT, None, None)
-                moved += self._requeue(queued, verdict) not in ("unschedulable", "gated")
+                label = UNSCHEDULABLE_TIMEOUT.label
+                moved += self._requeue(queued, verdict, label) not in ("unschedulable", "gated")
         return moved
 
     def backoff_until(self, queued: QueuedPod) -> MonotonicSeconds:
@@ -357,7 +382,7 @@ class SchedulingQueue:
                 return queued
         return self._unschedulable.pop(uid, None)
 
-    def _passes_gates(self, queued: QueuedPod) -> bool:
+    def _passes_gates(self, queued: QueuedPod, event: str) -> bool:
         status = self._pre_enqueue(queued.pod)
         if status.is_success:
             queued.gating_plugin = ""
@@ -368,41 +393,45 @@ class SchedulingQueue:
         queued.unschedulable_plugins |= {status.plugin}
         self._remove(queued.pod.uid)
         self._unschedulable[queued.pod.uid] = queued
+        self._observer.entered("unschedulable", event)
         return False
 
     def _stays_gated(self, queued: QueuedPod, event: ClusterEvent, wakes: Hints) -> bool:
         if queued.gating_plugin not in wakes.get(queued.pod.scheduler_name, ()) and not event.is_wildcard:
             return True
         # Asked here, as well as when the pod is moved: while preemption is under way, that spares most of the hints.
-        status = self._pre_enqueue(queued.pod)
+        status = self._still_gated(queued.pod)
         return not status.is_success and status.plugin == queued.gating_plugin
 
-    def _push_active(self, queued: QueuedPod) -> None:
+    def _push_active(self, queued: QueuedPod, event: str) -> None:
         if queued.initial_attempt_at is None:
             queued.initial_attempt_at, queued.first_active_at = self._clocks.wall(), self._clocks.monotonic()
         self._active.push(queued.pod.uid, self.order(queued), queued)
+        self._observer.entered("active", event)
 
-    def _to_active(self, queued: QueuedPod) -> QueueName:
-        if not self._passes_gates(queued):
+    def _to_active(self, queued: QueuedPod, event: str) -> QueueName:
+        if not self._passes_gates(queued, event):
             return "gated"
         self._remove(queued.pod.uid)
-        self._push_active(queued)
+        self._push_active(queued, event)
         return "active"
 
-    def _requeue(self, queued: QueuedPod, verdict: Requeue) -> QueueName:
+    def _requeue(self, queued: QueuedPod, verdict: Requeue, event: str) -> QueueName:
         uid = queued.pod.uid
         if verdict is Requeue.SKIP:
             self._remove(uid)
             self._unschedulable[uid] = queued
+            self._observer.entered("unschedulable", event)
             return "gated" if queued.gated else "unschedulable"
         if verdict is Requeue.AFTER_BACKOFF and self._is_backing_off(queued):
-            if not self._passes_gates(queued):
+            if not self._passes_gates(queued, event):
                 return "gated"
             self._remove(uid)
             heap = self._backoff if queued.rejectors else self._error_backoff
             heap.push(uid, self._backoff_order(queued), queued)
+            self._observer.entered("backoff", event)
             return "backoff"
-        return self._to_active(queued)
+        return self._to_active(queued, event)
 
     def _matching_rejectors(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:
         """Return the rejectors that registered for an event, with the registrations that match."""
@@ -434,22 +463,45 @@ class SchedulingQueue:
             return Requeue.AFTER_BACKOFF if only in (None, queued.pod.uid) else Requeue.SKIP
         verdict = Requeue.SKIP
         for plugin, registrations in self._matching_rejectors(queued, event).items():
-            if any(_hint_says_queue(registration, queued.pod, old, new) for registration in registrations):
+            if self._hints_say_queue(plugin, registrations, queued.pod, event, old, new):
                 if plugin in queued.pending_plugins:
                     return Requeue.IMMEDIATELY
                 verdict = Requeue.AFTER_BACKOFF
         return verdict
+
+    def _hints_say_queue(
+        self,
+        plugin: str,
+        registrations: tuple[HintRegistration, ...],
+        pod: PodInfo,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+    ) -> bool:
+        for registration in registrations:
+            if not self._observer.times_hint():
+                hint = _ask_hint(registration, pod, old, new)
+            else:
+                began = self._observer.now()
+                hint = _ask_hint(registration, pod, old, new)
+                self._observer.hinted(plugin, event.label, hint, self._observer.now() - began)
+            if hint is not Hint.SKIP:
+                return True
+        return False
 
 
 def _whole_second(moment: MonotonicSeconds) -> MonotonicSeconds:
     return MonotonicSeconds(math.floor(moment))
 
 
-def _hint_says_queue(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> bool:
+def _ask_hint(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> Hint | None:
+    """Return a hint; None where it raised.
+
+    That wakes the pod: for nothing it costs an attempt, and not to wake it could cost it five minutes.
+    """
     if registration.hint is None:
-        return True
+        return Hint.QUEUE
     try:
-        return registration.hint(pod, old, new) is Hint.QUEUE
+        return Hint.QUEUE if registration.hint(pod, old, new) is Hint.QUEUE else Hint.SKIP
     except Exception:
-        # Waking a pod for nothing costs an attempt; not waking it could cost it five minutes.
-        return True
+        return None

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -35,8 +35,18 @@ Body = bytes | Mapping[str, Any] | msgspec.Struct
 Params = Mapping[str, str | int]
 Allowed = Callable[[], bool]
 """Whether a write may be sent; asked right before its first byte goes out."""
-Observer = Callable[[str, int, float], None]
-"""Called after each exchange with method, HTTP status (0 for none) and seconds."""
+
+
+class Observer(Protocol):
+    """What a client tells of its requests, for metrics."""
+
+    def waited(self, method: str, seconds: float) -> None:
+        """A request waited so long for the rate limit."""
+
+    def exchanged(self, method: str, status: int, seconds: float, sent: int, received: int) -> None:
+        """A request was answered with an HTTP status, 0 for none, and so many bytes went to and fro; method WATCH
+        stands for the begin of a stream."""
+
 
 _CONNECTIONS: Final = 320
 """Each caller limits how many requests it has under way, to some dozens. This leaves room for requests that hang, so
@@ -74,7 +84,7 @@ class KubeClient:
 
         `qps` and `burst` limit the rate of requests (0 or less: no limit), watches included. `timeout` (seconds) spans
         a request with its retries, but not the wait for the rate limit. `max_bytes` caps the body of an answer.
-        `observer` is called after each exchange, for metrics.
+        `observer` is told of waits and exchanges, for metrics.
         """
         self._credentials = Credentials(config)
         self._base = config.server.rstrip("/")
@@ -93,6 +103,10 @@ class KubeClient:
         """The configuration this client was made with."""
         return self._credentials.config
 
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer of all requests from now on."""
+        self._observer = observer
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -109,7 +123,15 @@ class KubeClient:
 
     async def wait_for_rate(self) -> None:
         """Wait for the rate limit on behalf of a request that is to follow without delay, as `prepaid`."""
+        await self._wait_for_turn("POST")
+
+    async def _wait_for_turn(self, method: str) -> None:
+        if self._observer is None:
+            await self._limiter.acquire()
+            return
+        began = time.monotonic()
         await self._limiter.acquire()
+        self._observer.waited(method, time.monotonic() - began)
 
     async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
         """Read an object or a page of a list."""
@@ -186,7 +208,7 @@ class KubeClient:
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         url = self._url(path, params)
         if not prepaid:
-            await self._limiter.acquire()
+            await self._wait_for_turn(method)
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         reread = False
         delay = 1.0
@@ -215,7 +237,7 @@ class KubeClient:
         connections of their own: watches must not use up the pool that requests wait for.
         """
         url = self._url(path, params)
-        await self._limiter.acquire()
+        await self._wait_for_turn("WATCH")
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         started = time.monotonic()
         response = await self._open_stream(path, url, limits)
@@ -260,7 +282,7 @@ class KubeClient:
         started = time.monotonic()
         limits = aiohttp.ClientTimeout(total=max(deadline - started, 0.001), sock_connect=_CONNECT_TIMEOUT)
         options = self._security(content_type if data is not None else None)
-        status = 0
+        status = received = 0
         try:
             async with self._request_session().request(
                 method, url, data=data, allow_redirects=False, timeout=limits, **options
@@ -268,7 +290,9 @@ class KubeClient:
                 status = response.status
                 if 200 <= status < 300:
                     try:
-                        return await self._body(method, path, response, self._max_bytes)
+                        answer = await self._body(method, path, response, self._max_bytes)
+                        received = len(answer)
+                        return answer
                     except ResponseTooLarge as error:
                         error.outcome_unknown = data is not None
                         raise
@@ -282,7 +306,7 @@ class KubeClient:
                 raise connection_error(method, path, error, sent=data.sent) from error
             raise connection_error(method, path, error, sent=True) from error
         finally:
-            self._observe(method, status, started)
+            self._observe(method, status, started, _size(data), received)
 
     async def _failure(self, method: str, path: str, response: aiohttp.ClientResponse) -> KubeError:
         if 300 <= response.status < 400:
@@ -347,9 +371,9 @@ class KubeClient:
             auto_decompress=False,
         )
 
-    def _observe(self, method: str, status: int, started: float) -> None:
+    def _observe(self, method: str, status: int, started: float, sent: int = 0, received: int = 0) -> None:
         if self._observer is not None:
-            self._observer(method, status, time.monotonic() - started)
+            self._observer.exchanged(method, status, time.monotonic() - started, sent, received)
 
 
 class _AllowedBody(aiohttp.BytesPayload):
@@ -374,6 +398,12 @@ class _AllowedBody(aiohttp.BytesPayload):
             raise WriteWithheld("not allowed")
         self.sent = True
         return super().write_with_length(writer, content_length)
+
+
+def _size(data: bytes | _AllowedBody | None) -> int:
+    if data is None:
+        return 0
+    return len(data) if isinstance(data, bytes) else data.size or 0
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from scheduler.observe.metrics import Metrics as SchedulerMetrics
+from scheduler.observe.series import Counters, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -26,10 +27,12 @@ def exposed_names(registry: CollectorRegistry) -> set[str]:
 def own_metrics(registry: CollectorRegistry) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Type and labels by name; those of the Python client's collectors are left out."""
     own = [metric for metric in registry._collector_to_names if isinstance(metric, MetricWrapperBase)]
-    return {
+    listed = {
         metric._name + "_total" * (metric._type == "counter"): (metric._type, tuple(metric._labelnames))
         for metric in own
     }
+    fast = [metric for metric in registry._collector_to_names if isinstance(metric, Counters | Histograms)]
+    return listed | {metric.name: (metric.kind, metric.label_names) for metric in fast}
 
 
 @pytest.mark.parametrize("process", REGISTRIES)

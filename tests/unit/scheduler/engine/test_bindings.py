@@ -80,7 +80,7 @@ async def test_a_binding_without_an_answer_is_written_again_to_the_same_node(eng
     await eventually(lambda: bool(api.bindings), "bound")
     assert api.attempts == [("p", "n1")] * 2
     assert not rejected(engine, "p")
-    assert engine.metrics.bindings.labels("unknown")._value.get() == 1
+    assert engine.metrics.bindings.labels("unknown").value == 1
 
 
 async def test_room_stays_taken_as_long_as_a_request_may_be_carried_out(engine: Engine, api: Doubtful) -> None:

@@ -155,7 +155,7 @@ async def test_the_same_reason_is_patched_once(engine: Engine) -> None:
     await eventually(lambda: bool(engine.api.patches), "rejected")
     engine.cycle.activate(["big-uid"])
     await eventually(
-        lambda: engine.metrics.schedule_attempts.labels("unschedulable", "secondary-scheduler")._value.get() == 2,
+        lambda: engine.metrics.schedule_attempts.labels("unschedulable", "secondary-scheduler").value == 2,
         "a second attempt",
     )
     await asyncio.sleep(0.02)

@@ -56,7 +56,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def authorizer(reviews: Reviews, clock: Clock) -> Authorizer:
-    return Authorizer(reviews, clock)
+    return Authorizer(reviews, clock=clock)
 
 
 async def test_a_flood_of_tokens_costs_few_reviews_and_the_known_scraper_is_served(

@@ -14,6 +14,7 @@ from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.engine.evicting import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictor
 from scheduler.framework import SUCCESS, Eviction, PodInfo, ProfileRunner, Status, failure
+from scheduler.observe import Metrics
 from scheduler.plugins import build_profile
 from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.victims import Candidate
@@ -34,7 +35,7 @@ class SlowHandle:
         self.refuses = False
         self.tasks: list[asyncio.Task[None]] = []
         self.still_there: list[PodInfo] = []
-        self.evictor = Evictor(self)  # type: ignore[arg-type]  # as much of a Handle as evictions need
+        self.evictor = Evictor(self, Metrics())  # type: ignore[arg-type]  # as much of a Handle as evictions need
 
     def now(self) -> float:
         return NOW

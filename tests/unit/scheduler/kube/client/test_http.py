@@ -232,16 +232,32 @@ async def test_a_cancelled_wait_returns_its_token() -> None:
     assert time.monotonic() - started < 100, "the cancelled ones would have taken 200 s"
 
 
+class Observed:
+    """What a client tells of its requests; times are left out."""
+
+    def __init__(self) -> None:
+        self.waits: list[str] = []
+        self.exchanges: list[tuple[str, int, int, int]] = []
+
+    def waited(self, method: str, seconds: float) -> None:
+        self.waits.append(method)
+
+    def exchanged(self, method: str, status: int, seconds: float, sent: int, received: int) -> None:
+        self.exchanges.append((method, status, sent, received))
+
+
 async def test_the_observer_sees_every_exchange(api: FakeApi) -> None:
-    seen: list[tuple[str, int]] = []
+    observed = Observed()
     api.next_lists = [answer(404, "NotFound")]
-    async with KubeClient(
-        ClientConfig(server=api.url), observer=lambda method, status, _: seen.append((method, status))
-    ) as client:
+    async with KubeClient(ClientConfig(server=api.url), observer=observed) as client:
         with pytest.raises(kube.NotFound):
             await client.get("/x")
-        await client.get("/x")
-    assert seen == [("GET", 404), ("GET", 200)]
+        received = len(await client.get("/x"))
+        await client.post("/x", b"four", allowed=lambda: True)
+    assert observed.waits == ["GET", "GET", "POST"]
+    assert [exchange[:2] for exchange in observed.exchanges] == [("GET", 404), ("GET", 200), ("POST", 200)]
+    assert observed.exchanges[1][2:] == (0, received)
+    assert observed.exchanges[2][2] == len(b"four")
 
 
 async def test_no_error_and_no_representation_holds_the_token(api: FakeApi, unused_tcp_port: int) -> None:

@@ -1,0 +1,93 @@
+"""What the log says of attempts beyond their outcome, at the verbosity that upstream's lines or the operator's logLevel
+ask for. Nothing is computed for it below that verbosity.
+
+- 4 (Debug): that an attempt begins, and which plugin rejected how many nodes.
+- 5: what PostFilter answered.
+- 6 (Trace): the scores of the best nodes, by plugin.
+- 8 (TraceAll): those of all nodes, in one line per node and plugin, as upstream at 10.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import structlog
+
+from scheduler.core import Placement, PostFilterOutcome, explain
+from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.state import Snapshot
+
+DEBUG: Final = 4
+POST_FILTER: Final = 5
+SCORES: Final = 6
+ALL_SCORES: Final = 8
+BEST_NODES: Final = 5
+"""Nodes whose scores are shown at `SCORES`."""
+log = structlog.get_logger(component="cycle")
+
+
+class AttemptLog:
+    """Writes these lines. The caller asks `debug` or `scores` first, so that most processes do no more than that.
+
+    Attributes:
+        debug: whether anything of this is written.
+        scores: whether scores are.
+    """
+
+    def __init__(self, verbosity: int) -> None:
+        self.debug = verbosity >= DEBUG
+        self.scores = verbosity >= SCORES
+        self._post_filter = verbosity >= POST_FILTER
+        self._all = verbosity >= ALL_SCORES
+
+    def begin(self, pod: PodInfo, attempt: int) -> None:
+        """An attempt begins."""
+        log.debug("Attempting to schedule pod", pod=pod.key, attempt=attempt)
+
+    def rejected(self, placement: Placement) -> None:
+        """An attempt found no node: say which plugin rejected how many."""
+        diagnosis = placement.diagnosis
+        if diagnosis is None:
+            log.debug("attempt failed", pod=placement.pod.key, err=placement.message)
+            return
+        counts: Counter[str] = Counter()
+        for rejection in diagnosis.rejections:
+            counts[rejection.plugin] += len(rejection.rows)
+        if diagnosis.pre_filter is not None:
+            counts[diagnosis.pre_filter.plugin or "PreFilter"] += diagnosis.total
+        if diagnosis.absent:
+            counts[" ".join(diagnosis.absent_plugins) or "PreFilter"] += diagnosis.absent
+        log.debug(
+            "nodes rejected",
+            pod=placement.pod.key,
+            evaluatedNodes=placement.evaluated,
+            rejectedBy=dict(counts.most_common()),
+        )
+
+    def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
+        """PostFilter answered."""
+        if self._post_filter and outcome.status is not None:
+            log.debug(
+                "Status after running PostFilter plugins for pod",
+                pod=pod.key,
+                plugin=outcome.status.plugin,
+                status=outcome.status.message or outcome.status.code.name.lower(),
+                victims=len(outcome.victims),
+                nominatedNode=outcome.nominated_node or "",
+            )
+
+    def scored(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, chosen: str) -> None:
+        """A node was chosen: show the scores, which are computed once more for it, plugin by plugin."""
+        explanation = explain(snapshot, pod, runner)
+        if not self._all:
+            for name, node in explanation.nodes(BEST_NODES):
+                scores = {plugin: score.weighted for plugin, score in node.scores.items()}
+                log.debug(
+                    "node scored", pod=pod.key, node=name, score=node.total, chosen=name == chosen, plugins=scores
+                )
+            return
+        for name, node in explanation.nodes(len(explanation.feasible)):
+            for plugin, score in node.scores.items():
+                log.debug("Plugin scored node for pod", pod=pod.key, plugin=plugin, node=name, score=score.weighted)
+            log.debug("Calculated node's final score for pod", pod=pod.key, node=name, score=node.total)

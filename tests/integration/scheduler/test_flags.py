@@ -1,0 +1,157 @@
+"""The command line beside that of the real kube-scheduler: its `--help` says which flags there are."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster import ports
+from devcluster.cluster import LocalCluster
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
+from scheduler.observe import serving_context
+from scheduler.options import parse_options
+from tests.support.waiting import PATIENCE_SECONDS, eventually
+
+pytestmark = pytest.mark.integration
+PAGE = (Path(__file__).parents[3] / "docs/flags.md").read_text(encoding="utf-8")
+_FLAG = re.compile(r"^ {2,6}(?:-\w, )?--(?P<name>[a-z0-9-]+) ?(?P<kind>[A-Za-z]\S*)?(?: {2,}|$)", re.MULTILINE)
+VALUES = {
+    "bool": "true",
+    "int": "1",
+    "int32": "1",
+    "float32": "1.5",
+    "ip": "127.0.0.1",
+    "duration": "7s",
+    "Level": "3",
+    "quantity": "1Ki",
+    "pattern=N,...": "cycle=4",
+    "namedCertKey": "a.crt,a.key",
+    "stringToString": "m,l=v",
+    "colonSeparatedMultimapStringString": "kube:SchedulerAsyncPreemption=true",
+}
+"""A value for each kind of flag."""
+NAMED = {
+    "tls-min-version": "VersionTLS13",
+    "tls-cipher-suites": "TLS_AES_128_GCM_SHA256",
+    "leader-elect-resource-lock": "leases",
+    "logging-format": "json",
+    "secure-port": "10259",
+    "emulated-version": "1.33",
+}
+PAIRED = {"tls-cert-file": "--tls-private-key-file=k", "tls-private-key-file": "--tls-cert-file=c"}
+ENDING = {"help", "version"}
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Path:
+    return binaries.ensure(["kube-scheduler"], SilentReporter())["kube-scheduler"]
+
+
+@pytest.fixture(scope="module")
+def help_text(upstream: Path) -> str:
+    return subprocess.run([str(upstream), "--help"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def upstream_flags(help_text: str) -> dict[str, str]:
+    """Name -> kind of value, `bool` where upstream names none."""
+    flags = {match["name"]: match["kind"] or "bool" for match in _FLAG.finditer(help_text)}
+    assert {"config", "leader-elect", "vmodule", "kube-api-qps", "v"} <= flags.keys()
+    # Counted in another way, so that no line escapes the expression.
+    assert len(flags) == sum(line.lstrip().startswith(("--", "-v, --", "-h, --")) for line in help_text.splitlines())
+    return flags
+
+
+def test_every_flag_of_upstream_is_accepted(upstream_flags: dict[str, str]) -> None:
+    refused = []
+    for name, kind in upstream_flags.items():
+        if name in ENDING:
+            continue
+        value = NAMED.get(name) or VALUES.get(kind, "something")
+        try:
+            parse_options([f"--{name}={value}", *filter(None, [PAIRED.get(name)])], "0")
+        except SystemExit:
+            refused.append(f"--{name}={value}")
+    assert refused == []
+
+
+def test_a_boolean_flag_of_upstream_needs_no_value(upstream_flags: dict[str, str]) -> None:
+    for name in (name for name, kind in upstream_flags.items() if kind == "bool" and name not in ENDING):
+        parse_options([f"--{name}"], "0")
+
+
+def test_the_page_about_flags_has_those_of_upstream_and_ours_and_no_others(upstream_flags: dict[str, str]) -> None:
+    listed = re.findall(r"^\| `--([a-z0-9-]+)`", PAGE, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    ours = subprocess.run([sys.executable, "-m", "scheduler", "--help"], capture_output=True, text=True, check=True)
+    shown = set(re.findall(r"^ {2,6}--([a-z0-9-]+)", ours.stdout, re.MULTILINE))
+    own = {"allow-default-scheduler-name", "allow-insecure-metric-credentials"}
+    own |= {name for name in shown if name.startswith("metric-")}
+    assert set(listed) == upstream_flags.keys() | own
+
+
+def test_every_cipher_suite_that_upstream_lists_is_known_and_every_preferred_one_served(help_text: str) -> None:
+    preferred, insecure = (
+        re.findall(r"TLS_[A-Z0-9_]+", re.search(rf"{kind} values: (.*)", help_text)[1])  # type: ignore[index]  # there
+        for kind in ("Preferred", "Insecure")
+    )
+    assert len(preferred) > 10
+    assert len(insecure) > 5
+    for suites in ([*preferred, *insecure], *([suite] for suite in preferred)):
+        options = parse_options([f"--tls-cipher-suites={','.join(suites)}"], "0")
+        serving_context(None, None, minimum="VersionTLS12", suites=options.tls_cipher_suites)
+
+
+def test_deprecated_flags_complete_the_configuration_as_upstream_does(upstream: Path, tmp_path: Path) -> None:
+    flags = ["--kube-api-qps=12.5", "--kube-api-burst=34", "--kube-api-content-type=application/json"]
+    flags += ["--profiling=false", "--contention-profiling=false", "--leader-elect-lease-duration=20s"]
+    port = ports.allocate(["kube-scheduler"], {})["kube-scheduler"]
+    theirs, ours = tmp_path / "theirs.yaml", tmp_path / "ours.yaml"
+    serving = ["--bind-address", ports.LOOPBACK, "--secure-port", str(port), "--master=http://127.0.0.1:1"]
+    subprocess.run([str(upstream), *flags, *serving, "--write-config-to", str(theirs)], check=True, timeout=60)
+    named = ["--allow-default-scheduler-name", "--write-config-to", str(ours)]
+    subprocess.run([sys.executable, "-m", "scheduler", *flags, *named], check=True, timeout=60)
+    assert yaml.safe_load(ours.read_text()) == yaml.safe_load(theirs.read_text())
+
+
+KUBEADM = """
+apiVersion: v1
+kind: Pod
+metadata: {name: kube-scheduler, namespace: kube-system}
+spec:
+  containers:
+  - command:
+    - kube-scheduler
+    - --authentication-kubeconfig=/etc/kubernetes/scheduler.conf
+    - --authorization-kubeconfig=/etc/kubernetes/scheduler.conf
+    - --bind-address=127.0.0.1
+    - --kubeconfig=/etc/kubernetes/scheduler.conf
+    - --leader-elect=true
+"""
+"""What kubeadm 1.34 writes to /etc/kubernetes/manifests/kube-scheduler.yaml, as far as the process sees it."""
+
+
+def test_the_command_line_of_kubeadms_static_pod_starts_the_daemon(control_plane: LocalCluster, tmp_path: Path) -> None:
+    command = yaml.safe_load(KUBEADM)["spec"]["containers"][0]["command"][1:]
+    flags = [flag.replace("/etc/kubernetes/scheduler.conf", str(control_plane.kubeconfig)) for flag in command]
+    # On a machine of its own it has the port; the Lease may be held by the cluster's own scheduler here.
+    port = ports.allocate(["kubeadm"], {})["kubeadm"]
+    log = tmp_path / "daemon.log"
+    arguments = [sys.executable, "-m", "scheduler", *flags, f"--secure-port={port}", "--logging-format=json"]
+    with log.open("wb") as output, subprocess.Popen(arguments, stdout=output, stderr=output) as process:
+        try:
+            eventually(lambda: '"event": "caches are filled"' in log.read_text(), "it has started")
+            assert process.poll() is None
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_SECONDS)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "this process takes the place of the cluster's own kube-scheduler" in {line["event"] for line in lines}
+    assert not [line for line in lines if line["event"] == "flag has no effect"]
