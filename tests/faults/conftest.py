@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from tests.faults.patience import OF_TESTS, VARIABLE
 from tests.faults.plane import FaultPlane, fault_plane
 from tests.faults.stage import prepare
+
+os.environ.setdefault(VARIABLE, OF_TESTS)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ import aiohttp
 import psutil
 
 from devcluster import ports
+from tests.faults.patience import patience
 from tests.faults.proxy import Proxy
 from tests.faults.vdso import set_wall_clock
 from tests.faults.warm import WarmProcess, WarmStarts
@@ -184,7 +185,8 @@ class Scheduler:
             outcome = condition()
             if await outcome if asyncio.iscoroutine(outcome) else outcome:
                 return time.monotonic() - started
-            assert time.monotonic() - started < seconds, f"{self.name}: not within {seconds:g} s: {self.log[-1500:]}"
+            late = time.monotonic() - started > patience(seconds)
+            assert not late, f"{self.name}: not within {seconds:g} s: {self.log[-1500:]}"
             assert self.alive, f"{self.name} ended: {self.log[-1500:]}"
             await asyncio.sleep(0.05)
 
@@ -236,7 +238,7 @@ class Scheduler:
     async def ended(self, seconds: float = 30.0) -> int:
         """Wait for its end; returns the exit code."""
         assert self.process is not None
-        return await asyncio.wait_for(self.process.wait(), seconds)
+        return await asyncio.wait_for(self.process.wait(), patience(seconds))
 
     async def kill(self) -> None:
         """End it without warning."""

@@ -21,6 +21,7 @@ from tests.faults.fits import GROUP_LABEL
 from tests.faults.history import GROUP, NODE, POD, History, State
 from tests.faults.mutants import MUTANTS
 from tests.faults.oracle import Bounds, Expectations, Ours, Violation
+from tests.faults.patience import patience
 from tests.faults.plane import FaultPlane
 from tests.faults.proxy import Proxy
 from tests.faults.schedulers import LEASE, LEASE_LOST, OURS, Scheduler, Setup
@@ -193,7 +194,7 @@ class Stage:
 
     async def bound(self, *names: str, within: float = 30.0) -> float:
         """Wait until these pods, or all, are bound; returns how long it took. Being late breaks I4."""
-        within = min(within, self.within)
+        within = patience(min(within, self.within))
         started = time.monotonic()
         while True:
             nodes = await self.where(*names)
@@ -244,7 +245,7 @@ class Stage:
                 state = await self.state()
             except ApiError:
                 # An API server that has just started does not serve every kind yet.
-                assert time.monotonic() - started < self.within
+                assert time.monotonic() - started < patience(self.within)
                 await asyncio.sleep(0.5)
                 continue
             violations = oracle.gangs(state, self.ours, self.expected.shrunk)
@@ -260,7 +261,7 @@ class Stage:
             if not violations:
                 self.figures["quiet_seconds"] = time.monotonic() - started
                 return
-            if time.monotonic() - started > self.within:
+            if time.monotonic() - started > patience(self.within):
                 self.violations += violations
                 return
             await asyncio.sleep(0.3)
@@ -331,7 +332,7 @@ async def prepare(plane: FaultPlane) -> None:
         definition = yaml.safe_load(_CRD.read_text())
         with contextlib.suppress(ApiError):
             await api.call("POST", _CRDS, definition)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience(30)):
             while True:
                 with contextlib.suppress(Exception):
                     await api.list_all("PodGroup", "default")
@@ -357,7 +358,7 @@ async def stage_open(
     stage = Stage(plane, api, directory, kind, seed, namespace, random.Random(seed), revision)
     stage.audited, stage.warm_starts = audited, warm_starts
     if kind in MUTANTS:
-        stage.within = _MUTANTS_WITHIN_SECONDS
+        stage.within = _MUTANTS_WITHIN_SECONDS / patience(1)  # what a mutant loses is waited for in vain
     try:
         yield stage
     finally:
@@ -373,9 +374,13 @@ def reason(pod: Json) -> str:
 
 
 async def eventually(condition: Callable[[], Any], seconds: float = 30.0) -> float:
-    """Wait for a condition, which may be a coroutine; returns how long that took."""
+    """Wait for a condition, which may be a coroutine; returns how long that took.
+
+    Raises:
+        TimeoutError: it is not true after `patience(seconds)`.
+    """
     started = time.monotonic()
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while True:
             outcome = condition()
             if await outcome if asyncio.iscoroutine(outcome) else outcome:
