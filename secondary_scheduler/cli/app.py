@@ -34,6 +34,15 @@ COMMANDS = {
 }
 _COMPLETE = "__complete"
 """What the scripts of `completion` call."""
+_KUBECTL_OPTIONS = {
+    "--kubeconfig": True,
+    "--context": True,
+    "--namespace": True,
+    "-n": True,
+    "--all-namespaces": False,
+    "-A": False,
+}
+"""Options that may precede the command, and whether a value follows."""
 _WIDTH = 120
 """Columns of help at most, and where there is no terminal to ask."""
 COMMAND_GROUP = "secondary_scheduler.commands"
@@ -86,7 +95,8 @@ def main() -> None:
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     try:
-        build(sys.argv[1:])()
+        arguments = with_command_first(sys.argv[1:])
+        build(arguments)(arguments)
     except CommandError as error:
         _exit_with_message(str(error), error.code)
     except BrokenPipeError:
@@ -98,6 +108,18 @@ def main() -> None:
         _exit_with_message(f"{place}{error.strerror or error}", ExitCode.ERROR)
     except Interrupted:
         _exit_with_message("interrupted; everything unfinished was removed", ExitCode.INTERRUPTED)
+
+
+def with_command_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with kubectl's options behind the command that they precede: kubectl takes them anywhere."""
+    before: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] in _KUBECTL_OPTIONS:
+        option = rest.pop(0)
+        before.append(option)
+        if _KUBECTL_OPTIONS[option.partition("=")[0]] and "=" not in option and rest:
+            before.append(rest.pop(0))
+    return [*rest[:1], *before, *rest[1:]]
 
 
 def _width() -> int:

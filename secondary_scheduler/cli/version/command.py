@@ -56,9 +56,9 @@ def version(
     if client:
         _write(document, output)
         return
-    from secondary_scheduler.cli.version.installed import NAMESPACE
+    from scheduler.catalog import OPERATOR_NAMESPACE
 
-    searched = None if all_namespaces else namespace or NAMESPACE
+    searched = None if all_namespaces else namespace or OPERATOR_NAMESPACE
     try:
         kubernetes, server, components = _ask(kubeconfig, context, searched)
     except CommandError:

@@ -9,8 +9,6 @@ from typing import Any
 
 from scheduler.kube.client import MalformedResponse, SyncConnection, api_path
 
-NAMESPACE = "openshift-secondary-scheduler-operator"
-"""Where the program, OLM and upstream's manifests install."""
 _PAGE = 200
 _ROLES = {"kube-scheduler": "scheduler", "secondary-scheduler-operator": "operator"}
 

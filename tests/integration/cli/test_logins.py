@@ -105,7 +105,8 @@ def test_load_watcher(kubeconfig: Path, tmp_path: Path) -> None:
             try:
                 eventually(lambda: " at http" in log.read_text(), diagnosis=log.read_text)
                 url = log.read_text().partition(" at ")[2].split()[0]
-                answer = eventually(lambda: requests.get(url, timeout=10).json() or None, diagnosis=log.read_text)
+                eventually(lambda: requests.get(url, timeout=10).status_code == 200, diagnosis=log.read_text)
+                answer = requests.get(url, timeout=10).json()
             finally:
                 process.terminate()
                 assert process.wait(PATIENCE_SECONDS) == 0

@@ -35,7 +35,7 @@ def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
 def test_expected_errors_are_one_line_and_their_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], raised: BaseException, code: int, line: str
 ) -> None:
-    def command() -> None:
+    def command(_: list[str]) -> None:
         raise raised
 
     monkeypatch.setattr(app, "build", lambda _: command)
@@ -121,3 +121,18 @@ def test_starting_the_command_line_loads_no_command_that_was_not_asked_for() -> 
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("--context a -n b version -o json", "version --context a -n b -o json"),
+        ("--kubeconfig=k -A version", "version --kubeconfig=k -A"),
+        ("version --context a", "version --context a"),
+        ("--help", "--help"),
+        ("--context", "--context"),
+        ("-n", "-n"),
+    ],
+)
+def test_kubectl_s_options_may_precede_the_command(typed: str, read: str) -> None:
+    assert app.with_command_first(typed.split()) == read.split()
