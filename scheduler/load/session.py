@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import time
 from pathlib import Path
@@ -16,6 +17,9 @@ from scheduler.load.source import LoadError, LoadRefused
 _CHUNK = 64 * 1024
 _MAX_TOKEN = 64 * 1024
 _MAX_AUTHORITY = 4 * 1024 * 1024
+
+_LIBRARY_WORDS = re.compile(r"HTTPS?Connection(?:Pool)?\([^()]*\): |\[Errno -?\d+\] ")
+"""What urllib3 and Python put around the system's reason."""
 
 
 class GuardedSession(requests.Session):
@@ -174,5 +178,6 @@ def _root_cause(error: BaseException) -> str:
         inner = reason if isinstance(reason, BaseException) else (error.args[0] if error.args else None)
         if not isinstance(inner, BaseException):
             text = str(error.args[-1]) if error.args else type(error).__name__
-            return text.rsplit(": ", 1)[-1] if " object at 0x" in text else text
+            text = text.rsplit(": ", 1)[-1] if " object at 0x" in text else text
+            return _LIBRARY_WORDS.sub("", text)
         error = inner

@@ -27,7 +27,6 @@ _LOGINS = ("exec", "auth-provider")
 _IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")
 _RENEW_SECONDS = 30.0
 """Pause between looks at a login's expiry. The official loader asks again five minutes before it."""
-_loading = threading.Lock()
 
 
 def load_connection(kubeconfig: Path | None, context: str | None) -> ClientConfig:
@@ -97,7 +96,7 @@ class _Login:
         self._loaded: Any = client.Configuration()
         errors = _RootErrors()
         # The loader logs why a login failed, and returns without one.
-        with _loading, errors.collected():
+        with errors.collected():
             try:
                 kubernetes_config.load_kube_config(self._source, context, client_configuration=self._loaded)
             except Exception as error:
@@ -140,7 +139,7 @@ class _Login:
             def renew(last: str) -> None:
                 while not stopped.wait(_RENEW_SECONDS):
                     # An answer that fails is logged by the loader; the last token counts until the next try.
-                    with _loading, _RootErrors().collected(), contextlib.suppress(Exception):
+                    with _RootErrors().collected(), contextlib.suppress(Exception):
                         token = _bare(self._loaded.get_api_key_with_prefix("authorization"))
                         if token and token != last:
                             _write_secret(file, token)
@@ -156,14 +155,16 @@ class _Login:
 
 
 class _RootErrors(logging.Handler):
-    """Collects what is logged by the root logger itself, which is where the official client reports failed logins."""
+    """Collects what this thread logs with the root logger itself, where the official client reports failed logins."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.lines: list[str] = []
+        # Other threads may log in at the same time: a fleet's stacks do.
+        self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "root":
+        if record.name == "root" and record.thread == self._thread:
             self.lines.append(record.getMessage())
 
     @contextlib.contextmanager

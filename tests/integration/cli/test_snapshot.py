@@ -119,6 +119,6 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_leaves_no_file(tmp_path:
     )
     result = run("snapshot", "--kubeconfig", kubeconfig, "--file", tmp_path / "snapshot.json")
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.startswith("secondary-scheduler: GET /api/v1/nodes:")
+    assert result.stderr.startswith("secondary-scheduler: http://127.0.0.1:9: GET /api/v1/nodes:")
     assert result.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["kubeconfig"]

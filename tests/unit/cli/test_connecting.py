@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,22 @@ def test_in_a_pod_a_named_kubeconfig_comes_first_as_for_kubectl(
     assert load_connection(None, None).token_file == account / "token"
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k", {"token": "plain"})))
     assert load_connection(None, None).token == "plain"
+
+
+def test_stacks_log_in_at_the_same_time_and_each_gets_its_own_reason(tmp_path: Path) -> None:
+    # Each program waits until both run: one after the other they would wait for ever.
+    meeting = "#!/bin/sh\ntouch {directory}/{me}\nwhile [ ! -e {directory}/{other} ]; do sleep 0.05; done\n"
+    meeting += "echo no {me} >&2; exit 1\n"
+    files = []
+    for me, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"plugin-{me}").write_text(meeting.format(directory=tmp_path, me=me, other=other))
+        (tmp_path / f"plugin-{me}").chmod(0o700)
+        files.append(kubeconfig(tmp_path / f"k-{me}", login(tmp_path / f"plugin-{me}")))
+
+    def reason(file: Path) -> str:
+        with pytest.raises(ConfigError) as failed:
+            load_connection(file, None)
+        return str(failed.value).rpartition(". ")[2]
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(reason, files)) == ["no a", "no b"]

@@ -188,6 +188,15 @@ def test_a_source_that_is_down_is_named_with_the_reason() -> None:
         PrometheusSource(LoadSettings(address="http://127.0.0.1:9")).read()
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_reason_is_in_words_not_in_objects_of_the_http_library(scheme: str) -> None:
+    for host in ("127.0.0.1:9", "absent.invalid:9"):
+        with pytest.raises(LoadError) as failed:
+            PrometheusSource(LoadSettings(address=f"{scheme}://{host}")).read()
+        assert "Connection(" not in str(failed.value)
+        assert "Errno" not in str(failed.value)
+
+
 def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
     settings = LoadSettings(address="http://127.0.0.1:9", token_file=tmp_path / "absent", rules=CredentialRules(None))
     with pytest.raises(LoadError, match=r"token file .*absent: No such file"):
