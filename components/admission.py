@@ -45,6 +45,7 @@ class AdmissionPoliciesArgs:
     instances: namespaces and names of the SecondarySchedulers that it serves, given its own namespace.
     operator_account: name of the ServiceAccount of our operator; "" for an operator that is not ours.
     needs: what must exist before.
+    name_prefix: of the policies' names, which have no namespace.
     """
 
     images: Collection[str]
@@ -52,6 +53,7 @@ class AdmissionPoliciesArgs:
     instances: Sequence[tuple[str | None, str]]
     operator_account: str = ""
     needs: Sequence[pulumi.Resource] = ()
+    name_prefix: str = ""
 
 
 class AdmissionPolicies(pulumi.ComponentResource):
@@ -61,13 +63,13 @@ class AdmissionPolicies(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: AdmissionPoliciesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:AdmissionPolicies", name, None, opts)
-        self._prefix, self._needs = name, args.needs
+        self._prefix, self._needs, self._name_prefix = name, args.needs, args.name_prefix
         own = pulumi.Output.from_input(args.namespace)
 
         def instances(namespace: str) -> list[Instance]:
             return [(other or namespace, instance) for other, instance in args.instances]
 
-        images = images_policy(args.images)
+        images = images_policy(args.images, args.name_prefix + IMAGES_POLICY)
         served_namespaces = own.apply(lambda namespace: sorted({other for other, _ in instances(namespace)}))
         self.names = [self._policy(IMAGES_POLICY, images, served_namespaces)]
         if args.operator_account:
@@ -79,7 +81,10 @@ class AdmissionPolicies(pulumi.ComponentResource):
     def _policy(
         self, policy: str, spec: pulumi.Input[dict[str, Any]], namespaces: pulumi.Input[list[str]] | None
     ) -> pulumi.Output[str]:
-        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": policy, "labels": {COMPONENT: "admission"}}
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {
+            "name": self._name_prefix + policy,
+            "labels": {COMPONENT: "admission"},
+        }
         policy_object = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             f"{self._prefix}-{policy}",
             metadata=metadata,
@@ -107,7 +112,7 @@ def repository_of(image: str) -> str:
     return f"{head}{slash}{last.partition(':')[0]}"
 
 
-def images_policy(images: Collection[str]) -> dict[str, Any]:
+def images_policy(images: Collection[str], policy: str = IMAGES_POLICY) -> dict[str, Any]:
     """Return the spec of the policy for SecondarySchedulers.
 
     Its image runs with the scheduler's rights, and so does whatever its command, environment and arguments make of it.
@@ -117,7 +122,7 @@ def images_policy(images: Collection[str]) -> dict[str, Any]:
     """
     allowed = sorted({repository_of(image) for image in images})
     resource = "group('admissionregistration.k8s.io').resource('validatingadmissionpolicies')"
-    may_change = f"authorizer.{resource}.name({_cel(IMAGES_POLICY)}).check('update').allowed()"
+    may_change = f"authorizer.{resource}.name({_cel(policy)}).check('update').allowed()"
     fields = {"image": ("schedulerImage", "''"), "command": ("command", "[]")}
     fields |= {"env": ("env", "[]"), "arguments": ("extraArgs", "[]"), "credentials": ("metricCredentials", "{}")}
     variables = [

@@ -13,11 +13,11 @@ from components.catalog_source import CatalogSource, CatalogSourceArgs
 from components.crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
 from components.existing_operator import ExistingOperator, ExistingOperatorArgs
 from components.installation_record import InstallationRecord, InstallationRecordArgs
-from components.kube_object import ClusterProvider
-from components.namespace import NAMESPACE, Namespace, NamespaceArgs
+from components.namespace import NAMESPACE, Namespace, NamespaceArgs, cluster_scoped_name
 from components.olm_operator import OlmOperator, OlmOperatorArgs
 from components.operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs
 from components.operator_network import OperatorNetwork, OperatorNetworkArgs
+from components.parts import Parts
 from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
 from components.upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 from scheduler import operand
@@ -56,6 +56,10 @@ class OlmSource:
 class InstallationArgs:
     """Attributes:
     mode: how the operator is installed, if there is one.
+    namespace: where operator and scheduler run.
+    adopting: provider of the same cluster that adopts objects which others create; with OLM or upstream's operator.
+    other_roles: ClusterRoles of schedulers that another installation on this cluster creates.
+    with_crd: create the CRD of SecondaryScheduler, if the mode does; False where another installation has it.
     scheduler_image, flavour, plugins: image, its flavour where the name does not show it, and enabled plugins; the
         scheduler's rights follow from them.
     extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role to create.
@@ -76,7 +80,11 @@ class InstallationArgs:
     mode: InstallMode
     scheduler_image: str
     plugins: Collection[str]
-    olm: OlmSource
+    olm: OlmSource | None = None
+    namespace: str = NAMESPACE
+    adopting: pulumi.ProviderResource | None = None
+    other_roles: Collection[str] = ()
+    with_crd: bool = True
     flavour: str = ""
     extra_roles: Mapping[str, Sequence[PolicyRule]] = field(default_factory=dict)
     operator_image: str | None = None
@@ -103,8 +111,9 @@ class Installation:
         namespace_of_mode: the same, for objects that must be deleted before another mode's are created.
         needs: what must exist before the scheduler, and outlive it.
         operator: the running operator: its image, its ClusterServiceVersion, or nothing if it is not known.
-        adopting: provider that adopts objects which others create; None if nobody does.
-        mode, upstream, openshift: as given in the Args.
+        roles: ClusterRoles of schedulers that it creates.
+        crd: whether it brings the CRD of SecondaryScheduler, itself or through OLM.
+        adopting, mode, upstream, openshift: as given in the Args.
     """
 
     mode: InstallMode
@@ -114,41 +123,57 @@ class Installation:
     namespace_of_mode: pulumi.Output[str]
     needs: list[pulumi.Resource]
     operator: pulumi.Output[str]
-    adopting: ClusterProvider | None = None
+    roles: Collection[str] = ()
+    crd: bool = False
+    adopting: pulumi.ProviderResource | None = None
 
 
-def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.ResourceOptions) -> Installation:
+def install(args: InstallationArgs, parts: Parts) -> Installation:
     """Register the components of an install mode, up to and including the operator."""
     # Where an operator is already installed, its namespace exists.
-    namespace = pulumi.Output.from_input(NAMESPACE)
+    namespace = pulumi.Output.from_input(args.namespace)
     if args.mode != "none":
-        namespace = Namespace("namespace", NamespaceArgs(protect=args.protect), opts).name
-    record = InstallationRecord("installation", InstallationRecordArgs(namespace, args.mode), opts)
-    needs = [*args.crds, *_roles(args, record, opts)]
-    if args.mode == "direct":
-        return _installation(args, namespace, record, needs, pulumi.Output.from_input(""), None)
-    adopting = cluster.adopting("cluster-adopting") if args.upstream or args.mode in ("olm", "catalog") else None
-    operator: ExistingOperator | OperatorInstall | UpstreamOperator | OlmOperator
+        namespace_args = NamespaceArgs(args.namespace, protect=args.protect)
+        namespace = Namespace(parts.name("namespace"), namespace_args, parts.options("namespace")).name
+    record_args = InstallationRecordArgs(namespace, args.mode)
+    record = InstallationRecord(parts.name("installation"), record_args, parts.options("installation"))
+    roles, bound = _wanted_roles(args)
+    needs = [*args.crds, *_roles(args, roles, bound, record, parts)]
+    operator: ExistingOperator | OperatorInstall | UpstreamOperator | OlmOperator | None = None
     if args.mode == "none":
-        operator = ExistingOperator("operator", ExistingOperatorArgs(record.namespace), opts)
+        existing = ExistingOperatorArgs(record.namespace)
+        operator = ExistingOperator(parts.name("operator"), existing, parts.options("operator"))
     elif args.mode == "manifests":
-        crd = SecondarySchedulerCrd("crd", SecondarySchedulerCrdArgs(args.keep_crd, args.protect), opts)
-        needs = [crd, *needs, *_limits(args, record, opts)]
-        operator = _from_manifests(args, record, needs, opts)
-    else:
-        assert adopting is not None
-        needs = [*needs, *_limits(args, record, opts)]
-        operator = _through_olm(args, record, needs, adopting, opts)
-    return _installation(args, namespace, record, [*needs, operator], operator.version, adopting)
+        if args.with_crd:
+            crd_args = SecondarySchedulerCrdArgs(args.keep_crd, args.protect)
+            needs = [SecondarySchedulerCrd(parts.name("crd"), crd_args, parts.options("crd")), *needs]
+        needs += _limits(args, record, parts)
+        operator = _from_manifests(args, record, needs, parts)
+    elif args.mode != "direct":
+        needs = [*needs, *_limits(args, record, parts)]
+        operator = _through_olm(args, record, needs, parts)
+    return Installation(
+        args.mode,
+        args.upstream,
+        args.openshift,
+        namespace,
+        record.namespace,
+        [record, *needs, *([operator] if operator is not None else [])],
+        operator.version if operator is not None else pulumi.Output.from_input(""),
+        roles.keys(),
+        args.mode != "direct",
+        args.adopting,
+    )
 
 
 def _from_manifests(
-    args: InstallationArgs, record: InstallationRecord, needs: Sequence[pulumi.Resource], opts: pulumi.ResourceOptions
+    args: InstallationArgs, record: InstallationRecord, needs: Sequence[pulumi.Resource], parts: Parts
 ) -> OperatorInstall | UpstreamOperator:
     image = args.operator_image or ""
+    cluster_name = cluster_scoped_name(OPERATOR_NAME, args.namespace)
     if args.upstream:
-        upstream_args = UpstreamOperatorArgs(record.namespace, image, needs, args.openshift)
-        return UpstreamOperator("operator", upstream_args, opts)
+        upstream_args = UpstreamOperatorArgs(record.namespace, image, needs, args.openshift, cluster_name)
+        return UpstreamOperator(parts.name("operator"), upstream_args, parts.options("operator"))
     install_args = OperatorInstallArgs(
         record.namespace,
         image,
@@ -157,28 +182,15 @@ def _from_manifests(
         status_of=args.status_of,
         secrets=args.secrets,
         openshift=args.openshift,
+        cluster_role_name=cluster_name,
     )
-    return OperatorInstall("operator", install_args, opts)
+    return OperatorInstall(parts.name("operator"), install_args, parts.options("operator"))
 
 
-def _installation(
-    args: InstallationArgs,
-    namespace: pulumi.Output[str],
-    record: InstallationRecord,
-    needs: Sequence[pulumi.Resource],
-    operator: pulumi.Output[str],
-    adopting: ClusterProvider | None,
-) -> Installation:
-    return Installation(
-        args.mode, args.upstream, args.openshift, namespace, record.namespace, [record, *needs], operator, adopting
-    )
+def _wanted_roles(args: InstallationArgs) -> tuple[Mapping[str, Sequence[PolicyRule]], list[str]]:
+    """The ClusterRoles of schedulers that an installation creates, and those that it binds its scheduler to.
 
-
-def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """The ClusterRoles of schedulers and of who reads their metrics, and the bindings where no operator creates them.
-
-    Our operator binds only those of the catalogue's plugins. Its OLM bundle contains them too, and OLM would leave them
-    behind; here the stack owns them, deletes them at the end, and keeps them when the install mode changes.
+    Our operator binds the scheduler itself, and only to those of the catalogue's plugins.
     """
     shipped = shipped_cluster_roles()
     if args.mode != "direct" and not args.upstream:
@@ -188,30 +200,55 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
             # Nobody else's plugins: a role that no scheduler needs is a right too many, and a line in every preview.
             shipped = {name: rules for name, rules in shipped.items() if name in wanted}
         roles = {**({} if args.mode == "none" else shipped), **args.extra_roles}
-        bundled = shipped if args.mode in ("olm", "catalog") else ()
-        roles_args = SchedulerRolesArgs(roles, list(args.extra_roles), record.namespace, bundled, needs=[record])
-        return [SchedulerRoles("scheduler-roles", roles_args, opts)] if roles else []
-    flavour = flavour_of(args.scheduler_image, args.flavour)
-    bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
-    if args.mode != "direct":
-        bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
-    wanted = {*bind, METRICS_READER_CLUSTER_ROLE}
-    roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in wanted}
-    return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(roles, bind, record.namespace, needs=[record]), opts)]
+        bind = list(args.extra_roles)
+    else:
+        flavour = flavour_of(args.scheduler_image, args.flavour)
+        bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
+        if args.mode != "direct":
+            bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
+        wanted = {*bind, METRICS_READER_CLUSTER_ROLE}
+        roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in wanted}
+    return {name: rules for name, rules in roles.items() if name not in args.other_roles}, bind
 
 
-def _limits(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _roles(
+    args: InstallationArgs,
+    roles: Mapping[str, Sequence[PolicyRule]],
+    bind: Sequence[str],
+    record: InstallationRecord,
+    parts: Parts,
+) -> list[pulumi.Resource]:
+    """The ClusterRoles of schedulers and of who reads their metrics, and the bindings where no operator creates them.
+
+    Our OLM bundle contains the former too, and OLM would leave them behind; here the stack owns them, deletes them at
+    the end, and keeps them when the install mode changes.
+    """
+    if not roles and not bind:
+        return []
+    bundled = shipped_cluster_roles() if args.mode in ("olm", "catalog") and not args.upstream else ()
+    roles_args = SchedulerRolesArgs(roles, bind, record.namespace, bundled, needs=[record])
+    return [SchedulerRoles(parts.name("scheduler-roles"), roles_args, parts.options("scheduler-roles"))]
+
+
+def _limits(args: InstallationArgs, record: InstallationRecord, parts: Parts) -> list[pulumi.Resource]:
     """What limits the operator and what it is told to run; not where the operator is somebody else's, who brings it."""
     limits: list[pulumi.Resource] = []
     if args.admission_policies:
         instances = [(None, INSTANCE_NAME), *args.instances]
         images = [args.scheduler_image, *args.allowed_images]
         account = "" if args.upstream else OPERATOR_NAME
-        policies = AdmissionPoliciesArgs(images, record.namespace, instances, account, needs=[record])
-        limits.append(AdmissionPolicies("admission", policies, opts))
+        policies = AdmissionPoliciesArgs(
+            images,
+            record.namespace,
+            instances,
+            account,
+            needs=[record],
+            name_prefix=cluster_scoped_name("", args.namespace),
+        )
+        limits.append(AdmissionPolicies(parts.name("admission"), policies, parts.options("admission")))
     if args.network_policy and not args.upstream:
         network = OperatorNetworkArgs(record.namespace, args.egress_ports, needs=[record])
-        limits.append(OperatorNetwork("operator-network", network, opts))
+        limits.append(OperatorNetwork(parts.name("operator-network"), network, parts.options("operator-network")))
     return limits
 
 
@@ -219,25 +256,30 @@ def _through_olm(
     args: InstallationArgs,
     record: InstallationRecord,
     needs: Sequence[pulumi.Resource],
-    adopting: ClusterProvider,
-    opts: pulumi.ResourceOptions,
+    parts: Parts,
 ) -> OlmOperator:
     olm = args.olm
+    if olm is None or args.adopting is None:
+        raise pulumi.RunError(f"{parts.prefix}: install mode {args.mode} needs olm and adopting in its Args")
     source: pulumi.Input[str] = olm.source
     source_namespace: pulumi.Input[str] = olm.source_namespace
     if args.mode == "catalog":
         catalog_args = CatalogSourceArgs(record.namespace, olm.catalog_image, olm.catalog_address, olm.ready_seconds)
-        source, source_namespace = CatalogSource("catalog", catalog_args, opts).name, record.namespace
+        source, source_namespace = _catalog(catalog_args, parts), record.namespace
     operator_args = OlmOperatorArgs(
         record.namespace,
         olm.package,
         olm.channel,
         source,
         source_namespace,
-        adopting=adopting,
+        adopting=args.adopting,
         approval=olm.approval,
         starting_csv=olm.starting_csv,
         ready_seconds=olm.ready_seconds,
         needs=needs,
     )
-    return OlmOperator("operator", operator_args, opts)
+    return OlmOperator(parts.name("operator"), operator_args, parts.options("operator"))
+
+
+def _catalog(args: CatalogSourceArgs, parts: Parts) -> pulumi.Output[str]:
+    return CatalogSource(parts.name("catalog"), args, parts.options("catalog")).name

@@ -35,6 +35,7 @@ class MetricCredentialsArgs:
         certificate_authority: PEM bundle for the same Secret, with which the source's certificate is verified.
         existing_secret: a Secret that is managed elsewhere.
         cluster_role: ClusterRole to bind the scheduler's ServiceAccount to; its projected token is the credential.
+        binding_prefix: of that binding's name, which has no namespace.
     """
 
     namespace: pulumi.Input[str]
@@ -44,6 +45,7 @@ class MetricCredentialsArgs:
     certificate_authority: pulumi.Input[str] | None = None
     existing_secret: SecretKeyReference | None = None
     cluster_role: str | None = None
+    binding_prefix: str = ""
 
 
 class MetricCredentials(pulumi.ComponentResource):
@@ -84,7 +86,7 @@ def _secret(
 def _binding(component: pulumi.Resource, prefix: str, args: MetricCredentialsArgs, cluster_role: str) -> None:
     k8s.rbac.v1.ClusterRoleBinding(
         f"{prefix}-binding",
-        metadata={"name": f"{args.service_account}-{cluster_role}"},
+        metadata={"name": f"{args.binding_prefix}{args.service_account}-{cluster_role}"},
         role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": cluster_role},
         subjects=[{"kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace}],
         opts=child(component),

@@ -13,6 +13,14 @@ from components.kube_object import child, name_of
 NAMESPACE = "openshift-secondary-scheduler-operator"
 
 
+def cluster_scoped_name(name: str, namespace: str) -> str:
+    """Return the name of an object that has no namespace itself and belongs to an installation in this one.
+
+    It is the plain name in the usual namespace, so that two installations on one cluster do not meet.
+    """
+    return name if namespace == NAMESPACE else f"{namespace}.{name}"
+
+
 @dataclass(frozen=True)
 class NamespaceArgs:
     """Attributes:

@@ -33,6 +33,7 @@ class OperatorInstallArgs:
     status_of: plurals of the kinds of scheduler-plugins whose status it maintains.
     secrets: names of further Secrets that schedulers mount; it looks whether they exist, and may read no others.
     openshift: whether admission chooses the numeric user.
+    cluster_role_name: of its ClusterRole and the binding; an operator in another namespace needs another one.
     """
 
     namespace: pulumi.Input[str]
@@ -42,6 +43,7 @@ class OperatorInstallArgs:
     status_of: Sequence[str] = STATUS_KINDS
     secrets: Sequence[str] = ()
     openshift: bool = False
+    cluster_role_name: str = OPERATOR_NAME
 
     @property
     def elsewhere(self) -> list[str]:
@@ -113,7 +115,10 @@ class OperatorInstall(pulumi.ComponentResource):
         return objects
 
     def _cluster_role(self, args: OperatorInstallArgs, rules: pulumi.Input[Any]) -> list[pulumi.Resource]:
-        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {
+            "name": args.cluster_role_name,
+            "labels": {COMPONENT: "operator"},
+        }
         role = k8s.rbac.v1.ClusterRole(
             f"{self._prefix}-clusterrole", metadata=metadata, rules=in_kubernetes_spelling(rules), opts=child(self)
         )

@@ -13,6 +13,7 @@ from components.direct_scheduler import DirectScheduler, DirectSchedulerArgs
 from components.installation import Installation
 from components.metric_credentials import SecretKeyReference
 from components.operand_rollout import OperandRollout, OperandRolloutArgs
+from components.parts import Parts
 from components.priority_class import SchedulerPriority, SchedulerPriorityArgs
 from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
 from scheduler.catalog import CredentialRules
@@ -36,6 +37,7 @@ class SchedulerArgs:
     priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects to create.
         None for service_monitor: an operator creates it where the cluster has the kind, and this program does on
         OpenShift.
+    priority_class_name: an existing PriorityClass to use instead of creating one.
     egress_ports: TCP ports of the stack's settings that the scheduler needs beside those of its configuration.
     source_ports: TCP ports of the metric sources in its configuration; an operator finds them itself.
     resources: requests and limits of the scheduler's container; None for the default.
@@ -58,6 +60,7 @@ class SchedulerArgs:
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False
     priority_class: bool = True
+    priority_class_name: pulumi.Input[str] | None = None
     network_policy: bool = True
     flow_schemas: bool = True
     service_monitor: bool | None = None
@@ -70,19 +73,29 @@ class SchedulerArgs:
     needs: Sequence[pulumi.Resource] = ()
 
 
-def run_scheduler(
-    installation: Installation, args: SchedulerArgs, opts: pulumi.ResourceOptions
-) -> SecondaryScheduler | DirectScheduler | OperandRollout:
+@dataclass(frozen=True)
+class RunningScheduler:
+    """The resource that is done when the scheduler is available, and the PriorityClass of its pods, if any."""
+
+    resource: SecondaryScheduler | DirectScheduler | OperandRollout
+    priority_class_name: pulumi.Output[str] | None = None
+
+
+def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts) -> RunningScheduler:
     """Register the scheduler of an installation."""
     namespace = installation.namespace_of_mode
-    priority: pulumi.Input[str] = ""
+    priority: pulumi.Output[str] | None = None
     needs: list[pulumi.Resource] = [*installation.needs, *args.needs]
     if args.priority_class and not installation.upstream:
-        # Named without the stack: PriorityClasses have no namespace, but another stack is on another cluster.
-        scheduler_priority = SchedulerPriority("priority", SchedulerPriorityArgs(SCHEDULER_NAME), opts)
-        priority, needs = scheduler_priority.name, [*needs, scheduler_priority]
+        if args.priority_class_name is None:
+            priority_args = SchedulerPriorityArgs(SCHEDULER_NAME)
+            scheduler_priority = SchedulerPriority(parts.name("priority"), priority_args, parts.options("priority"))
+            priority, needs = scheduler_priority.name, [*needs, scheduler_priority]
+        else:
+            priority = pulumi.Output.from_input(args.priority_class_name)
     if args.prometheus_rule:
-        needs.append(SchedulerAlerts("alerts", SchedulerAlertsArgs(installation.namespace), opts))
+        alerts = SchedulerAlertsArgs(installation.namespace)
+        needs.append(SchedulerAlerts(parts.name("alerts"), alerts, parts.options("alerts")))
     if installation.mode == "direct":
         direct = DirectSchedulerArgs(
             namespace,
@@ -97,7 +110,7 @@ def run_scheduler(
             metric_audience=args.metric_audience,
             replicas=args.replicas,
             openshift=installation.openshift,
-            priority_class_name=priority,
+            priority_class_name=priority if priority is not None else "",
             network_policy=args.network_policy,
             flow_schemas=args.flow_schemas,
             service_monitor=installation.openshift if args.service_monitor is None else args.service_monitor,
@@ -106,7 +119,7 @@ def run_scheduler(
             needs=needs,
             ready_seconds=args.ready_seconds,
         )
-        return DirectScheduler("scheduler", direct, opts)
+        return RunningScheduler(DirectScheduler(parts.name("scheduler"), direct, parts.options("scheduler")), priority)
     switches = {"NetworkPolicy": args.network_policy, "FlowSchema": args.flow_schemas}
     switches["ServiceMonitor"] = args.service_monitor is not False
     described = SecondarySchedulerArgs(
@@ -125,17 +138,17 @@ def run_scheduler(
         allow_default_scheduler_name=args.allow_default_scheduler_name,
         allow_token_in_config_map=args.allow_token_in_config_map,
         replicas=args.replicas,
-        priority_class_name=priority,
+        priority_class_name=priority if priority is not None else "",
         without=[kind for kind, wanted in switches.items() if not wanted],
         upstream=installation.upstream,
         egress_ports=args.egress_ports,
         resources=args.resources,
         ready_seconds=args.ready_seconds,
     )
-    scheduler = SecondaryScheduler("scheduler", described, opts)
+    scheduler = SecondaryScheduler(parts.name("scheduler"), described, parts.options("scheduler"))
     if not installation.upstream:
-        return scheduler
+        return RunningScheduler(scheduler, priority)
     rollout_args = OperandRolloutArgs(
         scheduler, namespace, args.image, args.config_map_name, installation.adopting, args.ready_seconds
     )
-    return OperandRollout("rollout", rollout_args, opts)
+    return RunningScheduler(OperandRollout(parts.name("rollout"), rollout_args, parts.options("rollout")))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.document import load_document
 from components.kube_object import child, name_of
-from scheduler.config import configuration_hash
+from scheduler.config import Configuration, configuration_hash
 
 CONFIGURATION_KEY = "config.yaml"
 _HASH_DIGITS = 8
@@ -22,14 +23,18 @@ class SchedulerConfigurationArgs:
     namespace: where the scheduler runs.
     base_name: the ConfigMap's name without its suffix; at most 54 characters, because upstream's operator uses the
         whole name as an annotation key.
-    content: a valid KubeSchedulerConfiguration as YAML.
+    content: a KubeSchedulerConfiguration as YAML; a wrong one fails the preview.
     holds_token: the content holds a token, and is encrypted in the state. The cluster has it in clear.
+    image: the image that it is for; default: ours.
+    checked: the content as `load_document` has judged it already, perhaps with rules of its own.
     """
 
     namespace: pulumi.Input[str]
     base_name: str
     content: str = field(repr=False)
     holds_token: bool = False
+    image: str = ""
+    checked: Configuration | None = field(default=None, repr=False)
 
 
 class SchedulerConfiguration(pulumi.ComponentResource):
@@ -45,6 +50,10 @@ class SchedulerConfiguration(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SchedulerConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SchedulerConfiguration", name, None, opts)
+        if args.checked is None:
+            load_document(
+                args.content, source=f"{name}: content", image=args.image, allow_token_in_config_map=args.holds_token
+            )
         self.configuration_hash = configuration_hash(args.content)
         digits = self.configuration_hash[:_HASH_DIGITS]
         options = child(self)

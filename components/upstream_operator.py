@@ -45,12 +45,14 @@ class UpstreamOperatorArgs:
     image: the operator's image.
     needs: what must exist before the operator starts; above all the CRD that it watches.
     openshift: whether admission chooses the numeric user.
+    cluster_role_name: of its ClusterRole, and the beginning of its bindings' names.
     """
 
     namespace: pulumi.Input[str]
     image: str
     needs: Sequence[pulumi.Resource] = ()
     openshift: bool = False
+    cluster_role_name: str = _NAME
 
 
 class UpstreamOperator(pulumi.ComponentResource):
@@ -69,18 +71,21 @@ class UpstreamOperator(pulumi.ComponentResource):
         self._args = args
         account = k8s.core.v1.ServiceAccount(f"{name}-serviceaccount", metadata=self._metadata(), opts=child(self))
         self._account_name = name_of(account)
+        role_name = args.cluster_role_name
         rights = [
             k8s.rbac.v1.ClusterRole(
                 f"{name}-clusterrole",
-                metadata=_cluster_metadata(_NAME),
+                metadata=_cluster_metadata(role_name),
                 rules=in_kubernetes_spelling([rule.to_dict() for rule in _CLUSTER_RULES]),
                 opts=child(self),
             ),
-            self._cluster_role_binding("clusterrolebinding", f"{_NAME}-role-binding", _NAME),
+            self._cluster_role_binding(
+                "clusterrolebinding", f"{args.cluster_role_name}-role-binding", args.cluster_role_name
+            ),
             *self._role_and_binding(),
             *(
                 self._cluster_role_binding(
-                    f"binding-{role.replace(':', '-')}", f"{_NAME}-{role.replace(':', '-')}", role
+                    f"binding-{role.replace(':', '-')}", f"{role_name}-{role.replace(':', '-')}", role
                 )
                 for role in GO_CLUSTER_ROLES
             ),

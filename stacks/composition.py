@@ -2,79 +2,106 @@
 
 from __future__ import annotations
 
-import pulumi
-
 import components
-from scheduler import operand
 from stacks.loading import Stack
 
 
-def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.InstallationArgs:
-    """Return how the stack's operator is installed, if it has one; `crds` are the CRDs that plugins need."""
-    settings, operator = stack.settings, stack.settings.operator
-    mode, catalog = settings.install_mode, settings.operator.catalog
-    source, source_namespace = operator.usual_source
-    return components.InstallationArgs(
-        mode,
-        settings.scheduler_image,
-        plugins=sorted({name for profile in stack.profile.configuration.profiles for name in profile.enabled}),
-        olm=components.OlmSource(
-            operator.package_in(mode),
-            operator.channel,
-            source,
-            source_namespace,
-            starting_csv=operator.starting_csv,
-            approval=operator.approval,
-            catalog_image=catalog.image if catalog else None,
-            catalog_address=catalog.address if catalog else None,
-            ready_seconds=operator.ready_seconds,
-        ),
+def cluster_provider(stack: Stack) -> components.ClusterProvider:
+    """Register the provider of the stack's cluster."""
+    settings = stack.settings
+    return components.ClusterProvider(
+        "cluster",
+        cluster_identifier=stack.cluster_identifier,
+        context=settings.cluster.context,
+        kubeconfig=stack.kubeconfig,
+        adopts=settings.adopt_existing,
+        forces=settings.adopt_existing,
+    )
+
+
+def installation_args(stack: Stack, cluster: components.ClusterProvider) -> components.SchedulerInstallationArgs:
+    """Return the description of the stack's scheduler and of what belongs to it."""
+    settings, operator, objects = stack.settings, stack.settings.operator, stack.settings.optional_objects
+    mode, upstream = settings.install_mode, operator.is_upstream(settings.install_mode)
+    adopts = mode != "direct" and (upstream or mode in ("olm", "catalog"))
+    return components.SchedulerInstallationArgs(
+        image=settings.scheduler_image,
+        configuration=stack.profile.content,
+        mode=mode,
         flavour=settings.flavour or "",
-        extra_roles=stack.profile.extra_roles,
         operator_image=settings.operator_image,
-        upstream=operator.is_upstream(mode),
-        openshift=settings.openshift,
+        upstream_operator=upstream,
+        olm=_olm_source(stack),
+        adopting=cluster.adopting("cluster-adopting") if adopts else None,
+        metric_access=_metric_access(stack),
+        custom_plugins=_custom_plugins(stack),
+        log_level=settings.log_level,
+        replicas=settings.replicas,
+        resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
+        ready_seconds=settings.ready_seconds,
+        objects=components.OptionalObjects(
+            objects.priority_class,
+            objects.network_policy,
+            objects.flow_schemas,
+            objects.admission_policies,
+            objects.service_monitor,
+            objects.prometheus_rule,
+        ),
+        egress_ports=settings.egress_ports,
+        allowed_images=settings.allowed_images,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
         status_of=operator.keeps_status_of(stack.profile.crds),
-        secrets=[stack.credentials.existing_secret.name] if stack.credentials.existing_secret else [],
-        admission_policies=settings.optional_objects.admission_policies,
-        allowed_images=settings.allowed_images,
-        network_policy=settings.optional_objects.network_policy,
-        egress_ports=settings.egress_ports,
-        crds=crds,
-        protect=settings.protect,
-        keep_crd=stack.keeps_crds,
-    )
-
-
-def scheduler_args(
-    stack: Stack, configuration: components.SchedulerConfiguration, credentials: components.MetricCredentials
-) -> components.SchedulerArgs:
-    """Return the description of the stack's scheduler."""
-    settings, objects = stack.settings, stack.settings.optional_objects
-    return components.SchedulerArgs(
-        settings.scheduler_image,
-        configuration.config_map_name,
-        configuration.configuration_hash,
-        list(stack.profile.configuration.scheduler_names),
-        settings.log_level,
-        credentials.reference,
-        credential_rules=stack.profile.credential_rules,
-        metric_audience=stack.credentials.audience,
-        flavour=settings.flavour or "",
-        extra_plugins={plugin.name: [str(point) for point in plugin.points] for plugin in settings.extra_plugins},
-        replicas=settings.replicas,
+        openshift=settings.openshift,
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
-        allow_token_in_config_map=stack.profile.holds_token,
-        priority_class=objects.priority_class,
-        network_policy=objects.network_policy,
-        flow_schemas=objects.flow_schemas,
-        service_monitor=objects.service_monitor,
-        prometheus_rule=settings.openshift if objects.prometheus_rule is None else objects.prometheus_rule,
-        egress_ports=settings.egress_ports,
-        source_ports=operand.source_ports(stack.profile.configuration),
-        resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
+        install_plugin_crds=settings.install_plugin_crds,
         protect=settings.protect,
-        ready_seconds=settings.ready_seconds,
-        needs=[configuration, credentials],
+        keep_crds=stack.keeps_crds,
+        formerly_at_root=True,
     )
+
+
+def _olm_source(stack: Stack) -> components.OlmSource:
+    operator, mode = stack.settings.operator, stack.settings.install_mode
+    catalog = operator.catalog
+    source, source_namespace = operator.usual_source
+    return components.OlmSource(
+        operator.package_in(mode),
+        operator.channel,
+        source,
+        source_namespace,
+        starting_csv=operator.starting_csv,
+        approval=operator.approval,
+        catalog_image=catalog.image if catalog else None,
+        catalog_address=catalog.address if catalog else None,
+        ready_seconds=operator.ready_seconds,
+    )
+
+
+def _metric_access(stack: Stack) -> components.MetricAccess:
+    credentials = stack.credentials
+    secret = credentials.existing_secret
+    return components.MetricAccess(
+        credentials.token,
+        credentials.certificate_authority,
+        existing_secret=secret.name if secret else None,
+        existing_key=secret.key if secret else "token",
+        cluster_role=credentials.cluster_role,
+        audience=credentials.audience,
+        rules=credentials.rules,
+        in_configuration=stack.profile.holds_token,
+    )
+
+
+def _custom_plugins(stack: Stack) -> list[components.CustomPlugin]:
+    return [
+        components.CustomPlugin(
+            plugin.name,
+            [str(point) for point in plugin.points],
+            [
+                components.PolicyRule(rule.api_groups, rule.resources, rule.verbs, rule.resource_names)
+                for rule in plugin.rbac
+            ],
+            plugin.crds,
+        )
+        for plugin in stack.settings.extra_plugins
+    ]

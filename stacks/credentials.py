@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, SERVICE_ACCOUNT_TOKEN, CredentialRules, Loc, credential_of
-from scheduler.config import Configuration, Problem
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, SERVICE_ACCOUNT_TOKEN, CredentialRules, Loc
+from scheduler.config import Problem
 from stacks.metric_settings import CredentialSettings, ExistingSecret
 
 TOKEN_KEY = "prometheusToken"  # noqa: S105 - the name of the key
@@ -95,25 +95,6 @@ def find_credentials(
     return MetricCredentialValues(
         files=files, token=token, certificate_authority=authority or None, rules=rules
     ), problems
-
-
-def bound_rules(configuration: Configuration, rules: CredentialRules) -> CredentialRules:
-    """Return the rules with the address that the configuration sends tokens of files to.
-
-    A token of a Secret may go to several addresses, the ServiceAccount's own to the first one only.
-    """
-    if not configuration.flavour.is_ours:
-        return rules
-    credentials = [
-        credential_of(args, profile.options.load)
-        for profile in configuration.profiles
-        for plugin in profile.enabled
-        if (args := profile.args(plugin)) is not None
-    ]
-    addresses = list(dict.fromkeys(c.address for c in credentials if c is not None and c.token_file is not None))
-    if not addresses or (len(addresses) > 1 and rules.service_account_token is None):
-        return rules
-    return replace(rules, address=addresses[0])
 
 
 def misplaced_secrets(encrypted: Collection[str], present: Collection[str]) -> list[Problem]:

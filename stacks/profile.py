@@ -14,12 +14,13 @@ from scheduler.config import (
     EffectiveProfile,
     Flavour,
     Problem,
+    bound_rules,
     check_size,
     default_configuration,
     load_configuration,
     render,
 )
-from stacks.credentials import TOKEN_IN_CONFIG_MAP, MetricCredentialValues, bound_rules
+from stacks.credentials import TOKEN_IN_CONFIG_MAP, MetricCredentialValues
 from stacks.generated import SettingsLocations, desired_profiles, generate, idle_source
 from stacks.partition import unenforced
 from stacks.profile_file import configuration_from_file

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.catalog import CredentialRules, Loc
-from scheduler.config import Configuration, ConfigurationError, Flavour, Problem, load_configuration, render
-from stacks.credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles, bound_rules
+from scheduler.config import (
+    Configuration,
+    ConfigurationError,
+    Flavour,
+    Problem,
+    bound_rules,
+    load_configuration,
+    render,
+)
+from stacks.credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles
 from stacks.settings import ProfileSettings
 from stacks.values import SECRET_ARGUMENT
 

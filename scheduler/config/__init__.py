@@ -6,6 +6,7 @@ own table of versions and reads no clock and no environment: what passes in `pul
 loads.
 """
 
+from scheduler.config.bound import bound_rules
 from scheduler.config.compatibility import (
     ClusterVersions,
     Incompatibility,
@@ -64,6 +65,7 @@ __all__ = [
     "Problem",
     "SecondarySchedulerSpec",
     "UnknownFlavourError",
+    "bound_rules",
     "check_size",
     "completed",
     "configuration_hash",

@@ -86,7 +86,7 @@ def test_objects_of_a_mode_depend_on_its_record_and_others_do_not(graph: Graph, 
     assert record.urn in scheduler_of(graph).property_dependencies["metadata"]
     kept = {"Namespace", "Secret", "ClusterRole", "PriorityClass", "ConfigMap"}
     for resource in graph.objects:
-        if resource.type.rpartition(":")[2] in kept and not resource.name.startswith("operator-"):
+        if resource.type.rpartition(":")[2] in kept and not resource.name.startswith("secondary-scheduler-operator-"):
             assert record.urn not in resource.property_dependencies.get("metadata", ()), resource.name
 
 
@@ -418,7 +418,7 @@ def test_manifests_install_upstreams_operator_by_its_image_with_its_rights(
     assert not [rule for rule in own if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
     before = graph.before(operator)
     rights = [each for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding") for each in graph.of(kind)]
-    assert {each.urn for each in rights if each.name.startswith("operator-")} <= before
+    assert {each.urn for each in rights if each.name.startswith("secondary-scheduler-operator-")} <= before
     assert graph.only("CustomResourceDefinition").urn in before
     assert operator.urn in graph.before(graph.only("SecondaryScheduler"))
     scheduler_roles = {

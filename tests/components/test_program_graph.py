@@ -124,7 +124,9 @@ def test_scheduler_comes_after_everything_and_so_is_destroyed_first(graph: Graph
 def test_operator_starts_after_its_rights_and_its_crd(graph: Graph) -> None:
     before = graph.before(graph.only("Deployment"))
     rights = [r for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding") for r in graph.of(kind)]
-    needed = [r for r in rights if r.name.startswith("operator-")] + graph.of("CustomResourceDefinition")
+    needed = [r for r in rights if r.name.startswith("secondary-scheduler-operator-")] + graph.of(
+        "CustomResourceDefinition"
+    )
     assert {resource.urn for resource in needed} <= before
 
 
@@ -162,7 +164,7 @@ def test_config_map_is_named_after_its_content_and_wired_into_the_scheduler(grap
     assert config_map.object_name == f"secondary-scheduler-config-{configuration_hash(content)[:8]}"
     assert len(config_map.object_name) <= 63
     # As its resource, so that the former one is still known where an update has failed, and can be gone back to.
-    assert config_map.name == f"configuration-configmap-{configuration_hash(content)[:8]}"
+    assert config_map.name == f"secondary-scheduler-configuration-configmap-{configuration_hash(content)[:8]}"
     assert config_map.manifest["immutable"] is True
     assert graph.only("SecondaryScheduler").manifest["spec"]["schedulerConfig"] == config_map.object_name
 
@@ -225,7 +227,9 @@ def test_on_openshift_the_schedulers_own_account_reads_the_metrics_and_no_secret
     assert production.only("SecondaryScheduler").manifest["spec"]["metricCredentials"] == {
         "serviceAccount": {}, "address": "https://thanos-querier.openshift-monitoring.svc:9091",
     }  # fmt: skip
-    binding = next(b for b in production.of("ClusterRoleBinding") if b.name == "metric-credentials-binding").manifest
+    binding = next(
+        b for b in production.of("ClusterRoleBinding") if b.name.endswith("metric-credentials-binding")
+    ).manifest
     assert binding["roleRef"]["name"] == "cluster-monitoring-view"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "secondary-scheduler", "namespace": NAMESPACE}]
 

@@ -1,0 +1,302 @@
+"""A secondary scheduler with everything that belongs to it, as one component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+
+from components.crd import PluginCrds, PluginCrdsArgs
+from components.document import CustomPlugin, load_document
+from components.installation import Installation, InstallationArgs, InstallMode, OlmSource, install
+from components.metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
+from components.namespace import NAMESPACE, cluster_scoped_name
+from components.parts import Parts
+from components.scheduler import SchedulerArgs, run_scheduler
+from components.scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
+from components.secondary_scheduler import SCHEDULER_NAME
+from scheduler import operand
+from scheduler.catalog import STATUS_KINDS, CredentialRules, cluster_role_name
+from scheduler.config import Configuration, bound_rules
+
+
+@dataclass(frozen=True)
+class MetricAccess:
+    """How the scheduler may read the metric source; at most one of token, existing_secret and cluster_role.
+
+    Attributes:
+        token, certificate_authority: for a Secret of the installation: bearer token, and PEM bundle for the source.
+        existing_secret, existing_key: a Secret in the namespace that is managed elsewhere, and its key with the token.
+        cluster_role: ClusterRole to bind the scheduler's ServiceAccount to, whose own token is sent.
+        audience: of that token, if it is not the API server's.
+        rules: what the scheduler may do with them; the address follows from the configuration.
+        in_configuration: the configuration itself holds a token, which whoever may read ConfigMaps can read.
+    """
+
+    token: pulumi.Input[str] | None = field(default=None, repr=False)
+    certificate_authority: pulumi.Input[str] | None = None
+    existing_secret: str | None = None
+    existing_key: str = "token"
+    cluster_role: str | None = None
+    audience: str = ""
+    rules: CredentialRules = field(default_factory=CredentialRules)
+    in_configuration: bool = False
+
+
+@dataclass(frozen=True)
+class OptionalObjects:
+    """Which optional objects to create.
+
+    Attributes:
+        priority_class: a PriorityClass for the scheduler's pods.
+        network_policy: limits of what the pods may reach, and who may reach them.
+        flow_schemas: fair shares of a busy API server.
+        admission_policies: limits of what a SecondaryScheduler may run; they need Kubernetes 1.30.
+        service_monitor: None: the operator creates it where the cluster has the kind; without one on OpenShift only.
+        prometheus_rule: None: on OpenShift only.
+    """
+
+    priority_class: bool = True
+    network_policy: bool = True
+    flow_schemas: bool = True
+    admission_policies: bool = True
+    service_monitor: bool | None = None
+    prometheus_rule: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerInstallationArgs:
+    """Attributes:
+    image, flavour: the scheduler's image, and its flavour where the name does not show it.
+    configuration: a KubeSchedulerConfiguration as YAML. It is checked: a wrong one fails the preview.
+    mode: how the operator is installed, if there is one.
+    namespace: where operator and scheduler run. Several installations on one cluster have a namespace each; upstream's
+        operator knows the usual one only.
+    operator_image: for mode manifests.
+    upstream_operator: the operator is upstream's.
+    olm: where OLM finds the operator, for modes olm and catalog.
+    adopting: provider of the same cluster that adopts objects which others create, for these two modes and upstream's
+        operator: see `ClusterProvider.adopting`.
+    metric_access: how the scheduler may read the metric source.
+    custom_plugins: plugins that only a custom image has.
+    log_level: Normal, Debug, Trace or TraceAll.
+    replicas: number of schedulers; one leads, the others wait for the Lease.
+    resources: requests and limits of the scheduler's container; None for the default.
+    ready_seconds: how long the scheduler may take to become ready before the update fails.
+    objects: which optional objects to create.
+    egress_ports: TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources.
+    allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
+    instances: further SecondarySchedulers that the operator serves, by namespace (None: its own) and name.
+    status_of: plurals of the kinds of scheduler-plugins whose status the operator maintains; None: those that plugins
+        of the configuration read, or all if there are further instances.
+    openshift: whether the cluster is OpenShift.
+    allow_default_scheduler_name: allow a profile named default-scheduler.
+    install_plugin_crds: create the CRDs that plugins read.
+    protect: refuse to delete namespace, CRDs and SecondaryScheduler.
+    keep_crds: keep the CRDs when the installation is destroyed.
+    beside: another installation on the same cluster. What a cluster has once (CRDs, ClusterRoles of schedulers, the
+        PriorityClass) stays that one's, and is used here.
+    formerly_at_root: the stack was made by a version whose components were at the root of the program; their state is
+        kept. For one installation of a program only.
+    """
+
+    image: str
+    configuration: str
+    mode: InstallMode = "manifests"
+    flavour: str = ""
+    namespace: str = NAMESPACE
+    operator_image: str | None = None
+    upstream_operator: bool = False
+    olm: OlmSource | None = None
+    adopting: pulumi.ProviderResource | None = None
+    metric_access: MetricAccess = field(default_factory=MetricAccess)
+    custom_plugins: Sequence[CustomPlugin] = ()
+    log_level: str = "Normal"
+    replicas: int = 1
+    resources: Mapping[str, Any] | None = None
+    ready_seconds: int = 180
+    objects: OptionalObjects = field(default_factory=OptionalObjects)
+    egress_ports: Sequence[int] = ()
+    allowed_images: Sequence[str] = ()
+    instances: Sequence[tuple[str | None, str]] = ()
+    status_of: Sequence[str] | None = None
+    openshift: bool = False
+    allow_default_scheduler_name: bool = False
+    install_plugin_crds: bool = True
+    protect: bool = False
+    keep_crds: bool = False
+    beside: SchedulerInstallation | None = None
+    formerly_at_root: bool = False
+
+
+class SchedulerInstallation(pulumi.ComponentResource):
+    """Namespace, operator or Deployment, configuration and credentials of one scheduler; done when it is available.
+
+    A program may contain several, on different clusters or, in namespaces of their own, on one.
+    """
+
+    name: pulumi.Output[str]
+    namespace: pulumi.Output[str]
+    ready_replicas: pulumi.Output[int]
+    health: pulumi.Output[dict[str, Any]]
+    operator: pulumi.Output[str]
+    config_map_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: SchedulerInstallationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:index:SchedulerInstallation", name, None, opts)
+        self._args = args
+        self._parts = Parts(self, name, args.formerly_at_root)
+        self._configuration = load_document(
+            args.configuration,
+            source=f"{name}: configuration",
+            flavour=args.flavour,
+            image=args.image,
+            custom_plugins=args.custom_plugins,
+            credential_rules=args.metric_access.rules,
+            allow_token_in_config_map=args.metric_access.in_configuration,
+            allow_default_scheduler_name=args.allow_default_scheduler_name,
+        )
+        self._crds = self._plugin_crds()
+        installation = install(self._installation_args(), self._parts)
+        self.cluster_roles: frozenset[str] = frozenset(installation.roles)
+        if args.beside is not None:
+            self.cluster_roles |= args.beside.cluster_roles
+        self.has_crd: bool = installation.crd or (args.beside is not None and args.beside.has_crd)
+        credentials = self._metric_credentials(installation)
+        configuration = self._scheduler_configuration(installation)
+        scheduler = run_scheduler(installation, self._scheduler_args(configuration, credentials), self._parts)
+        self.priority_class_name: pulumi.Output[str] | None = scheduler.priority_class_name
+        self.name, self.namespace = scheduler.resource.name, scheduler.resource.namespace
+        self.ready_replicas = scheduler.resource.ready_replicas
+        self.health = scheduler.resource.health
+        self.operator = installation.operator
+        self.config_map_name = configuration.config_map_name
+        self.register_outputs(
+            {
+                "name": self.name,
+                "namespace": self.namespace,
+                "readyReplicas": self.ready_replicas,
+                "health": self.health,
+                "operator": self.operator,
+                "configMapName": self.config_map_name,
+            }
+        )
+
+    @property
+    def plugin_crds(self) -> frozenset[str]:
+        """The CRDs of plugins that this installation and those beside it need, as `plural.group`."""
+        beside = self._args.beside
+        return frozenset(_crds_of(self._configuration)) | (beside.plugin_crds if beside else frozenset())
+
+    def _plugin_crds(self) -> list[pulumi.Resource]:
+        args, beside = self._args, self._args.beside
+        names = set(_crds_of(self._configuration)) - (beside.plugin_crds if beside else frozenset())
+        if not names or not args.install_plugin_crds:
+            return []
+        crds_args = PluginCrdsArgs(sorted(names), args.keep_crds, args.protect)
+        return [PluginCrds(self._parts.name("plugin-crds"), crds_args, self._parts.options("plugin-crds"))]
+
+    def _installation_args(self) -> InstallationArgs:
+        args, beside = self._args, self._args.beside
+        access = args.metric_access
+        enabled = {name for profile in self._configuration.profiles for name in profile.enabled}
+        read = [kind for kind in STATUS_KINDS if f"{kind}.scheduling.x-k8s.io" in _crds_of(self._configuration)]
+        status_of = (STATUS_KINDS if args.instances else read) if args.status_of is None else args.status_of
+        return InstallationArgs(
+            args.mode,
+            args.image,
+            plugins=sorted(enabled),
+            olm=args.olm,
+            namespace=args.namespace,
+            adopting=args.adopting,
+            other_roles=beside.cluster_roles if beside else (),
+            with_crd=beside is None or not beside.has_crd,
+            flavour=args.flavour,
+            extra_roles=_extra_roles(self._configuration),
+            operator_image=args.operator_image,
+            upstream=args.upstream_operator,
+            openshift=args.openshift,
+            instances=args.instances,
+            status_of=status_of,
+            secrets=[access.existing_secret] if access.existing_secret else [],
+            admission_policies=args.objects.admission_policies,
+            allowed_images=args.allowed_images,
+            network_policy=args.objects.network_policy,
+            egress_ports=args.egress_ports,
+            crds=[*self._crds, *([beside] if beside else [])],
+            protect=args.protect,
+            keep_crd=args.keep_crds,
+        )
+
+    def _metric_credentials(self, installation: Installation) -> MetricCredentials:
+        access = self._args.metric_access
+        credentials_args = MetricCredentialsArgs(
+            installation.namespace,
+            service_account=SCHEDULER_NAME,
+            secret_name=f"{SCHEDULER_NAME}-metrics",
+            token=access.token,
+            certificate_authority=access.certificate_authority,
+            existing_secret=(
+                SecretKeyReference(access.existing_secret, access.existing_key) if access.existing_secret else None
+            ),
+            cluster_role=access.cluster_role,
+            binding_prefix=cluster_scoped_name("", self._args.namespace),
+        )
+        part = "metric-credentials"
+        return MetricCredentials(self._parts.name(part), credentials_args, self._parts.options(part))
+
+    def _scheduler_configuration(self, installation: Installation) -> SchedulerConfiguration:
+        configuration_args = SchedulerConfigurationArgs(
+            installation.namespace,
+            f"{SCHEDULER_NAME}-config",
+            self._args.configuration,
+            self._args.metric_access.in_configuration,
+            checked=self._configuration,
+        )
+        part = "configuration"
+        return SchedulerConfiguration(self._parts.name(part), configuration_args, self._parts.options(part))
+
+    def _scheduler_args(self, configuration: SchedulerConfiguration, credentials: MetricCredentials) -> SchedulerArgs:
+        args, objects = self._args, self._args.objects
+        return SchedulerArgs(
+            args.image,
+            configuration.config_map_name,
+            configuration.configuration_hash,
+            list(self._configuration.scheduler_names),
+            args.log_level,
+            credentials.reference,
+            credential_rules=bound_rules(self._configuration, args.metric_access.rules),
+            metric_audience=args.metric_access.audience,
+            flavour=args.flavour,
+            extra_plugins={plugin.name: list(plugin.points) for plugin in args.custom_plugins},
+            replicas=args.replicas,
+            allow_default_scheduler_name=args.allow_default_scheduler_name,
+            allow_token_in_config_map=args.metric_access.in_configuration,
+            priority_class=objects.priority_class,
+            priority_class_name=args.beside.priority_class_name if args.beside else None,
+            network_policy=objects.network_policy,
+            flow_schemas=objects.flow_schemas,
+            service_monitor=objects.service_monitor,
+            prometheus_rule=args.openshift if objects.prometheus_rule is None else objects.prometheus_rule,
+            egress_ports=args.egress_ports,
+            source_ports=operand.source_ports(self._configuration),
+            resources=args.resources,
+            protect=args.protect,
+            ready_seconds=args.ready_seconds,
+            needs=[configuration, credentials],
+        )
+
+
+def _crds_of(configuration: Configuration) -> list[str]:
+    """CRDs that enabled plugins read."""
+    plugins = (configuration.flavour.find(name) for profile in configuration.profiles for name in profile.enabled)
+    return sorted({crd for plugin in plugins if plugin is not None for crd in plugin.crds})
+
+
+def _extra_roles(configuration: Configuration) -> dict[str, Any]:
+    """Rules of enabled plugins that are not in the catalogue, by the name of the ClusterRole."""
+    extra = configuration.flavour.extra
+    enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
+    return {cluster_role_name(name): extra[name].rules for name in enabled if name in extra and extra[name].rules}
