@@ -29,6 +29,8 @@ ALL_BUT_WATCHES = "get|list|create|update|patch|delete"
 _BEFORE, _AFTER, _LATE = "before", "after", "late"
 _LATE_SECONDS = 2.0
 """Less than a Lease lasts: nobody else leads yet when the Binding of a dead leader arrives."""
+_PATIENCE_SECONDS = 240.0
+"""Until pods that fit are bound: a busy machine takes long to start a process, and it is started up to four times."""
 _FILLED = 0.6
 """Share of the smaller half of the nodes that the pods ask for: wherever they go, the rest of them finds room."""
 _KINDS = {
@@ -211,6 +213,7 @@ async def run(
     killer = Killer(moments)
     nodes: dict[str, str] = {}
     async with stage_open(plane, directory, "k", seed, kind, starts) as stage:
+        stage.within = _PATIENCE_SECONDS
         try:
             for number, cpu in enumerate(drawn.nodes):
                 await stage.nodes(f"n{number}", cpu=cpu, labels={"half": str(number % 2)})
@@ -260,14 +263,16 @@ async def _arrive(stage: Stage, drawn: Plan) -> None:
         if drawn.singly:
             await _decided(stage, arrival)
     if not drawn.singly:
-        await stage.bound(*(pod for arrival in drawn.arrivals if arrival.fits for pod in arrival.pods), within=60)
+        await stage.bound(
+            *(pod for arrival in drawn.arrivals if arrival.fits for pod in arrival.pods), within=_PATIENCE_SECONDS
+        )
 
 
 async def _decided(stage: Stage, arrival: Arrival) -> None:
     if arrival.fits:
-        await stage.bound(*arrival.pods, within=60)
+        await stage.bound(*arrival.pods, within=_PATIENCE_SECONDS)
         return
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:
             pods = [await stage.api.get(stage.pod_item(name)) for name in arrival.pods]
             if all(any(each["type"] == "PodScheduled" for each in pod["status"].get("conditions", ())) for pod in pods):

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 OTHER_IMAGE = IMAGE.replace("0.1.0", "0.2.0")
 SEEDS = 50
 SEEDS_EACH_TIME = 5
+LIVES = 12
+"""Of one write each; more take longer than anybody waits."""
 _KINDS = ("configmaps", "serviceaccounts", "services", "deployments", "roles", "rolebindings", "leases", "pods")
 
 
@@ -160,3 +162,18 @@ def test_an_operator_that_is_killed_at_its_writes_ends_where_it_would_have_ended
     left = {name for kind in _KINDS for name in api.names(kind) if name.startswith(("secondary-scheduler", "metrics"))}
     assert left == {"secondary-scheduler-operator"}
     assert not api.cluster_role_bindings()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_in_between", [False, True], ids=["after each write", "before and after, in turn"])
+@pytest.mark.parametrize("first", [1, 1 + LIVES])
+def test_an_operator_that_ends_between_any_two_writes_ends_where_it_would_have_ended(
+    first, lost_in_between, api, operator, gate, expected, kubelet
+):
+    """Each life makes one write, so that every state between two of them is one that a start begins with."""
+    kills = {write: not lost_in_between or write % 2 == 0 for write in range(first, first + LIVES)}
+    run(api, operator, gate, random.Random(1), kills)
+    killed = gate.killed
+    gate.arm({})
+    assert killed == LIVES, "there are so many writes"
+    assert state(api) == expected
