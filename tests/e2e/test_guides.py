@@ -107,7 +107,7 @@ class Journey:
         parts = [part for block in followed("kubernetes", INSTALL) for part in block.content]
         (file,) = [part for part in parts if isinstance(part, File) and part.path.startswith("stacks/")]
         content = yaml.safe_load(file.content)
-        for key in ("plugins", "metricProvider", "protect"):
+        for key in ("metricProvider", "protect"):
             del content["config"][f"secondary-scheduler:{key}"]
         self.write({file.path: yaml.safe_dump(content)})
 
