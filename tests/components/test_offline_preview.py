@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from devcluster.pulumi_stand_ins import BIN
 from devcluster.toolchain.binaries import BINARIES, find
@@ -152,15 +153,20 @@ def test_a_mistake_ends_the_preview_with_file_line_and_key_and_nothing_planned(p
     assert "kubernetes:" not in done.stdout
 
 
-def test_a_key_of_the_wrong_type_ends_before_the_program_starts(project: Project) -> None:
-    file = project.stack_file("local")
-    project.ok("stack", "init", "local")
-    file.write_text(
-        file.read_text().replace("secondary-scheduler:logLevel: Normal", "secondary-scheduler:logLevel: [a]")
-    )
-    done = project.run("preview", "--stack", "local")
+def test_wrong_types_and_values_are_reported_in_one_pass(project: Project) -> None:
+    project.ok("stack", "init", "fresh")
+    project.ok("config", "set", "--stack", "fresh", "cluster.clusterIdentifier", "mine")
+    wrong = {"schedulerImage": "A B", "logLevel": ["a"], "replicas": "many", "protect": "maybe", "plugins": ["x"]}
+    file = project.stack_file("fresh")
+    keys = {f"secondary-scheduler:{key}": value for key, value in wrong.items()}
+    document = yaml.safe_load(file.read_text())
+    document["config"] |= keys
+    file.write_text(yaml.safe_dump(document))
+    done = project.run("preview", "--stack", "fresh", "--color", "never")
     assert done.returncode != 0
-    assert "configuration key 'logLevel' must be of type 'string'" in done.stdout + done.stderr
+    for key in wrong:
+        assert f": {key}: " in done.stdout
+    assert "pulumi config set --path cluster.clusterIdentifier mine" in done.stdout
 
 
 def test_preview_takes_less_than_five_seconds(project: Project) -> None:

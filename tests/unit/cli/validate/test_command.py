@@ -71,7 +71,7 @@ def test_a_secondary_scheduler_is_checked_and_says_for_which_image_the_config_ma
     name = written(tmp_path, RESOURCE)
     assert call("validate", name).stdout == f"{name}: SecondaryScheduler is valid\n"
     peaks = GOOD.replace("multiPoint: {disabled", "score: {enabled: [{name: Peaks}]}, multiPoint: {disabled")
-    manifests = written(tmp_path, f"{RESOURCE}---\n{config_map(peaks)}", "both.yaml")
+    manifests = written(tmp_path, f"{RESOURCE}---\n{config_map(peaks)}", "manifests.yaml")
     result = call("validate", manifests)
     assert result.exit_code == ExitCode.INVALID_INPUT
     assert '"Peaks" does not exist in scheduler-plugins@0.28' in result.stderr
