@@ -28,10 +28,11 @@ NAME = "secondary-scheduler"
 
 
 class Live:
-    """A stack with settings of its own over those of stack `local`."""
+    """A stack with settings of its own over those of stack `local`, or with none but its own."""
 
-    def __init__(self, cluster: LocalCluster, directory: Path, stack: str) -> None:
+    def __init__(self, cluster: LocalCluster, directory: Path, stack: str, *, only_own: bool = False) -> None:
         self._stack = stack
+        self._only_own = only_own
         self._file = directory / f"Pulumi.{stack}.yaml"
         self.environment = {
             **os.environ,
@@ -53,6 +54,8 @@ class Live:
         """A command line of the engine; settings given once stay."""
         self.settings |= settings
         stack_file = yaml.safe_load((CHECKOUT / "stacks" / "Pulumi.local.yaml").read_text())
+        if self._only_own:
+            stack_file["config"] = {}
         stack_file["config"] |= {f"secondary-scheduler:{key}": value for key, value in self.settings.items()}
         self._file.write_text(yaml.safe_dump(stack_file))
         common = ["--stack", self._stack, "--config-file", str(self._file), "--non-interactive", "--color", "never"]
