@@ -223,7 +223,10 @@ _TERMS = {
     "preferred_ms": "about one with 1,000 preferred terms, keys of their own, ms",
     "required_ms": "about one with 1,000 required anti-affinity terms, keys of their own, ms",
     "labels_ms": "about one with 1,000 preferred terms, each meaning another pod, ms",
-    "next_ms": "about the next ordinary ones beside those, ms",
+    "preferred_attempt_ms": "an attempt at the first of these, with its Binding, ms",
+    "required_attempt_ms": "at the second, ms",
+    "labels_attempt_ms": "at the third, ms",
+    "next_ms": "a decision about the next ordinary ones beside those, ms",
     "after_ms": "about ordinary ones when those are gone, ms",
 }
 LOAD = (
