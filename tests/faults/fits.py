@@ -165,19 +165,28 @@ def _ports(pod: Json, others: Iterable[Json]) -> str:
 
 def _away(pod: Json, node: Json, state: State) -> str:
     """Required anti-affinity, of the pod to others and of others to the pod."""
+    keeps_away = bool(_anti_affinity(pod))
     for other in state.of("pods").values():
+        # Of thousands of pods, most keep nobody away.
+        if not keeps_away and not _anti_affinity(other):
+            continue
         place = state.node(other["spec"].get("nodeName", ""))
         if other["metadata"]["uid"] == pod["metadata"]["uid"] or place is None:
             continue
         if other.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             continue
         for mine, theirs in ((pod, other), (other, pod)):
-            for term in ((mine["spec"].get("affinity") or {}).get("podAntiAffinity") or {}).get(_REQUIRED) or ():
+            for term in _anti_affinity(mine):
                 key = term["topologyKey"]
                 same = _labels(node).get(key) is not None and _labels(node).get(key) == _labels(place).get(key)
                 if same and _selects(term, mine, theirs):
                     return f"anti-affinity between {mine['metadata']['name']} and {theirs['metadata']['name']}"
     return ""
+
+
+def _anti_affinity(pod: Json) -> list[Json]:
+    affinity = pod["spec"].get("affinity")
+    return (affinity.get("podAntiAffinity") or {}).get(_REQUIRED) or [] if affinity else []
 
 
 def _selects(term: Json, owner: Json, pod: Json) -> bool:
