@@ -220,6 +220,12 @@ class Controller:
         if plan is None:
             self._forget(key)
             return "gone"
+        log.debug(
+            "reconcile",
+            instance=str(key),
+            writes=[f"{type(action).__name__} {action.key}" for action in plan.actions],
+            requeue_after_seconds=plan.requeue_after,
+        )
         failures, conflict = await self._execute(key.namespace, plan.actions, memory)
         if conflict and not self._serves(key.namespace):
             return "standby"
@@ -296,6 +302,7 @@ class Controller:
             except KubeError as error:
                 failures[action.key] = ApiFailure(0, str(error))
             else:
+                log.debug("written", action=type(action).__name__, object=str(action.key))
                 self._remember(action, answer, memory)
         return failures, conflict
 

@@ -6,6 +6,7 @@ The API server is a recorder that answers every apply with what was sent; watche
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.kube.client import Conflict, ConnectionLost, Forbidden, NotFound, WriteWithheld
 from scheduler.kube.model import UnstructuredCodec
@@ -235,3 +236,15 @@ async def test_no_write_leaves_after_a_lease_is_lost_while_it_waits_to_be_sent(s
     server.calls.clear()
     assert await controller.reconcile(KEY) == "standby"
     assert server.calls == []
+
+
+async def test_at_debug_the_log_says_what_a_reconcile_writes(controller, server):
+    with capture_logs() as lines:
+        assert await controller.reconcile(KEY) == "ok"
+    debug = [line for line in lines if line["log_level"] == "debug"]
+    (plan, *_) = [line for line in debug if line["event"] == "reconcile"]
+    assert plan["instance"] == str(KEY)
+    assert f"SetFinalizers {KEY}" in plan["writes"]
+    written = [line for line in debug if line["event"] == "written"]
+    assert len(written) >= len(plan["writes"])
+    assert not [line for line in lines if line["log_level"] == "info" and line["event"] in ("reconcile", "written")]
