@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,8 +209,9 @@ class _Version(argparse.Action):
         self._version = version
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print it."""
-        parser.exit(message=f"{self._version}\n")
+        """Print it and end."""
+        sys.stdout.write(f"{self._version}\n")
+        parser.exit()
 
 
 def _review_flags(group: argparse._ArgumentGroup) -> None:

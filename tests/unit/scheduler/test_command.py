@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,9 @@ def test_a_flag_that_was_not_given_leaves_the_file_its_say() -> None:
         (["--no-such-flag"], "unrecognized"),
         (["positional"], "unrecognized"),
         (["--tls-cert-file=x"], "go together"),
+        (["--feature-gates=X=perhaps"], "no feature gate"),
+        (["--feature-gates=other:X=true"], "not registered"),
+        (["--kube-api-qps=many"], "invalid float"),
     ],
 )
 def test_bad_usage_exits_with_two(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,3 +94,66 @@ def test_a_missing_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_without_a_name_of_its_own_it_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 4
     assert "default-scheduler" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (["--client-ca-file=/ca.crt"], ["--client-ca-file"]),
+        (["--profiling=false", "--contention-profiling=false", "--disable-http2-serving"], []),
+        (["--profiling"], ["--profiling"]),
+        (["--config=c.yaml", "--kube-api-qps=5", "--kubeconfig=k"], ["--kubeconfig", "--kube-api-qps"]),
+        (["--kube-api-qps=5", "--kube-api-burst=7", "--kube-api-content-type=application/json"], []),
+        (["--kube-api-content-type=application/vnd.kubernetes.protobuf"], ["--kube-api-content-type"]),
+        (["--feature-gates=SchedulerQueueingHints=true,kube:SchedulerPopFromBackoffQ=false"], []),
+        (["--feature-gates=SchedulerAsyncPreemption=false"], ["--feature-gates SchedulerAsyncPreemption=false"]),
+        (["--feature-gates=GracefulNodeShutdown=true"], ["--feature-gates GracefulNodeShutdown=true"]),
+        (["--emulated-version=1.34", "--log_flush_frequency=5s"], ["--log-flush-frequency"]),
+        (["--vmodule=a=1", "--vmodule=b=2"], ["--vmodule"]),
+    ],
+)
+def test_what_is_asked_for_and_does_not_happen_is_named_once(arguments: list[str], warned: list[str]) -> None:
+    assert [setting.written for setting in parse_options(arguments, "0").idle] == warned
+
+
+def test_deprecated_flags_stand_for_the_file_that_is_not_there() -> None:
+    flags = ["--kube-api-qps=5.5", "--kube-api-burst=7", "--profiling=false"]
+    model = default_configuration(parse_options(flags, "0").connection, allow_default_scheduler_name=True).model
+    assert (model.client_connection.qps, model.client_connection.burst) == (5.5, 7)
+    assert not model.enable_profiling
+
+
+@pytest.mark.parametrize(
+    ("arguments", "takes_its_place"),
+    [
+        (["--leader-elect=true", "--kubeconfig=k"], True),
+        (["--leader-elect", "--leader-elect-resource-name=kube-scheduler"], True),
+        ([], False),
+        (["--leader-elect=false"], False),
+        (["--leader-elect=true", "--leader-elect-resource-name=mine"], False),
+        (["--leader-elect=true", "--leader-elect-resource-namespace=mine"], False),
+        (["--leader-elect=true", "--config=c.yaml"], False),
+    ],
+)
+def test_only_the_cluster_schedulers_lease_lets_the_default_name_through(
+    arguments: list[str], takes_its_place: bool
+) -> None:
+    assert parse_options(arguments, "0").takes_the_cluster_schedulers_place is takes_its_place
+
+
+def test_the_version_is_shown_as_upstreams_flag_asks_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for argument in ("--version", "--version=raw", "--version=true"):
+        with pytest.raises(SystemExit) as caught:
+            run([argument])
+        assert not caught.value.code
+    assert capsys.readouterr().out.count("a drop-in for kube-scheduler v1.34") == 3
+
+
+def test_as_json_a_refused_configuration_is_json_too(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(GOOD + "parallelism: 0\nunknown: 1\n")
+    command = [sys.executable, "-m", "scheduler", f"--config={config}", "--logging-format=json", "--vmodule=x=1"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 4
+    records = [json.loads(line) for line in finished.stderr.splitlines()]
+    assert any("parallelism" in record["err"] for record in records)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.observe import Authorizer
+from scheduler.observe.answers import SplitReviewClient
 
 
 class Reviews:
@@ -120,3 +121,43 @@ async def test_what_is_remembered_is_bounded(authorizer: Authorizer, clock: Cloc
         clock.now += 1
         await authorizer.status(f"junk-{number}", "/metrics", f"10.{number // 256}.{number % 256}.1")
     assert max(len(value) for value in vars(authorizer).values() if hasattr(value, "__len__")) <= 256
+
+
+@pytest.mark.parametrize(("token", "seconds"), [("good", 3.0), ("junk", 7.0)])
+async def test_an_answer_counts_for_as_long_as_the_flags_say(
+    reviews: Reviews, clock: Clock, token: str, seconds: float
+) -> None:
+    authorizer = Authorizer(reviews, authenticated=20.0, authorized=3.0, refused=7.0, clock=clock)
+    await authorizer.status(token, "/metrics", "10.0.0.1")
+    clock.now += seconds - 0.5
+    await authorizer.status(token, "/metrics", "10.0.0.1")
+    assert reviews.tokens == [token]
+    clock.now += 1
+    await authorizer.status(token, "/metrics", "10.0.0.1")
+    assert reviews.tokens == [token, token]
+
+
+async def test_each_review_goes_to_the_api_server_that_its_flag_names() -> None:
+    reviews_by_client: list[tuple[str, str]] = []
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        async def post(self, path: str, body: dict[str, Any]) -> bytes:
+            reviews_by_client.append((self._name, path.rpartition("/")[2]))
+            status = {"authenticated": True, "user": {"username": "u"}, "allowed": True}
+            return json.dumps({"status": status}).encode()
+
+        async def close(self) -> None:
+            reviews_by_client.append((self._name, "closed"))
+
+    client = SplitReviewClient(Named("authentication"), Named("authorization"))
+    assert await Authorizer(client).status("token", "/metrics") == 200
+    await client.close()
+    assert reviews_by_client == [
+        ("authentication", "tokenreviews"),
+        ("authorization", "subjectaccessreviews"),
+        ("authentication", "closed"),
+        ("authorization", "closed"),
+    ]
