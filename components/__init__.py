@@ -8,35 +8,35 @@ unless cluster-scoped, an explicit namespace, because a name or namespace guesse
 cluster cannot be reached.
 """
 
-from components.admission import AdmissionPolicies, AdmissionPoliciesArgs
-from components.alerts import SchedulerAlerts, SchedulerAlertsArgs
-from components.catalog_source import CatalogSource, CatalogSourceArgs
-from components.crd import PluginCrds, PluginCrdsArgs, SecondarySchedulerCrd, SecondarySchedulerCrdArgs
-from components.direct_scheduler import DirectScheduler, DirectSchedulerArgs
-from components.document import CustomPlugin
-from components.existing_operator import ExistingOperator, ExistingOperatorArgs
-from components.installation import InstallMode, OlmSource
-from components.installation_record import InstallationRecord, InstallationRecordArgs
-from components.kube_object import ClusterProvider
-from components.labels import common_labels
-from components.metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
-from components.namespace import Namespace, NamespaceArgs
-from components.olm_operator import OlmOperator, OlmOperatorArgs
-from components.operand_rollout import OperandRollout, OperandRolloutArgs
-from components.operator_install import OperatorInstall, OperatorInstallArgs
-from components.operator_network import OperatorNetwork, OperatorNetworkArgs
-from components.priority_class import SchedulerPriority, SchedulerPriorityArgs
-from components.scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
-from components.scheduler_installation import (
+from . import _shared as _shared
+from .admission import AdmissionPolicies, AdmissionPoliciesArgs
+from .alerts import SchedulerAlerts, SchedulerAlertsArgs
+from .catalog_source import CatalogSource, CatalogSourceArgs
+from .crd import PluginCrds, PluginCrdsArgs, SecondarySchedulerCrd, SecondarySchedulerCrdArgs
+from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
+from .document import CredentialRules, CustomPlugin, PolicyRule
+from .existing_operator import ExistingOperator, ExistingOperatorArgs
+from .installation import InstallMode, OlmSource
+from .installation_record import InstallationRecord, InstallationRecordArgs
+from .kube_object import ClusterProvider
+from .labels import common_labels
+from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
+from .namespace import Namespace, NamespaceArgs
+from .olm_operator import OlmOperator, OlmOperatorArgs
+from .operand_rollout import OperandRollout, OperandRolloutArgs
+from .operator_install import OperatorInstall, OperatorInstallArgs
+from .operator_network import OperatorNetwork, OperatorNetworkArgs
+from .priority_class import SchedulerPriority, SchedulerPriorityArgs
+from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
+from .scheduler_installation import (
     MetricAccess,
     OptionalObjects,
     SchedulerInstallation,
     SchedulerInstallationArgs,
 )
-from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
-from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
-from components.upstream_operator import UpstreamOperator, UpstreamOperatorArgs
-from scheduler.catalog import CredentialRules, PolicyRule
+from .scheduler_roles import SchedulerRoles, SchedulerRolesArgs
+from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
+from .upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 
 __all__ = [
     "SCHEDULER_NAME",

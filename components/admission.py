@@ -14,10 +14,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components._operator_rules import Instance
-from components.kube_object import child, in_kubernetes_spelling, name_of
-from components.labels import COMPONENT
 from scheduler.catalog import operand_name
+
+from ._operator_rules import Instance
+from .kube_object import child, in_kubernetes_spelling, name_of
+from .labels import COMPONENT
 
 IMAGES_POLICY = "secondary-scheduler-images"
 BINDINGS_POLICY = "secondary-scheduler-operator-bindings"

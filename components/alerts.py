@@ -7,9 +7,10 @@ from typing import Any
 
 import pulumi
 
-from components.kube_object import KubeObject, child, name_of
 from scheduler import operand
 from scheduler.catalog import OPERAND
+
+from .kube_object import KubeObject, child, name_of
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from components.kube_object import KubeObject, child, name_of
+from .kube_object import KubeObject, child, name_of
 
 CATALOG_NAME = "secondary-scheduler-catalog"
 _PATIENCE = 300

@@ -11,7 +11,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from components.kube_object import child, in_kubernetes_spelling, name_of
+from .kube_object import child, in_kubernetes_spelling, name_of
 
 DIRECTORY = Path(__file__).parent / "crds"
 SECONDARY_SCHEDULERS = "secondaryschedulers.operator.openshift.io"

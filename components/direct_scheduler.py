@@ -9,13 +9,14 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components._health import health_of_deployment
-from components.kube_object import KubeObject, child, in_kubernetes_spelling, name_of, namespace_of, ready_replicas_of
-from components.labels import COMPONENT
-from components.metric_credentials import SecretKeyReference
 from scheduler import operand
 from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, CredentialRules, flow_schema_name
 from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
+
+from ._health import health_of_deployment
+from .kube_object import KubeObject, child, in_kubernetes_spelling, name_of, namespace_of, ready_replicas_of
+from .labels import COMPONENT
+from .metric_credentials import SecretKeyReference
 
 _LABELS = {operand.LABEL_APP: OPERAND, COMPONENT: "scheduler"}
 

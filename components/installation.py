@@ -8,18 +8,6 @@ from typing import Literal
 
 import pulumi
 
-from components.admission import AdmissionPolicies, AdmissionPoliciesArgs
-from components.catalog_source import CatalogSource, CatalogSourceArgs
-from components.crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
-from components.existing_operator import ExistingOperator, ExistingOperatorArgs
-from components.installation_record import InstallationRecord, InstallationRecordArgs
-from components.namespace import NAMESPACE, Namespace, NamespaceArgs, cluster_scoped_name
-from components.olm_operator import OlmOperator, OlmOperatorArgs
-from components.operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs
-from components.operator_network import OperatorNetwork, OperatorNetworkArgs
-from components.parts import Parts
-from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
-from components.upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 from scheduler import operand
 from scheduler.catalog import (
     GO_CLUSTER_ROLES,
@@ -30,6 +18,19 @@ from scheduler.catalog import (
     shipped_cluster_roles,
 )
 from scheduler.config import flavour_of
+
+from .admission import AdmissionPolicies, AdmissionPoliciesArgs
+from .catalog_source import CatalogSource, CatalogSourceArgs
+from .crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
+from .existing_operator import ExistingOperator, ExistingOperatorArgs
+from .installation_record import InstallationRecord, InstallationRecordArgs
+from .namespace import NAMESPACE, Namespace, NamespaceArgs, cluster_scoped_name
+from .olm_operator import OlmOperator, OlmOperatorArgs
+from .operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs
+from .operator_network import OperatorNetwork, OperatorNetworkArgs
+from .parts import Parts
+from .scheduler_roles import SchedulerRoles, SchedulerRolesArgs
+from .upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 
 InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 

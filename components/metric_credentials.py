@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kube_object import child, name_of
+from .kube_object import child, name_of
 
 TOKEN_KEY = "token"  # noqa: S105 - the key under which the token stands
 CA_KEY = "ca.crt"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kube_object import child, name_of
+from .kube_object import child, name_of
 
 # Upstream's operator and its documentation know only this name.
 NAMESPACE = "openshift-secondary-scheduler-operator"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pulumi
 
-from components.kube_object import KubeObject, child, namespace_of
+from .kube_object import KubeObject, child, namespace_of
 
 _SUBSCRIPTIONS = "operators.coreos.com/v1alpha1"
 _PATIENCE = 600

@@ -9,9 +9,9 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components._health import health_of_deployment
-from components.kube_object import child, ready_replicas_of
-from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler
+from ._health import health_of_deployment
+from .kube_object import child, ready_replicas_of
+from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components._operator_rules import Instance, cluster_rules, namespace_rules
-from components.kube_object import child, in_kubernetes_spelling, name_of, namespace_of
-from components.labels import COMPONENT
 from scheduler import operand
 from scheduler.catalog import INSTANCE_NAME, OPERAND, STATUS_KINDS, operand_name, static_cluster_roles
+
+from ._operator_rules import Instance, cluster_rules, namespace_rules
+from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of
+from .labels import COMPONENT
 
 OPERATOR_NAME = "secondary-scheduler-operator"
 _COMMAND = "/bin/secondary-scheduler-operator"

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kube_object import child, in_kubernetes_spelling, name_of
-from components.labels import COMPONENT
-from components.operator_install import HEALTH_PORT, METRICS_PORT, OPERATOR_NAME
 from scheduler import operand
+
+from .kube_object import child, in_kubernetes_spelling, name_of
+from .labels import COMPONENT
+from .operator_install import HEALTH_PORT, METRICS_PORT, OPERATOR_NAME
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kube_object import child, name_of
+from .kube_object import child, name_of
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,16 @@ from typing import Any
 
 import pulumi
 
-from components.alerts import SchedulerAlerts, SchedulerAlertsArgs
-from components.direct_scheduler import DirectScheduler, DirectSchedulerArgs
-from components.installation import Installation
-from components.metric_credentials import SecretKeyReference
-from components.operand_rollout import OperandRollout, OperandRolloutArgs
-from components.parts import Parts
-from components.priority_class import SchedulerPriority, SchedulerPriorityArgs
-from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
 from scheduler.catalog import CredentialRules
+
+from .alerts import SchedulerAlerts, SchedulerAlertsArgs
+from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
+from .installation import Installation
+from .metric_credentials import SecretKeyReference
+from .operand_rollout import OperandRollout, OperandRolloutArgs
+from .parts import Parts
+from .priority_class import SchedulerPriority, SchedulerPriorityArgs
+from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.document import load_document
-from components.kube_object import child, name_of
 from scheduler.config import Configuration, configuration_hash
+
+from .document import load_document
+from .kube_object import child, name_of
 
 CONFIGURATION_KEY = "config.yaml"
 _HASH_DIGITS = 8

@@ -8,18 +8,19 @@ from typing import Any
 
 import pulumi
 
-from components.crd import PluginCrds, PluginCrdsArgs
-from components.document import CustomPlugin, load_document
-from components.installation import Installation, InstallationArgs, InstallMode, OlmSource, install
-from components.metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
-from components.namespace import NAMESPACE, cluster_scoped_name
-from components.parts import Parts
-from components.scheduler import SchedulerArgs, run_scheduler
-from components.scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
-from components.secondary_scheduler import SCHEDULER_NAME
 from scheduler import operand
 from scheduler.catalog import STATUS_KINDS, CredentialRules, cluster_role_name
 from scheduler.config import Configuration, bound_rules
+
+from .crd import PluginCrds, PluginCrdsArgs
+from .document import CustomPlugin, load_document
+from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
+from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
+from .namespace import NAMESPACE, cluster_scoped_name
+from .parts import Parts
+from .scheduler import SchedulerArgs, run_scheduler
+from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
+from .secondary_scheduler import SCHEDULER_NAME
 
 
 @dataclass(frozen=True)

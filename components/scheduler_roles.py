@@ -9,10 +9,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kube_object import child, in_kubernetes_spelling, name_of
-from components.labels import COMPONENT, PART_OF, PROJECT
 from scheduler import operand
 from scheduler.catalog import OPERAND, PolicyRule, cluster_role_binding_name
+
+from .kube_object import child, in_kubernetes_spelling, name_of
+from .labels import COMPONENT, PART_OF, PROJECT
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 _SCHEDULER = "scheduler"

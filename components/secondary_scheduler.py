@@ -9,10 +9,11 @@ from typing import Any
 
 import pulumi
 
-from components._health import health_of
-from components.kube_object import KubeObject, child, namespace_of
-from components.metric_credentials import SecretKeyReference
 from scheduler.catalog import CredentialRules
+
+from ._health import health_of
+from .kube_object import KubeObject, child, namespace_of
+from .metric_credentials import SecretKeyReference
 
 # Upstream's operator serves only the resource of this name, and names the objects it creates as below.
 RESOURCE_NAME = "cluster"

@@ -9,10 +9,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kube_object import child, in_kubernetes_spelling, name_of, namespace_of
-from components.labels import COMPONENT
 from scheduler import operand
 from scheduler.catalog import GO_CLUSTER_ROLES, PolicyRule
+
+from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of
+from .labels import COMPONENT
 
 _NAME = "secondary-scheduler-operator"
 _RBAC = "rbac.authorization.k8s.io"
