@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from collections.abc import Iterable
@@ -17,6 +16,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reliability.md"
 RESULTS = Path(__file__).parent / "results.jsonl"
+CHANCE = Path(__file__).parent / "chance.jsonl"
+"""Seeds of `--mix` and `--kill-and-compare`, with what is worth keeping of each."""
 BEGIN, END = "<!-- table: python -m tests.faults.matrix -->", "<!-- end of the table -->"
 NOT_RUN = "not run"
 _OURS_ALONE = "-: a part that is ours alone"
@@ -322,27 +323,35 @@ def _written(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def mixes(recorded: list[dict[str, Any]]) -> str:
-    """How many random mixes were played."""
-    played = [row for row in recorded if row["number"] == 0]
-    seeds = sorted(row["seed"] for row in played)
-    bad = sorted(row["seed"] for row in played if row["violations"])
-    if not seeds:
-        return "Random mixes: not run."
-    pods = sum(row["figures"].get("bound", 0) for row in played)
-    minutes = sum(row["seconds"] for row in played) / 60
+def chance() -> str:
+    """How many random mixes and kills were played."""
+    rows = [json.loads(line) for line in CHANCE.read_text().splitlines()]
+    return "\n\n".join(
+        _played(label, [row for row in rows if row["name"] == name])
+        for name, label in (("mix", "Random mixes"), ("kill", "Kill and compare"))
+    )
+
+
+def _played(label: str, rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return f"{label}: not run."
+    seeds = [row["seed"] for row in rows]
+    bad = sorted(row["seed"] for row in rows if row["violations"])
+    pods, hours = sum(row["bound"] for row in rows), sum(row["seconds"] for row in rows) / 3600
+    kills = sum(row.get("kills", 0) for row in rows)
     outcome = f"seeds with a broken promise: {', '.join(map(str, bad))}" if bad else "no promise broken"
-    breaks = [number for number in range(1, len(seeds)) if seeds[number] != seeds[number - 1] + 1]
-    spans = [(seeds[first], seeds[last - 1]) for first, last in itertools.pairwise([0, *breaks, len(seeds)])]
-    span = "seeds " + ", ".join(f"{first} to {last}" for first, last in spans)
-    return f"Random mixes: {len(seeds)} ({span}), {pods:.0f} pods bound, {minutes:.0f} minutes; {outcome}."
+    killed = f", {kills:.0f} kills" if kills else ""
+    return (
+        f"{label}: {len(seeds)} of the seeds {min(seeds)} to {max(seeds)}{killed}, {pods:.0f} pods bound, "
+        f"{hours:.1f} hours; {outcome}."
+    )
 
 
 def rendered(page: str) -> str:
     """The page with its table rewritten."""
     recorded = results()
     before, _, rest = page.partition(BEGIN)
-    parts = (BEGIN, table(recorded), load(recorded), mixes(recorded), END)
+    parts = (BEGIN, table(recorded), load(recorded), chance(), END)
     return before + "\n\n".join(parts) + rest.partition(END)[2]
 
 

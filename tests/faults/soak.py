@@ -1,8 +1,9 @@
 """A soak: pods and gangs come, are bound and go while nodes are replaced; nothing in the scheduler may grow with them.
 
-Every batch brings labels, names and gangs that were never there before. Between batches, when nothing is left to do,
-memory, descriptors, threads, series in /metrics and the log are measured; a figure that grows has a slope over the pods
-that is above zero by more than its confidence interval.
+Every batch brings names, labels and gangs that were never there before, of pods that are otherwise alike: what is kept
+of each sort of pod has a bound of its own (16 MiB for columns alone), which the warm-up shall fill. Between batches,
+when nothing is left to do, memory, descriptors, threads, series in /metrics and the log are measured; a figure that
+grows has a slope over the pods that is above zero by more than its confidence interval.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ PLANE_FLAGS = ("--etcd-compaction-interval=1m", "--audit-policy-file=", "--audit
 _NAMESPACE = "soak"
 _NODES, _CPU = 40, "16"
 _BATCH = 250
+_SORTS = 40
+"""Of pods: as many Deployments, say. Caches keep something of each."""
 _PATIENCE_SECONDS = 300.0
 _WARM_UP = 0.2
 """Share of the samples that are left out: caches fill, the allocator takes its pools."""
@@ -97,6 +100,7 @@ class Soak:
         self._directory = directory
         self._log = directory / "soak.log"
         self._port = ports.allocate(["scheduler"], {})["scheduler"]
+        self._sorts = [self._new_sort(number) for number in range(_SORTS)]
         self._nodes: list[str] = []
         self._made_nodes = 0
         self._process: asyncio.subprocess.Process | None = None
@@ -175,19 +179,23 @@ class Soak:
         await api.delete_all("PodGroup", _NAMESPACE)
         await api.delete({"kind": "Node", "metadata": {"name": self._nodes.pop(self._draw.randrange(_NODES))}})
 
+    def _new_sort(self, number: int) -> Json:
+        app, cpu = f"app-{number}", f"{self._draw.choice((50, 100, 200))}m"
+        amounts = {"cpu": cpu, "memory": "64Mi"}
+        container = {"name": "c", "image": f"image-{number}", "resources": {"requests": amounts}}
+        spec: Json = {"schedulerName": _NAMESPACE, "containers": [container]}
+        if number % 8 == 0:
+            constraint = {"maxSkew": 5, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+            spec["topologySpreadConstraints"] = [constraint | {"labelSelector": {"matchLabels": {"app": app}}}]
+        return {"labels": {"app": app}, "spec": spec}
+
     def _pod(self, name: str, gang: str) -> Json:
-        cpu = f"{self._draw.choice((50, 100, 200))}m"
-        labels = {"app": f"app-{self._draw.randrange(50)}", "instance": name}
+        sort = self._draw.choice(self._sorts)
+        labels = {**sort["labels"], "instance": name}
         if gang:
             labels[GROUP_LABEL] = gang
-        containers = [{"name": "c", "image": f"image-{self._draw.randrange(20)}",
-                       "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]  # fmt: skip
-        spec: Json = {"schedulerName": _NAMESPACE, "containers": containers}
-        if self._draw.random() < 0.1:
-            selector = {"matchLabels": {"app": labels["app"]}}
-            constraint = {"maxSkew": 5, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-            spec["topologySpreadConstraints"] = [constraint | {"labelSelector": selector}]
-        return {"kind": "Pod", "metadata": {"name": name, "namespace": _NAMESPACE, "labels": labels}, "spec": spec}
+        metadata = {"name": name, "namespace": _NAMESPACE, "labels": labels}
+        return {"kind": "Pod", "metadata": metadata, "spec": dict(sort["spec"])}
 
     def _hopeless(self, name: str) -> Json:
         item = self._pod(name, "")

@@ -90,11 +90,15 @@ class WarmStarts:
         assert self._reader is not None
         self._writer.close()
         await self._forker.wait()
-        await self._reader
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reader
 
     async def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> WarmProcess:
         """Fork a scheduler; its output is added to the log. Raises ConnectionError when the forking process is gone."""
         assert self._writer is not None
+        assert self._reader is not None
+        if self._reader.done():
+            raise ConnectionError("the forking process has ended")
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(started)
         message = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
@@ -106,21 +110,29 @@ class WarmStarts:
         return process
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        while line := await reader.readline():
-            message = json.loads(line)
-            if "code" not in message:
-                waiting = self._waiting.pop(0)
-                if waiting.done():
-                    # Nobody waits for it any more, so nobody would end it.
-                    os.kill(message["pid"], signal.SIGKILL)
-                else:
-                    waiting.set_result(message["pid"])
-            else:
-                self._finish(message["pid"], message["code"])
-        for waiting in self._waiting:
-            waiting.set_exception(ConnectionError("the forking process has ended"))
-        for pid in list(self._processes):
-            self._finish(pid, -signal.SIGKILL)
+        try:
+            while line := await reader.readline():
+                self._take(json.loads(line))
+        finally:
+            # The forking process is gone, or this task is cancelled with all others: nobody would tell of an end.
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_exception(ConnectionError("the forking process has ended"))
+            for pid in list(self._processes):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                self._finish(pid, -signal.SIGKILL)
+
+    def _take(self, message: dict[str, int]) -> None:
+        if "code" in message:
+            self._finish(message["pid"], message["code"])
+            return
+        waiting = self._waiting.pop(0)
+        if waiting.done():
+            # Nobody waits for it any more, so nobody would end it.
+            os.kill(message["pid"], signal.SIGKILL)
+        else:
+            waiting.set_result(message["pid"])
 
     def _finish(self, pid: int, code: int) -> None:
         process = self._processes.pop(pid, None)
