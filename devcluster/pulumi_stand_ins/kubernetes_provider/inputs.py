@@ -107,6 +107,7 @@ def refreshed(inputs: Object, live: Object) -> Object:
     """The inputs (free of secret marks) with what the cluster shows at the same places.
 
     Fields that are gone from the cluster are gone from the result, but not empty ones: those the server never shows.
+    Lists are cut to the length that they have in the inputs, as the official provider does.
     """
     seen = _refreshed(inputs, live, keep_empty=is_built_in(inputs))
     if "metadata" in inputs and "metadata" in live:
@@ -123,8 +124,7 @@ def _refreshed(shape: Any, live: Any, *, keep_empty: bool) -> Any:
             if key in live or (keep_empty and is_empty(item))
         }
     if isinstance(shape, list) and isinstance(live, list):
-        paired = zip(shape, live, strict=False)
-        return [_refreshed(a, b, keep_empty=keep_empty) for a, b in paired] + live[len(shape) :]
+        return [_refreshed(a, b, keep_empty=keep_empty) for a, b in zip(shape, live, strict=False)]
     return live
 
 

@@ -39,7 +39,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     wait_until_deleted,
     wait_until_ready,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.writes import ObjectWriter, field_manager
+from devcluster.pulumi_stand_ins.kubernetes_provider.writes import FieldConflict, ObjectWriter, field_manager
 from scheduler.kube.client import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
 
 _PROPAGATION = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
@@ -128,7 +128,7 @@ class Operations:
                     plain, manager, force=force, report_status=report_status, warn=self._warning_reporter(urn)
                 )
             else:
-                live = writer.create(plain, manager, report_status=report_status, warn=self._warning_reporter(urn))
+                live = writer.create(plain, report_status=report_status, warn=self._warning_reporter(urn))
         except UserInterrupt:
             raise OperationError(f"creation of {describe(plain)} was interrupted by the user") from None
         except KubeError as error:
@@ -164,7 +164,7 @@ class Operations:
         try:
             live = write()
         except KubeError as error:
-            raise OperationError(_failed_update(plain, error)) from error
+            raise self._refused(plain, replace(old, inputs=inputs, field_manager=manager), error) from error
         new = Checkpoint(live, inputs, manager, old.initial_api_version)
         return self._wait_for_outputs(urn, new, timeout, "updated")
 
@@ -233,6 +233,15 @@ class Operations:
             raise OperationError(f"configured Kubernetes cluster is unreachable: {self._cluster.problem}")
         return self._cluster.api
 
+    def _refused(self, plain: Object, new: Checkpoint, error: KubeError) -> Exception:
+        """A refused update is kept with the new inputs, as by the official provider: every later run tries it."""
+        text = _failed_update(plain, error)
+        try:
+            live = self._api().get(plain, str(metadata_of(plain)["name"]))
+        except KubeError:
+            return OperationError(text)
+        return PartialFailure(identity(live), replace(new, live=live).outputs(), new.inputs, [text])
+
     def _try_preview(self, plain: Object, ask: Callable[[], Object]) -> Object | None:
         """What a dry run answers, or None where the server cannot say."""
         try:
@@ -242,7 +251,8 @@ class Operations:
         except ApiError as error:
             if "does not support dry run" in error.message:
                 return None
-            raise OperationError(f"preview of {describe(plain)} failed: {explain(error)}") from error
+            text = _conflict(plain, error) if isinstance(error, FieldConflict) else ""
+            raise OperationError(text or f"preview of {describe(plain)} failed: {explain(error)}") from error
         except KubeError:
             return None
 
@@ -323,4 +333,12 @@ def _failed_create(plain: Object, error: KubeError) -> str:
 def _failed_update(plain: Object, error: KubeError) -> str:
     if isinstance(error, NotFound):
         return f"{describe(plain)} is no longer on the cluster; run `pulumi refresh`, then `pulumi up` creates it again"
+    if isinstance(error, FieldConflict):
+        return _conflict(plain, error)
     return f"update of {describe(plain)} failed: {explain(error)}"
+
+
+def _conflict(plain: Object, error: FieldConflict) -> str:
+    """In the official provider's words, which users look up."""
+    reported = f'the Kubernetes API server reported that "{identity(plain)}" failed to fully initialize or become live'
+    return f"{reported}: {error.message}"

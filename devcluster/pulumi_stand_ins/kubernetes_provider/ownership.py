@@ -1,14 +1,13 @@
 """Field ownership under server-side apply: who owns a field, and taking over what we or kubectl wrote otherwise."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import metadata_of
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
-from scheduler.kube.model import StatusCause
 
 MANAGER_PREFIX = "pulumi-kubernetes"
+"""Who creates objects; who updates them has eight hex digits behind it."""
 # Managers (by prefix) and operations whose fields become ours, as in pulumi-kubernetes' fixCSAFieldManagers. An object
 # that we created by POST is in our own name, yet under "Update", which the server takes for another manager.
 _TAKEN_OVER = (
@@ -36,20 +35,12 @@ def take_over_fields(live: Object, manager: str) -> list[Object] | None:
     return [merged, *kept]
 
 
-def foreign_conflicts(causes: Iterable[StatusCause], live: Object, manager: str) -> list[str]:
-    """The conflicts of a refused apply, in words, without those with managers that would be taken over."""
-    takeable = {
-        str(entry.get("manager"))
+def is_fresh(live: Object) -> bool:
+    """Whether the object was never updated since it was made: our POST still owns fields."""
+    return any(
+        entry.get("manager") == MANAGER_PREFIX and entry.get("operation") == "Update" and not entry.get("subresource")
         for entry in metadata_of(live).get("managedFields") or ()
-        if _is_takeable(entry, manager) or _is_applied_by(entry, manager)
-    }
-    conflicts = []
-    for cause in causes:
-        parts = cause.message.split('"')
-        owner = parts[1] if len(parts) > 1 else "somebody else"
-        if owner not in takeable:
-            conflicts.append(f'{cause.field or "a field"} is owned by "{owner}"')
-    return conflicts
+    )
 
 
 def is_owned(live: Object, path: Path, *, by: str | None = None, except_by: str | None = None) -> bool:

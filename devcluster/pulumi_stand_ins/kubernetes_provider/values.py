@@ -94,9 +94,12 @@ def is_empty(value: Any) -> bool:
 
 
 def prune(live: Any, shape: Any) -> Any:
-    """What of `live` `shape` speaks about: server-added members of objects are dropped, further list items are kept."""
+    """What of `live` `shape` speaks about: added members of objects are dropped, and so are further items of lists.
+
+    As pulumi-kubernetes' pruneMap and pruneSlice: what somebody appended to a list is never seen.
+    """
     if isinstance(shape, dict) and isinstance(live, dict):
         return {key: prune(live[key], item) for key, item in shape.items() if key in live}
     if isinstance(shape, list) and isinstance(live, list):
-        return [prune(a, b) for a, b in zip(live, shape, strict=False)] + live[len(shape) :]
+        return [prune(a, b) for a, b in zip(live, shape, strict=False)]
     return live

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient, explain
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
@@ -12,7 +13,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
     MANAGER_PREFIX,
-    foreign_conflicts,
+    is_fresh,
     is_owned,
     take_over_fields,
 )
@@ -31,14 +32,19 @@ from scheduler.kube.client import (
 )
 
 CREATE_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
-_CONFLICT_HEAD = "Server-Side Apply field conflict detected"
-_CONFLICT_HELP = (
-    "leave such fields to their owner (drop them from the program, or ignore_changes), "
-    'or take them with the annotation pulumi.com/patchForce: "true"'
+_CONFLICT_LINK = (
+    "https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/"
+    "#handle-field-conflicts-on-existing-resources"
 )
 _LOST_ANSWER_ATTEMPTS = 5
+# The server's clock, in whole seconds, against ours.
+_CLOCK_SKEW = timedelta(seconds=5)
 
 Warn = Callable[[str], None]
+
+
+class FieldConflict(Conflict):
+    """Other managers own fields that an update sets to another value."""
 
 
 def field_manager(obj: Object, kept: str = "") -> str:
@@ -53,13 +59,13 @@ class ObjectWriter:
         self._api = api
         self._cancellation = cancellation
 
-    def create(self, obj: Object, manager: str, *, report_status: Callable[[str], None], warn: Warn) -> Object:
-        """POST the object as field manager `manager` and return it as created.
+    def create(self, obj: Object, *, report_status: Callable[[str], None], warn: Warn) -> Object:
+        """POST the object as field manager `pulumi-kubernetes` and return it as created.
 
         While the kind or the namespace does not exist yet, the request is repeated after 1, 2, 4, 8 and 16 seconds,
         each time reported to `report_status`. Raises KubeError (AlreadyExists for an existing object) or UserInterrupt.
         """
-        return self._while_missing(lambda: self._post(obj, manager, warn), report_status)
+        return self._while_missing(lambda: self._post(obj, warn), report_status)
 
     def upsert(
         self, obj: Object, manager: str, *, force: bool, report_status: Callable[[str], None], warn: Warn
@@ -95,24 +101,27 @@ class ObjectWriter:
     ) -> Object:
         """Bring the live object to `obj`: by server-side apply, or by PUT for a CustomResourceDefinition.
 
-        `force` takes fields from other managers; paths in `ignore` stay as they are on the cluster. Raises KubeError:
-        NotFound when the object is gone, Conflict when other managers own fields that `obj` sets.
+        `force` takes fields from other managers; paths in `ignore` stay as they are on the cluster. What kubectl or our
+        own POST wrote is taken over first, but not in a dry run, which takes everything of an object that was never
+        updated and nothing of any other. Raises KubeError: NotFound when the object is gone, Conflict when other
+        managers own fields that `obj` sets to another value.
         """
         live = self._api.get(obj, str(metadata_of(obj)["name"]))
         if is_crd(obj):
             return self._replace(obj, live, manager, dry_run=dry_run, warn=warn)
-        if not dry_run:
+        if dry_run:
+            force = force or is_fresh(live)
+        else:
             live = self._take_over(live, manager)
         wanted = _without_ignored(obj, live, manager, ignore)
         try:
             return self._apply(wanted, manager, force=force, dry_run=dry_run, warn=warn)
         except Conflict as error:
-            foreign = foreign_conflicts(error.causes, live, manager)
-            if dry_run and error.causes and not foreign:
-                return self._apply(wanted, manager, force=True, dry_run=True, warn=warn)
-            owners = "; ".join(foreign) or explain(error)
-            message = f"{_CONFLICT_HEAD}: {owners}; {_CONFLICT_HELP}"
-            raise Conflict(message, status=409, reason="Conflict", message=message) from error
+            message = (
+                f"server-side apply field conflict detected, see {_CONFLICT_LINK} for troubleshooting help\n"
+                f'The resource managed by field manager "{manager}" had an apply conflict: {explain(error)}'
+            )
+            raise FieldConflict(message, status=409, reason="Conflict", message=message) from error
 
     def _while_missing(self, attempt: Callable[[], Object], report_status: Callable[[str], None]) -> Object:
         for number, pause in enumerate(CREATE_PAUSES_SECONDS):
@@ -124,17 +133,18 @@ class ObjectWriter:
                 self._cancellation.pause(pause)
         return attempt()
 
-    def _post(self, obj: Object, manager: str, warn: Warn) -> Object:
+    def _post(self, obj: Object, warn: Warn) -> Object:
+        began = datetime.now(UTC)
         try:
-            return self._api.request("POST", self._api.path(obj), body=obj, query=_query(manager), warn=warn)
+            return self._api.request("POST", self._api.path(obj), body=obj, query=_query(MANAGER_PREFIX), warn=warn)
         except ConnectionLost:
-            created = self._find_created(obj, manager)
+            created = self._find_created(obj, began)
             if created is None:
                 raise
             return created
 
-    def _find_created(self, obj: Object, manager: str) -> Object | None:
-        """The object, if it was made although the answer got lost: only we use this manager's name."""
+    def _find_created(self, obj: Object, began: datetime) -> Object | None:
+        """The object, if it was made although the answer got lost: created since then, by this manager."""
         name = metadata_of(obj).get("name")
         for _ in range(_LOST_ANSWER_ATTEMPTS if name else 0):
             try:
@@ -144,8 +154,8 @@ class ObjectWriter:
             except ConnectionFailed:
                 self._cancellation.pause(1.0)
                 continue
-            entries = metadata_of(live).get("managedFields") or ()
-            return live if any(entry.get("manager") == manager for entry in entries) else None
+            created = datetime.fromisoformat(str(metadata_of(live)["creationTimestamp"]))
+            return live if is_fresh(live) and created >= began - _CLOCK_SKEW else None
         return None
 
     def _apply(self, obj: Object, manager: str, *, force: bool, warn: Warn, dry_run: bool = False) -> Object:

@@ -82,20 +82,94 @@ def test_a_field_owned_by_another_manager_is_only_taken_by_force(engine: Engine,
     api.merge(path, {"data": {"a": "autoscaled"}}, manager="autoscaler")
 
     engine.write(config_map("shared", space, {"a": "2", "b": "2"}), **mutable)
-    refusal = 'Server-Side Apply field conflict detected: .data.a is owned by "autoscaler"; leave such fields'
-    assert refusal in engine.preview(fails=True).output
-    assert refusal in engine.up(fails=True).output
+    engine.preview()  # of an object that was never updated, a preview takes everything; the update does not
+    refusal = f'"{space}/shared" failed to fully initialize or become live: server-side apply field conflict detected'
+    refused = engine.up(fails=True).output
+    assert refusal in refused
+    assert 'Apply failed with 1 conflict: conflict with "autoscaler" using v1: .data.a' in refused
     assert (api.get(path) or {})["data"] == {"a": "autoscaled", "b": "1"}
+    assert engine.state()["shared"]["initErrors"], "a refused update is kept"
+    assert refusal in engine.up(fails=True).output
 
     ignoring = {**config_map("shared", space, {"a": "2", "b": "2"}), "ignore": ["data.a"]}
     engine.write(ignoring, **mutable)
     engine.up()
     assert (api.get(path) or {})["data"] == {"a": "autoscaled", "b": "2"}
+    engine.write(config_map("shared", space, {"a": "3", "b": "2"}), **mutable)
+    assert refusal in engine.preview(fails=True).output, "once updated, its preview takes nothing"
 
     engine.write(config_map("shared", space, {"a": "3"}, annotations={"pulumi.com/patchForce": "true"}), **mutable)
     engine.up()
     assert (api.get(path) or {})["data"] == {"a": "3"}
     assert (api.get(path) or {})["metadata"]["uid"] == uid
+
+
+def cluster_role(name: str, *verbs: str, forced: bool = False) -> Manifest:
+    annotations = {"annotations": {"pulumi.com/patchForce": "true"}} if forced else {}
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]} for verb in verbs]
+    metadata = {"name": name, **annotations}
+    manifest = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": metadata,
+        "rules": rules,
+    }
+    return {"name": "role", "manifest": manifest}
+
+
+def changed_rules(verbs: list[str]) -> Manifest:
+    return {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]} for verb in verbs]}
+
+
+@pytest.fixture
+def role(engine: Engine) -> tuple[str, str]:
+    """Name and path of a ClusterRole that the stack made and updated once."""
+    name = f"drift-{engine.namespace}"
+    engine.write(cluster_role(name, "list"))
+    engine.up()
+    engine.write(cluster_role(name, "get"))
+    engine.up()
+    return name, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
+
+
+def test_what_kubectl_changed_fails_the_preview_and_is_put_back_without_one(
+    engine: Engine, api: Api, role: tuple[str, str]
+) -> None:
+    _, path = role
+    api.merge(path, changed_rules(["delete"]), manager="kubectl-patch")
+    assert 'conflict with "kubectl-patch"' in engine.preview("--refresh", fails=True).output
+    assert 'conflict with "kubectl-patch"' in engine.run("up", "--refresh", "--yes", fails=True).output
+    assert "unchanged" in engine.run("up", "--yes").output, "a failed preview stores nothing: a plain up is blind"
+    assert (api.get(path) or {})["rules"] == changed_rules(["delete"])["rules"]
+    engine.up("--refresh")
+    assert (api.get(path) or {})["rules"] == changed_rules(["get"])["rules"]
+    engine.destroy()
+
+
+def test_what_another_manager_changed_stays_a_conflict_until_it_is_forced(
+    engine: Engine, api: Api, role: tuple[str, str]
+) -> None:
+    name, path = role
+    api.merge(path, changed_rules(["delete"]), manager="Mozilla")
+    for _ in range(2):  # the second time without a refresh: the refused update is kept
+        assert 'conflict with "Mozilla"' in engine.up("--refresh", fails=True).output
+    assert 'conflict with "Mozilla"' in engine.up(fails=True).output
+    engine.write(cluster_role(name, "get", forced=True))
+    engine.run("up", "--refresh", "--yes")
+    assert (api.get(path) or {})["rules"] == changed_rules(["get"])["rules"]
+    engine.destroy()
+
+
+def test_what_was_appended_to_a_list_is_not_seen(engine: Engine, api: Api, role: tuple[str, str]) -> None:
+    name, path = role
+    api.merge(path, changed_rules(["get", "delete"]), manager="kubectl-patch")
+    engine.run("preview", "--refresh", "--expect-no-changes")
+    assert "unchanged" in engine.run("up", "--refresh", "--yes").output
+    assert (api.get(path) or {})["rules"] == changed_rules(["get", "delete"])["rules"]
+    engine.write(cluster_role(name, "list"))
+    engine.up("--refresh")
+    assert (api.get(path) or {})["rules"] == changed_rules(["list"])["rules"], "the next update takes it off"
+    engine.destroy()
 
 
 def test_a_finalizer_holds_the_deletion_until_it_is_released(engine: Engine, api: Api) -> None:

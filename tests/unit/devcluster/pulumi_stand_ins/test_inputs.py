@@ -151,3 +151,9 @@ def test_a_refresh_takes_over_what_changed_and_keeps_what_the_server_never_shows
         "metadata": {"name": "d", "labels": {}},
         "spec": {"replicas": 3, "hostNetwork": False},
     }
+
+
+def test_a_refresh_never_sees_what_was_appended_to_a_list() -> None:
+    inputs = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [{"verbs": ["get"]}]}
+    live = {**inputs, "rules": [{"verbs": ["list"]}, {"verbs": ["delete"]}]}
+    assert refreshed(inputs, live)["rules"] == [{"verbs": ["list"]}]

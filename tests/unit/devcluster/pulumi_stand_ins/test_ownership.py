@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
-    foreign_conflicts,
+    is_fresh,
     is_owned,
     take_over_fields,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
-from scheduler.kube.model import StatusCause
 
 OURS = "pulumi-kubernetes-1234"
 
@@ -55,15 +54,10 @@ def test_fields_created_under_a_chosen_manager_name_become_ours_too() -> None:
     assert entries[0]["operation"] == "Apply"
 
 
-def conflict(manager: str) -> StatusCause:
-    return StatusCause("FieldManagerConflict", f'conflict with "{manager}" using v1', ".data.a")
-
-
-def test_conflicts_with_managers_that_we_take_over_do_not_count() -> None:
-    obj = live(entry(OURS), entry("autoscaler"))
-    assert foreign_conflicts([conflict(OURS)], obj, OURS) == []
-    mixed = [conflict(OURS), conflict("autoscaler")]
-    assert foreign_conflicts(mixed, obj, OURS) == ['.data.a is owned by "autoscaler"']
+def test_an_object_is_fresh_until_its_first_update() -> None:
+    assert is_fresh(live(entry("pulumi-kubernetes"), entry("kubectl-edit")))
+    assert not is_fresh(live(entry(OURS, "Apply"), entry("kubectl-edit")))
+    assert not is_fresh(live(entry("pulumi-kubernetes", subresource="status")))
 
 
 def test_owners_of_a_field() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def ignore_text(_: str) -> None:
 
 
 def create(server: Server, pauses: Pauses, report_status: Callable[[str], None] = ignore_text) -> Object:
-    return writes.ObjectWriter(server, pauses).create(THING, "ours", report_status=report_status, warn=ignore_text)  # type: ignore[arg-type]
+    return writes.ObjectWriter(server, pauses).create(THING, report_status=report_status, warn=ignore_text)  # type: ignore[arg-type]
 
 
 def test_creation_waits_for_kind_and_namespace_with_backoff_and_reports_it() -> None:
@@ -109,20 +110,30 @@ def test_an_interrupt_ends_the_retries() -> None:
         create(Server(NoMatch("example.com/v1", "Thing")), pauses)
 
 
-def test_a_lost_answer_is_looked_up_by_our_field_manager() -> None:
-    created = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "ours"}]}}
-    assert create(Server(ConnectionLost("timed out"), live=created), Pauses()) == created
-    foreign = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "theirs"}]}}
-    with pytest.raises(ConnectionLost):
-        create(Server(ConnectionLost("timed out"), live=foreign), Pauses())
+def created(manager: str = "pulumi-kubernetes", ago: timedelta = timedelta()) -> Object:
+    stamp = (datetime.now(UTC) - ago).isoformat(timespec="seconds")
+    entries = [{"manager": manager, "operation": "Update"}]
+    return {**THING, "metadata": {"name": "t", "managedFields": entries, "creationTimestamp": stamp}}
+
+
+def test_creation_is_a_post_in_the_official_providers_name() -> None:
+    server = Server(THING)
+    create(server, Pauses())
+    assert [(method, query["fieldManager"]) for method, _, query in server.sent] == [("POST", "pulumi-kubernetes")]
+
+
+def test_after_a_lost_answer_only_an_object_that_was_made_since_counts_as_ours() -> None:
+    assert create(Server(ConnectionLost("timed out"), live=created()), Pauses())["metadata"]["name"] == "t"
+    for foreign in (created("kubectl-create"), created(ago=timedelta(hours=1))):
+        with pytest.raises(ConnectionLost):
+            create(Server(ConnectionLost("timed out"), live=foreign), Pauses())
     with pytest.raises(ConnectionLost):
         create(Server(ConnectionLost("timed out")), Pauses())
 
 
 def test_a_request_that_was_never_sent_is_not_looked_up() -> None:
-    created = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "ours"}]}}
     with pytest.raises(ConnectionFailed):
-        create(Server(ConnectionFailed("refused"), live=created), Pauses())
+        create(Server(ConnectionFailed("refused"), live=created()), Pauses())
 
 
 def update(server: Server, ignore: str | None = None, dry_run: bool = False) -> Object:
@@ -159,18 +170,26 @@ def test_an_ignored_field_is_left_to_its_owner_or_kept_as_it_is() -> None:
 
 
 def conflict(manager: str) -> ApiError:
-    causes = [{"message": f'conflict with "{manager}" using v1'}]
-    return refusal(409, reason="Conflict", message="conflict", details={"causes": causes})
+    message = f'Apply failed with 1 conflict: conflict with "{manager}" using v1: .spec.a'
+    return refusal(409, reason="Conflict", message=message)
 
 
-def test_a_preview_forces_only_where_the_update_would_have_taken_over() -> None:
-    created = live(owner("ours", "a", operation="Update"))
-    server = Server(conflict("ours"), THING, live=created)
+def test_a_preview_of_an_object_that_was_never_updated_is_forced() -> None:
+    server = Server(THING, live=live(owner("pulumi-kubernetes", "a", operation="Update"), owner("Mozilla", "b")))
     update(server, dry_run=True)
-    assert [query["force"] for _, _, query in server.sent] == ["false", "true"]
-    assert all(query["dryRun"] == "All" for _, _, query in server.sent)
-    with pytest.raises(ApiError, match="Server-Side Apply field conflict"):
-        update(Server(conflict("autoscaler"), live=created), dry_run=True)
+    assert [(query["force"], query["dryRun"]) for _, _, query in server.sent] == [("true", "All")]
+
+
+@pytest.mark.parametrize("manager", ["kubectl-patch", "Mozilla"])
+def test_a_preview_of_an_updated_object_takes_nothing_over(manager: str) -> None:
+    server = Server(conflict(manager), live=live(owner("ours", "a"), owner(manager, "a", operation="Update")))
+    with pytest.raises(writes.FieldConflict) as refused:
+        update(server, dry_run=True)
+    assert [query["force"] for _, _, query in server.sent] == ["false"]
+    assert "server-side apply field conflict detected, see https://" in refused.value.message
+    assert f'"ours" had an apply conflict: Apply failed with 1 conflict: conflict with "{manager}"' in (
+        refused.value.message
+    )
 
 
 def test_a_crd_is_replaced_with_its_finalizers_kept() -> None:
