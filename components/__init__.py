@@ -15,6 +15,7 @@ from .catalog_source import CatalogSource, CatalogSourceArgs
 from .crd import PluginCrds, PluginCrdsArgs, SecondarySchedulerCrd, SecondarySchedulerCrdArgs
 from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
 from .document import CredentialRules, CustomPlugin, PolicyRule
+from .drift import PutBack
 from .existing_operator import ExistingOperator, ExistingOperatorArgs
 from .installation import InstallMode, OlmSource
 from .installation_record import InstallationRecord, InstallationRecordArgs
@@ -72,6 +73,7 @@ __all__ = [
     "PluginCrds",
     "PluginCrdsArgs",
     "PolicyRule",
+    "PutBack",
     "SchedulerAlerts",
     "SchedulerAlertsArgs",
     "SchedulerConfiguration",

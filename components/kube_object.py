@@ -69,7 +69,8 @@ class ClusterProvider(pulumi.ProviderResource):
     preview on another machine, and `pulumi destroy` would follow a path that exists on the first machine only; left
     out, the provider reads $KUBECONFIG, or ~/.kube/config, where it runs.
 
-    `adopts`: it adopts objects that exist instead of failing; `forces`: also fields that other managers own.
+    `adopts`: it adopts objects that exist instead of failing. Fields that another manager set to another value stay a
+    conflict; `components.drift` says which objects are taken back.
     """
 
     def __init__(
@@ -81,7 +82,6 @@ class ClusterProvider(pulumi.ProviderResource):
         kubeconfig: pulumi.Input[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
         adopts: bool = False,
-        forces: bool = False,
     ) -> None:
         props: dict[str, pulumi.Input[str] | None] = {
             # Without it, a new kubeconfig would replace the provider and every object that uses it.
@@ -93,8 +93,6 @@ class ClusterProvider(pulumi.ProviderResource):
         }
         if adopts:
             props["upsertExistingObjects"] = "true"
-        if forces:
-            props["enablePatchForce"] = "true"
         self._connection = {"cluster_identifier": cluster_identifier, "context": context, "kubeconfig": kubeconfig}
         defaults = pulumi.ResourceOptions(version=_provider_version())
         super().__init__("kubernetes", name, props, pulumi.ResourceOptions.merge(defaults, opts))

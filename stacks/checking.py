@@ -28,6 +28,7 @@ OBJECTS = (
     "extraPlugins",
     "optionalObjects",
     "allowedImages",
+    "takeBack",
     "egressPorts",
     "resources",
     "nodePartition",

@@ -15,7 +15,6 @@ def cluster_provider(stack: Stack) -> components.ClusterProvider:
         context=settings.cluster.context,
         kubeconfig=stack.kubeconfig,
         adopts=settings.adopt_existing,
-        forces=settings.adopt_existing,
     )
 
 

@@ -13,6 +13,7 @@ from scheduler.catalog import address_problem
 from scheduler.config import parse_version
 from scheduler.kube.primitives import QuantityError, quantity_milli_value
 
+_OBJECT = re.compile(r"[A-Za-z]+/[A-Za-z0-9][-A-Za-z0-9.:_]*")
 _IMAGE = re.compile(
     r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?/)?"  # registry
     r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"  # repository
@@ -40,6 +41,12 @@ def _image(value: str) -> str:
 def _repository(value: str) -> str:
     if not _IMAGE.fullmatch(value) or "@" in value or ":" in value.rpartition("/")[2]:
         raise ValueError("is not a repository; write registry/repository, without a tag or digest")
+    return value
+
+
+def _object_name(value: str) -> str:
+    if not _OBJECT.fullmatch(value):
+        raise ValueError("is not an object; write Kind/name, such as Deployment/secondary-scheduler-operator")
     return value
 
 
@@ -109,6 +116,8 @@ Image = Annotated[str, AfterValidator(_image)]
 ResourceQuantity = Annotated[str, AfterValidator(_quantity)]
 Repository = Annotated[str, AfterValidator(_repository)]
 """An image without tag and digest."""
+ObjectName = Annotated[str, AfterValidator(_object_name)]
+"""An object of the stack, as Kind/name."""
 Subdomain = Annotated[str, AfterValidator(_subdomain)]
 EnvironmentName = Annotated[str, AfterValidator(_environment_name)]
 SecretDataKey = Annotated[str, Field(pattern=f"^{_SECRET_KEY.pattern}$")]

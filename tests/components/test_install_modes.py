@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pulumi
 import pytest
 
 from scheduler.catalog import (
@@ -369,7 +370,7 @@ def test_the_resource_lists_the_optional_objects_that_the_operator_must_not_crea
 def test_a_manual_installation_is_adopted_if_the_stack_asks_for_it(
     mode: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    switches = {"upsertExistingObjects": "true", "enablePatchForce": "true"}
+    switches = {"upsertExistingObjects": "true"}
     refusing, adopting = run(mode, preview=preview), run(mode, preview=preview, adoptExisting="true")
     (before,), (after,) = (
         [each for each in graph.resources if each.type == PROVIDER_TYPE] for graph in (refusing, adopting)
@@ -378,6 +379,56 @@ def test_a_manual_installation_is_adopted_if_the_stack_asks_for_it(
     assert after.inputs == before.inputs | switches
     assert {each.urn for each in adopting.objects} == {each.urn for each in refusing.objects}
     assert [text for text in caplog.messages if text.startswith("adoptExisting: ")]
+
+
+FORCE = "pulumi.com/patchForce"
+UNTUNED = {
+    *("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "PriorityClass"),
+}
+
+
+def forced(graph: Graph) -> set[str]:
+    return {
+        f"{each.manifest['kind']}/{each.manifest['metadata']['name']}"
+        for each in graph.objects
+        if (each.manifest["metadata"].get("annotations") or {}).get(FORCE) == "true"
+    }
+
+
+@pytest.mark.parametrize("mode", ["manifests", "direct", "none"])
+def test_what_nobody_tunes_is_put_back_by_force_and_nothing_else(
+    mode: str, preview: bool, local_environment: None
+) -> None:
+    graph = run(mode, preview=preview)
+    expected = {
+        f"{each.manifest['kind']}/{each.manifest['metadata']['name']}"
+        for each in graph.objects
+        if each.manifest["kind"] in UNTUNED
+    }
+    assert forced(graph) == expected
+    assert not {name.partition("/")[0] for name in expected} - UNTUNED
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        ("manifests", "Deployment/secondary-scheduler-operator"),
+        ("manifests", "SecondaryScheduler/cluster"),
+        ("direct", "Deployment/secondary-scheduler"),
+    ],
+)
+def test_a_named_object_is_taken_back(
+    mode: str, name: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, after = run(mode, preview=preview), run(mode, preview=preview, takeBack=[name])
+    assert forced(after) == forced(before) | {name}
+    assert [text for text in caplog.messages if text.startswith("takeBack: ")]
+
+
+@pytest.mark.parametrize("name", ["Deployment/other", "secondaryscheduler/cluster"])
+def test_an_object_that_the_stack_does_not_have_cannot_be_taken_back(name: str, local_environment: None) -> None:
+    with pytest.raises(pulumi.RunError, match=f"takeBack: this stack has no {name}; it has ClusterRole/"):
+        run("manifests", preview=True, takeBack=[name])
 
 
 @pytest.mark.parametrize("stack", ["prod", "local"])

@@ -40,6 +40,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/fleet.md",
         f"{GUIDES}/change-a-plugin-arg.md",
         f"{GUIDES}/rotate-the-token.md",
+        f"{GUIDES}/changed-by-hand.md",
         f"{GUIDES}/upgrade.md",
         f"{GUIDES}/roll-back.md",
         f"{GUIDES}/move-workloads.md",
