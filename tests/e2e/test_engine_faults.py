@@ -21,6 +21,7 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
+from components.drift import PUT_BACK
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
@@ -60,18 +61,31 @@ def owned(mode: str) -> str:
     return NAME if mode == "direct" else OPERATOR
 
 
-def objects(live: Live) -> dict[str, str]:
-    """What the stack's state knows of the cluster: type and id by the resource's name."""
+def exported(live: Live) -> list[dict[str, Any]]:
+    """The resources of the stack's state."""
     done = subprocess.run(
         live.command("stack", "export")[:5], cwd=CHECKOUT, env=live.environment, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    resources = json.loads(done.stdout)["deployment"].get("resources", [])
+    resources: list[dict[str, Any]] = json.loads(done.stdout)["deployment"].get("resources", [])
+    return resources
+
+
+def objects(live: Live) -> dict[str, str]:
+    """What the stack's state knows of the cluster: type and id by the resource's name."""
     return {
         each["urn"].rpartition("::")[2]: f"{each['type']} {each['id']}"
-        for each in resources
+        for each in exported(live)
         if each["type"].startswith("kubernetes:") and "id" in each
     }
+
+
+def kubectl(live: Live, reference: tuple[str, str, str], verb: str, *arguments: str) -> str:
+    """One verb on an object, given as kind, name and namespace."""
+    kind, name, namespace = reference
+    command = ["kubectl", "-n", namespace, verb, kind, name, *arguments]
+    done = subprocess.run(command, env=live.environment, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout
 
 
 def gone(call: Any, *arguments: str) -> bool:
@@ -153,6 +167,38 @@ def test_drift_is_shown_by_refresh_and_put_back_by_up(live: Live, owned: str) ->
     assert live.deployments()[owned].spec.template.spec.containers[0].args == container.args
     live.nothing_to_change()
     live.places_a_pod(f"after-drift-{owned}")
+
+
+def test_each_kind_that_nobody_tunes_is_put_back_whoever_changed_it(live: Live, mode: str) -> None:
+    resources = [each for each in exported(live) if each["type"] in PUT_BACK]
+    kinds = {each["type"].rpartition(":")[2] for each in resources}
+    assert kinds >= {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
+    labels = {}
+    for each in resources:
+        metadata = each["inputs"]["metadata"]
+        reference = (each["inputs"]["kind"], metadata["name"], metadata.get("namespace", "default"))
+        name, value = next(iter(metadata["labels"].items()))
+        labels[reference] = (name, value)
+        changed = kubectl(live, reference, "label", f"{name}=theirs", "--overwrite", "--field-manager=Mozilla")
+        assert "labeled" in changed
+    live.run("up", "--refresh", "--yes")  # with a preview
+    for reference, (name, value) in labels.items():
+        path = f"{{.metadata.labels.{name.replace('.', chr(92) + '.')}}}"
+        assert kubectl(live, reference, "get", "-o", f"jsonpath={path}") == value, reference
+    live.nothing_to_change()
+
+
+def test_an_object_that_others_may_tune_is_put_back_only_if_it_is_named(live: Live, owned: str) -> None:
+    body = {"spec": {"replicas": 2}}
+    live.apps.patch_namespaced_deployment(owned, NAMESPACE, body, field_manager="Mozilla")
+    for _ in range(2):
+        assert 'conflict with "Mozilla" using apps/v1: .spec.replicas' in live.run(
+            "up", "--refresh", "--yes", "--skip-preview", fails=True
+        )
+    live.run("up", "--refresh", "--yes", takeBack=[f"Deployment/{owned}"])
+    assert live.deployments()[owned].spec.replicas == 1
+    live.up(takeBack=[])
+    live.nothing_to_change()
 
 
 def test_a_change_that_does_not_come_up_fails_in_time_and_leaves_what_runs(live: Live) -> None:

@@ -50,7 +50,6 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/render.md",
         f"{GUIDES}/adopt.md",
         f"{GUIDES}/install-modes.md",
-        f"{GUIDES}/remove.md",
     ),
     "readme": ("README.md",),
     "files": (

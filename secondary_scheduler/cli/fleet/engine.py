@@ -74,6 +74,15 @@ class Engine:
         settings = self._engine.get_all_config()
         return {key.removeprefix(prefix): value.value for key, value in settings.items() if value.secret}
 
+    def state(self) -> list[Mapping[str, Any]]:
+        """The resources of the stack's state; secret values stay encrypted.
+
+        Raises:
+            EngineError: the state cannot be read.
+        """
+        deployment = self._engine.export_stack().deployment or {}
+        return list(deployment.get("resources") or ())
+
     def reason(self, error: EngineError) -> str:
         """One line for an error outside an operation."""
         ending = self._command.ending or ProcessResult()

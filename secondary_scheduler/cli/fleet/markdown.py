@@ -102,7 +102,8 @@ def _cell(text: str) -> str:
 def _lines(result: StackResult) -> list[str]:
     lines = [resource.line() for resource in result.resources]
     failed = [f"gate: {check.name}: {check.detail}" for check in result.gate if not check.passed]
-    return [*failed, *lines, *([""] if lines and result.messages else []), *result.messages]
+    drifted = [drift.line() for drift in result.drift]
+    return [*failed, *drifted, *lines, *([""] if lines and result.messages else []), *result.messages]
 
 
 def _details_block(result: StackResult, lines: Sequence[str], note: str = "") -> str:

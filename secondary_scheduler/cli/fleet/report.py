@@ -48,6 +48,9 @@ def print_table(console: Console, operation: Operation, results: Sequence[StackR
         row[COLUMNS.index("result")].stylize(_STYLES[result.outcome])
         table.add_row(*row)
     console.print(table)
+    for result in results:
+        for drift in result.drift:
+            console.print(f"{result.stack}: {drift.line()}", markup=False, highlight=False, soft_wrap=True)
 
 
 def document(operation: Operation, results: Sequence[StackResult]) -> str:
@@ -82,4 +85,14 @@ def _stack(result: StackResult) -> dict[str, Any]:
         "messages": list(result.messages),
         "gate": [{"check": check.name, "passed": check.passed, "found": check.detail} for check in result.gate],
         "outputs": result.outputs,
+        "drift": [
+            {
+                "object": drift.object,
+                "field": drift.field,
+                "change": str(drift.change),
+                "manager": drift.manager,
+                "repair": drift.repair,
+            }
+            for drift in result.drift
+        ],
     }

@@ -80,6 +80,39 @@ class GateCheck:
     detail: str
 
 
+class Change(enum.StrEnum):
+    """What happened to a field, an entry of a list, or the object."""
+
+    CHANGED = "changed"
+    ADDED = "added"
+    REMOVED = "removed"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One thing that is not as the stack left it.
+
+    Attributes:
+        object: kind and name, with the namespace if it has one.
+        field: its path; empty if the object itself is gone.
+        manager: who owns the field now, as the API server knows it.
+        repair: the one command that puts the whole object back.
+    """
+
+    object: str
+    field: str
+    change: Change
+    manager: str
+    repair: str
+
+    def line(self) -> str:
+        """For people."""
+        field = f" {self.field}" if self.field else ""
+        by = f" by {self.manager}" if self.manager else ""
+        return f"{self.object}:{field} {self.change}{by}; repair: {self.repair}"
+
+
 @dataclass(frozen=True)
 class StackResult:
     """One row of the table.
@@ -90,6 +123,7 @@ class StackResult:
         changes: how many resources by operation, without those that stay as they are.
         messages: lines printed by the program and its providers.
         outputs: of the stack, secret ones masked.
+        drift: what somebody changed by hand; of a refresh that only previews.
     """
 
     stack: str
@@ -103,6 +137,7 @@ class StackResult:
     messages: Sequence[str] = ()
     outputs: Mapping[str, Any] = field(default_factory=dict)
     gate: Sequence[GateCheck] = ()
+    drift: Sequence[Drift] = ()
 
     @property
     def change_text(self) -> str:

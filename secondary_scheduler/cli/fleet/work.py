@@ -13,6 +13,7 @@ from pulumi.automation import PulumiCommand
 
 from scheduler.kube.client import KubeError
 from secondary_scheduler.cli.fleet.connecting import client_config, connection, connection_problem
+from secondary_scheduler.cli.fleet.driftcheck import DriftCheck, objects_of
 from secondary_scheduler.cli.fleet.engine import Engine, EngineRun
 from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.gate import Gate, GateResult, expected_scheduler
@@ -69,10 +70,34 @@ class StackWork:
                 return replace(failed, reason=problem), secrets
         run = engine.run(self._plan.operation, preview_only=self._plan.preview_only)
         result = self._result(stack, run)
+        if self._plan.operation is Operation.REFRESH and self._plan.preview_only and not run.failure:
+            return self._with_drift(stack, engine, result, kubeconfig), secrets
         if self._plan.gate_seconds is None or self._plan.operation is not Operation.UP or run.failure:
             return result, secrets
         self._say(f"{stack.name}: waiting for the health gate")
         return self._gated(stack, result, kubeconfig, self._plan.gate_seconds), secrets
+
+    def _with_drift(self, stack: Stack, engine: Engine, result: StackResult, kubeconfig: str | None) -> StackResult:
+        """Add what somebody changed by hand, with manager and repair; the engine's refresh does not see all of it."""
+        try:
+            state = engine.state()
+            if next(objects_of(state), None) is None:
+                return result
+            config = client_config(kubeconfig, stack.context)
+            with connection(config, self._plan.cluster_seconds or 10.0) as cluster:
+                drift, problems = DriftCheck(stack.name, cluster).run(state)
+        except EngineError as error:
+            return replace(result, outcome=StackOutcome.FAILED, reason=engine.reason(error))
+        except KubeError as error:
+            return replace(result, outcome=StackOutcome.FAILED, reason=one_line(str(error)))
+        if problems:
+            messages = [*result.messages, *problems]
+            return replace(result, outcome=StackOutcome.FAILED, reason=problems[0], messages=messages, drift=drift)
+        if not drift:
+            return result
+        objects = len({each.object for each in drift})
+        reason = f"{objects} {'object was' if objects == 1 else 'objects were'} changed by hand; see below"
+        return replace(result, outcome=StackOutcome.CHANGES, reason=reason, drift=drift)
 
     def _result(self, stack: Stack, run: EngineRun) -> StackResult:
         changes = run.events.counts
@@ -139,4 +164,8 @@ def _redacted(result: StackResult, secrets: Sequence[str]) -> StackResult:
             for resource in result.resources
         ],
         gate=[replace(check, detail=redactor.text(check.detail)) for check in result.gate],
+        drift=[
+            replace(drift, field=redactor.text(drift.field), repair=redactor.text(drift.repair))
+            for drift in result.drift
+        ],
     )

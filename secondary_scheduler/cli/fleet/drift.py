@@ -1,0 +1,305 @@
+"""What somebody changed by hand: objects as the stack's state has them, compared with the live ones.
+
+The engine's own refresh does not show all of it: pulumi-kubernetes cuts every list to the length that it has in the
+program, so a rule, a subject or a variable that was appended is never seen, and nobody says who changed a field before
+an update fails. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.kube.primitives import QuantityError, quantity_milli_value
+from secondary_scheduler.cli.fleet.events import one_line
+from secondary_scheduler.cli.fleet.results import Change, Drift
+
+Json = Mapping[str, Any]
+Path = tuple[str | int, ...]
+
+_RBAC = "rbac.authorization.k8s.io"
+_PUT_BACK = frozenset(
+    {
+        ("", "Namespace"),
+        ("", "ServiceAccount"),
+        (_RBAC, "ClusterRole"),
+        (_RBAC, "ClusterRoleBinding"),
+        (_RBAC, "Role"),
+        (_RBAC, "RoleBinding"),
+        ("scheduling.k8s.io", "PriorityClass"),
+    }
+)
+"""What the program puts back by force; `components.drift` has the same list, which a test compares."""
+_OURS = "pulumi-kubernetes"
+_TAKEN_OVER = ("kubectl", "before-first-apply")
+"""Prefixes of managers that give way to an update of pulumi-kubernetes, but not to its preview."""
+_SECRET_MARK = "4dabf18193072939515e22adb298388d"  # noqa: S105 (the marker of a secret value in state)
+_NOT_COMPARED = frozenset({"apiVersion", "kind", "status", "stringData"})
+_NOBODY = "an unknown manager"
+_LONGEST_ENTRY = 160
+
+
+@dataclass(frozen=True)
+class StackObject:
+    """An object of a stack.
+
+    Attributes:
+        inputs: what the program gave, as the state has it.
+        manager: the field manager under which the stack updates it; empty if it never did.
+        resource: its plural name, with the group if it has one, as kubectl takes it.
+    """
+
+    inputs: Json
+    manager: str
+    resource: str
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`."""
+        return str(self.inputs["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """`metadata.namespace`; empty for cluster-scoped objects."""
+        return str(self.inputs["metadata"].get("namespace") or "")
+
+    @property
+    def title(self) -> str:
+        """Kind and name, with the namespace if it has one."""
+        return f"{self.inputs['kind']} {'/'.join(part for part in (self.namespace, self.name) if part)}"
+
+
+def drift_of(stack: str, known: StackObject, live: Json | None) -> list[Drift]:
+    """Everything about an object that is not as the stack left it; `live` is None if it is gone.
+
+    Fields that the program does not set do not count, nor does what it keeps secret.
+    """
+    refresh = f"pulumi up --stack {shlex.quote(stack)} --refresh"
+    if live is None:
+        return [Drift(known.title, "", Change.DELETED, "", refresh)]
+    differences = list(_object_differences(known.inputs, live))
+    if not differences:
+        return []
+    managers = [_manager(live, difference, known.manager) for difference in differences]
+    repair = _repair(refresh, known, live, differences, managers)
+    return [
+        Drift(known.title, _field(known, difference, live), difference.change, manager, repair)
+        for difference, manager in zip(differences, managers, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """Where the live object differs: `path` has the live indices of lists; `wanted` is None for what was added."""
+
+    path: Path
+    change: Change
+    wanted: Any = None
+
+
+def _object_differences(inputs: Json, live: Json) -> Iterator[_Difference]:
+    for key, wanted in inputs.items():
+        if key.startswith("__") or key in _NOT_COMPARED or (key == "data" and inputs.get("kind") == "Secret"):
+            continue
+        if key == "metadata":
+            shown = {name: wanted[name] for name in ("labels", "annotations") if wanted.get(name)}
+            yield from _mapping_differences(shown, live.get("metadata") or {}, ("metadata",))
+        else:
+            yield from _value_differences(wanted, live.get(key), (key,))
+
+
+def _value_differences(wanted: Any, actual: Any, path: Path) -> Iterator[_Difference]:
+    if _is_secret(wanted):
+        return
+    if actual is None or (actual == "" and wanted):
+        if not _is_empty(wanted):
+            yield _Difference(path, Change.REMOVED, wanted)
+    elif isinstance(wanted, Mapping) and isinstance(actual, Mapping):
+        yield from _mapping_differences(wanted, actual, path)
+    elif isinstance(wanted, list) and isinstance(actual, list):
+        yield from _list_differences(wanted, actual, path)
+    elif not _same(wanted, actual):
+        yield _Difference(path, Change.CHANGED, wanted)
+
+
+def _mapping_differences(wanted: Json, actual: Json, path: Path) -> Iterator[_Difference]:
+    for key, value in wanted.items():
+        yield from _value_differences(value, actual.get(key), (*path, key))
+
+
+def _list_differences(wanted: Sequence[Any], actual: Sequence[Any], path: Path) -> Iterator[_Difference]:
+    """Entries are matched by name, else by content, else by place; what is left over was added or removed."""
+    places = _matched(wanted, actual, path)
+    for index, value in enumerate(wanted):
+        if index in places:
+            yield from _value_differences(value, actual[places[index]], (*path, places[index]))
+        elif not _is_secret(value):
+            yield _Difference((*path, len(actual)), Change.REMOVED, value)
+    matched = set(places.values())
+    if not any(_is_secret(value) for value in wanted):
+        yield from (_Difference((*path, index), Change.ADDED) for index in range(len(actual)) if index not in matched)
+
+
+def _matched(wanted: Sequence[Any], actual: Sequence[Any], path: Path) -> dict[int, int]:
+    """The place in `actual` of each entry of `wanted` that has one."""
+    places: dict[int, int] = {}
+    free = list(range(len(actual)))
+
+    def match(index: int, place: int) -> None:
+        places[index] = place
+        free.remove(place)
+
+    for index, value in enumerate(wanted):
+        name = _name_of(value)
+        alike = (
+            place
+            for place in free
+            if (name and _name_of(actual[place]) == name)
+            or (not name and not any(_value_differences(value, actual[place], path)))
+        )
+        if (place := next(alike, None)) is not None:
+            match(index, place)
+    for index, value in enumerate(wanted):
+        if index not in places and index in free and not _name_of(value):
+            match(index, index)
+    return places
+
+
+def _name_of(entry: Any) -> str:
+    # Not for subjects: two ServiceAccounts of one name in two namespaces are two.
+    named = isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and "kind" not in entry
+    return str(entry["name"]) if named else ""
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, Mapping) and _SECRET_MARK in value
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether the API server leaves the value out."""
+    return value is None or value is False or value in ("", 0) or (isinstance(value, Mapping | list) and not value)
+
+
+def _same(wanted: Any, actual: Any) -> bool:
+    if isinstance(wanted, bool) or isinstance(actual, bool):
+        return wanted is actual
+    if wanted == actual:
+        return True
+    try:
+        return quantity_milli_value(wanted) == quantity_milli_value(actual)
+    except (QuantityError, TypeError, ValueError, AttributeError):
+        return False
+
+
+def _manager(live: Json, difference: _Difference, ours: str) -> str:
+    """Who owns the field now: of several the one that wrote last, ours only if nobody else does."""
+    # What was taken off has no owner; who owns what it stood in comes closest.
+    path = difference.path[:-1] if difference.change is Change.REMOVED else difference.path
+    owners = [
+        entry
+        for entry in (live.get("metadata") or {}).get("managedFields") or ()
+        if entry.get("subresource") != "status" and _owns(entry.get("fieldsV1") or {}, path, live)
+    ]
+    foreign = [entry for entry in owners if entry.get("manager") not in (ours, _OURS)]
+    latest = max(foreign, key=lambda entry: str(entry.get("time", "")), default=None)
+    if latest is None:
+        return _NOBODY
+    subresource = f" ({latest['subresource']})" if latest.get("subresource") else ""
+    return f"{one_line(str(latest.get('manager', '')), _LONGEST_ENTRY)}{subresource}"
+
+
+def _owns(fields: Any, path: Path, value: Any) -> bool:
+    for step in path:
+        if not isinstance(fields, Mapping) or not fields:
+            break  # what is owned as a whole
+        value = _at(value, step)
+        inner = _field_entry(fields, step, value)
+        if inner is None:
+            return False
+        fields = inner
+    return True
+
+
+def _at(value: Any, step: str | int) -> Any:
+    try:
+        return value[step]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _field_entry(fields: Json, step: str | int, value: Any) -> Any:
+    if isinstance(step, str):
+        return fields.get(f"f:{step}")
+    for key, inner in fields.items():
+        kind, _, text = key.partition(":")
+        if kind == "k" and isinstance(value, Mapping):
+            keys: Json = json.loads(text)
+            if all(value.get(name) == each for name, each in keys.items()):
+                return inner
+        elif kind == "v" and json.loads(text) == value:
+            return inner
+    return None
+
+
+def _repair(
+    refresh: str, known: StackObject, live: Json, differences: Sequence[_Difference], managers: Sequence[str]
+) -> str:
+    """The command: an update where an update does it, else a patch to what the program says."""
+    group = str(known.inputs["apiVersion"]).rpartition("/")[0]
+    if not any(difference.change is Change.ADDED for difference in differences):
+        if (group, known.inputs["kind"]) in _PUT_BACK:
+            return refresh
+        if all(manager.startswith(_TAKEN_OVER) and "(" not in manager for manager in managers):
+            return f"{refresh} --yes --skip-preview"
+    return _patch(known, live, differences)
+
+
+def _patch(known: StackObject, live: Json, differences: Sequence[_Difference]) -> str:
+    operations: list[Json] = []
+    for difference in differences:
+        if difference.change is Change.CHANGED:
+            operations.append({"op": "replace", "path": _pointer(difference.path), "value": difference.wanted})
+        elif difference.change is Change.REMOVED:
+            last = "-" if isinstance(difference.path[-1], int) else difference.path[-1]
+            pointer = _pointer((*difference.path[:-1], last))
+            operations.append({"op": "add", "path": pointer, "value": difference.wanted})
+    # The deepest first and each list from its end, so that the other places stay what they are; tested, so that a
+    # second run takes off nothing that moved there.
+    added = [difference.path for difference in differences if difference.change is Change.ADDED]
+    for path in sorted(added, key=lambda path: (len(path), path[-1]), reverse=True):
+        entry = _value(live, path)
+        if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+            operations.append({"op": "test", "path": _pointer((*path, "name")), "value": entry["name"]})
+        elif str(known.inputs["apiVersion"]).startswith(_RBAC):
+            operations.append({"op": "test", "path": _pointer(path), "value": entry})
+        operations.append({"op": "remove", "path": _pointer(path)})
+    namespace = ["-n", known.namespace] if known.namespace else []
+    patch = json.dumps(operations, separators=(",", ":"))
+    return shlex.join(["kubectl", *namespace, "patch", known.resource, known.name, "--type", "json", "-p", patch])
+
+
+def _value(live: Any, path: Path) -> Any:
+    for step in path:
+        live = _at(live, step)
+    return live
+
+
+def _pointer(path: Path) -> str:
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+
+
+def _field(known: StackObject, difference: _Difference, live: Json) -> str:
+    text, value = "", live
+    for step in difference.path:
+        value = _at(value, step)
+        if isinstance(step, int):
+            entry = difference.wanted if value is None else value
+            text += f"[{_name_of(entry) or step}]"
+        else:
+            text += f".{step}" if text else step
+    if difference.change is Change.ADDED and str(known.inputs["apiVersion"]).startswith(_RBAC):
+        text += f" {one_line(json.dumps(value), _LONGEST_ENTRY)}"
+    return text
