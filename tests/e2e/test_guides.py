@@ -72,6 +72,7 @@ class Journey:
                 prepare(self)
         self.reader.shell.before["export PROMETHEUS_CA"] = self._write_authority
         self.reader.follow(self.name, step)
+        self.before |= KEPT.get(step, set())
 
     def write(self, files: Mapping[str, str]) -> None:
         """Files that a page takes for granted, in the reader's directory."""
@@ -129,6 +130,8 @@ FILES: dict[str, Callable[[Journey], None]] = {
     "docs/render.md": Journey.write_plain_stack_file,
 }
 """What a page takes for granted, by its name."""
+KEPT = {"docs/operating.md": {"V1ClusterRoleBinding/scheduler-metrics-reader"}}
+"""What a page makes for the cluster's Prometheus, which stays when the installation is removed."""
 
 
 @pytest.fixture(scope="module")
