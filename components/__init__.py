@@ -20,7 +20,7 @@ from .existing_operator import ExistingOperator, ExistingOperatorArgs
 from .installation import InstallMode, OlmSource
 from .installation_record import InstallationRecord, InstallationRecordArgs
 from .kube_object import ClusterProvider
-from .labels import common_labels
+from .labels import common_labels, common_labels_transform
 from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import Namespace, NamespaceArgs
 from .olm_operator import OlmOperator, OlmOperatorArgs
@@ -92,4 +92,5 @@ __all__ = [
     "UpstreamOperator",
     "UpstreamOperatorArgs",
     "common_labels",
+    "common_labels_transform",
 ]

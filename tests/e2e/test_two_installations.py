@@ -66,7 +66,7 @@ class Program:
 
     def __init__(self, cluster: LocalCluster, directory: Path) -> None:
         self._directory = directory
-        self._environment = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
+        self._environment = {**os.environ, **environment.variables(cluster.layout, None, os.environ)}
         (directory / "Pulumi.yaml").write_text("name: platform\nruntime: python\n")
         (directory / "__main__.py").write_text(PROGRAM)
         api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
