@@ -251,7 +251,9 @@ def _writes(scheduler: Scheduler, since: float) -> int:
 async def burst_of_pods(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     created = list(names("p", scaled(1000)))
-    await stage.nodes(*names("n", 25), cpu=str(math.ceil(len(created) / 25 / 10) + 1))
+    # A node takes 110 pods.
+    nodes = max(25, math.ceil(len(created) / 100))
+    await stage.nodes(*names("n", nodes), cpu=str(math.ceil(len(created) / nodes / 10) + 1))
     # It sleeps while they are made: when it wakes, all come at once.
     scheduler.signal(signal.SIGSTOP)
     try:
