@@ -184,7 +184,7 @@ async def authority_rotated(stage: Stage) -> None:
 # 14 ------------------------------------------------------------------------------------------------------------------
 
 
-@scenario(14, "a rotated token is read again", quick=True)
+@scenario(14, "a rotated token is read again")
 async def token_rotates(stage: Stage) -> None:
     token = stage.directory / "token"
     await asyncio.to_thread(token.write_text, "first")
