@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.integration]
 
 SEEDS = (1,)
 QUICK_MUTANTS = {"binds-without-uid", "forgets-early"}
-REGRESSIONS: tuple[int, ...] = ()
-"""Seeds of mixes that once broke a promise."""
+REGRESSIONS = (37, 53, 76, 86, 147, 214)
+"""Seeds of mixes that were once misjudged: a leader lost its Lease on a busy machine, was told to end, or was killed.
+None has shown a broken promise so far."""
 
 KILL_SEEDS = (6, 8)
 
