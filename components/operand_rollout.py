@@ -28,7 +28,7 @@ class OperandRolloutArgs:
 
     scheduler: SecondaryScheduler
     namespace: pulumi.Input[str]
-    image: str
+    image: pulumi.Input[str]
     config_map_name: pulumi.Input[str]
     adopting: pulumi.ProviderResource | None
     ready_seconds: int = 180
@@ -47,7 +47,7 @@ class OperandRollout(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: OperandRolloutArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:OperandRollout", name, None, opts)
-        gate = pulumi.Output.from_input(args.config_map_name).apply(lambda name: json.dumps(_gate(args.image, name)))
+        gate = pulumi.Output.all(args.image, args.config_map_name).apply(lambda values: json.dumps(_gate(*values)))
         waiting = {
             # Unknown until the operator has created the Deployment: a preview must not try to patch it before.
             "pulumi.com/waitFor": pulumi.Output.all(gate, args.scheduler.status).apply(lambda values: values[0]),

@@ -38,7 +38,7 @@ class OperatorInstallArgs:
     """
 
     namespace: pulumi.Input[str]
-    image: str
+    image: pulumi.Input[str]
     needs: Sequence[pulumi.Resource] = ()
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] = STATUS_KINDS

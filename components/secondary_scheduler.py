@@ -48,7 +48,7 @@ class SecondarySchedulerArgs:
     """
 
     namespace: pulumi.Input[str]
-    image: str
+    image: pulumi.Input[str]
     config_map_name: pulumi.Input[str]
     configuration_hash: str
     log_level: str = "Normal"
@@ -85,6 +85,10 @@ class SecondaryScheduler(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SecondarySchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondaryScheduler", name, None, opts)
+
+        def gate(image: str) -> str:
+            return json.dumps(_gate(args, image))
+
         resource = KubeObject(
             f"{name}-resource",
             {
@@ -93,7 +97,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
                 "metadata": {
                     "name": RESOURCE_NAME,
                     "namespace": args.namespace,
-                    "annotations": {"pulumi.com/waitFor": json.dumps(_gate(args))},
+                    "annotations": {"pulumi.com/waitFor": pulumi.Output.from_input(args.image).apply(gate)},
                 },
                 "spec": _spec(args),
             },
@@ -118,7 +122,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
         )
 
 
-def _gate(args: SecondarySchedulerArgs) -> list[str]:
+def _gate(args: SecondarySchedulerArgs, image: str) -> list[str]:
     if args.upstream:
         # It only reports that it has written the Deployment, which may have been long ago.
         return ["jsonpath={.status.generations[0].lastGeneration}"]
@@ -129,7 +133,7 @@ def _gate(args: SecondarySchedulerArgs) -> list[str]:
         "condition=Degraded=False",
         f"jsonpath={{.status.configurationHash}}={args.configuration_hash}",
         # A change of the image alone does not affect the above, nor does one that was rolled back.
-        f"jsonpath={{.status.lastRollout.image}}={args.image}",
+        f"jsonpath={{.status.lastRollout.image}}={image}",
         "jsonpath={.status.lastRollout.outcome}=Succeeded",
     ]
 

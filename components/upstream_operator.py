@@ -50,7 +50,7 @@ class UpstreamOperatorArgs:
     """
 
     namespace: pulumi.Input[str]
-    image: str
+    image: pulumi.Input[str]
     needs: Sequence[pulumi.Resource] = ()
     openshift: bool = False
     cluster_role_name: str = _NAME

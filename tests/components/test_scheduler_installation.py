@@ -135,3 +135,27 @@ def test_the_configuration_by_itself_is_checked_too() -> None:
     )
     with pytest.raises(pulumi.RunError, match=r"mine: content.*Nope"):
         register(lambda: components.SchedulerConfiguration("mine", args), config={}, preview=True)
+
+
+def test_an_image_that_is_known_late_is_in_manifests_and_annotations_and_never_as_text_of_an_output() -> None:
+    image = IMAGE.replace("0.1.0", "late")
+
+    def program() -> None:
+        late = pulumi.Output.from_input(image)
+        scheduler = components.SecondarySchedulerArgs("ns", late, pulumi.Output.from_input("config"), "0123")
+        components.SecondaryScheduler("scheduler", scheduler)
+        components.OperatorInstall("operator", components.OperatorInstallArgs("ns", late))
+        components.UpstreamOperator("upstream", components.UpstreamOperatorArgs("ns", late))
+        upstream = components.SecondaryScheduler("other", scheduler)
+        rollout = components.OperandRolloutArgs(upstream, "ns", late, pulumi.Output.from_input("config"), None)
+        components.OperandRollout("rollout", rollout)
+
+    graph = register(program, config={}, statuses=STATUS)
+    waiting = [
+        str((each.manifest["metadata"].get("annotations") or {}).get("pulumi.com/waitFor", ""))
+        for each in graph.objects
+    ]
+    assert sum(image in text for text in waiting) == 3
+    for each in graph.objects:
+        assert "Calling __str__ on an Output" not in str(each.manifest)
+        assert "pulumi.output.Output" not in str(each.manifest)
