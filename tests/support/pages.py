@@ -35,7 +35,6 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/load.md",
         "docs/simulate.md",
         "docs/image.md",
-        "docs/olm.md",
         "docs/policy.md",
         "docs/fleet.md",
         f"{GUIDES}/change-a-plugin-arg.md",

@@ -162,7 +162,11 @@ class Engine:
         workspace = StackWorkspace(
             work_dir=str(self._project.directory),
             pulumi_command=command,
-            env_vars={"PULUMI_SKIP_UPDATE_CHECK": os.environ.get("PULUMI_SKIP_UPDATE_CHECK", "1")},
+            env_vars={
+                "PULUMI_SKIP_UPDATE_CHECK": os.environ.get("PULUMI_SKIP_UPDATE_CHECK", "1"),
+                # A user's own is a --yes, which a refresh that only previews refuses; others get theirs explicitly.
+                "PULUMI_SKIP_CONFIRMATIONS": "false",
+            },
         )
         return EngineStack.select(self._stack.name, workspace)
 
