@@ -52,7 +52,7 @@ def validate(
         ),
     ] = False,
 ) -> None:
-    """Check configurations, ConfigMaps, SecondarySchedulers and stack files.
+    """Check configurations, SecondarySchedulers and stack files.
 
     Exit code 4: one of them is not valid. Errors and warnings go to stderr, each with file, line, column, field and
     what to do.
