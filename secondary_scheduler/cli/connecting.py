@@ -164,17 +164,30 @@ class _RootErrors(logging.Handler):
         self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "root" and record.thread == self._thread:
+        if self._is_about_login(record):
             self.lines.append(record.getMessage())
+
+    def _is_about_login(self, record: logging.LogRecord) -> bool:
+        return record.name == "root" and record.thread == self._thread
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
         """Collect within the block; nothing of it is printed."""
-        logging.getLogger().addHandler(self)
+        root = logging.getLogger()
+        others = list(root.handlers)
+
+        def passes(record: logging.LogRecord) -> bool:
+            return not self._is_about_login(record)
+
+        for handler in others:
+            handler.addFilter(passes)
+        root.addHandler(self)
         try:
             yield
         finally:
-            logging.getLogger().removeHandler(self)
+            root.removeHandler(self)
+            for handler in others:
+                handler.removeFilter(passes)
 
 
 def _login(kubeconfig: Path | None, context: str | None) -> _Login | ClientConfig:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +118,20 @@ def test_a_login_that_fails_is_said_in_one_line(
     assert "\n" not in str(failed.value)
     assert str(tmp_path / "k") in str(failed.value)
     assert capfd.readouterr() == ("", ""), "the loader's own log is not printed"
+
+
+@pytest.mark.usefixtures("plugin")
+def test_why_a_login_failed_is_not_printed_by_a_handler_that_is_there_already(tmp_path: Path) -> None:
+    printed = io.StringIO()
+    handler = logging.StreamHandler(printed)
+    logging.getLogger().addHandler(handler)
+    try:
+        with pytest.raises(ConfigError):
+            load_connection(kubeconfig(tmp_path / "k", login("./plugin", "--fail")), None)
+        logging.error("something else")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert printed.getvalue() == "something else\n"
 
 
 def test_a_proxy_is_refused(tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
