@@ -239,13 +239,15 @@ def _scheduling_message(pod: Json) -> str:
 
 
 def expected_scheduler(outputs: Mapping[str, Any], flavour: str = "") -> ExpectedScheduler:
-    """What a stack's outputs promise: `scheduler` (name, namespace, image) and `profiles`.
+    """What a stack's outputs promise: `scheduler` (name, namespace, image), and `profile` or, where
+    there are several, `profiles`.
 
     `flavour` is the image's flavour as set; empty if the image's name decides.
     """
     scheduler = outputs.get("scheduler")
     scheduler = scheduler if isinstance(scheduler, Mapping) else {}
-    profiles = outputs.get("profiles")
+    # A program of before had both outputs; `profile` was then the first of `profiles`.
+    profiles = outputs.get("profiles") or [outputs.get("profile")]
     known = (
         [profile for profile in profiles if isinstance(profile, Mapping)] if isinstance(profiles, list | tuple) else []
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import threading
@@ -62,8 +63,8 @@ def test_a_start_that_fails_ends_the_process_with_a_reason(control_plane: LocalC
     with daemon(tmp_path, content, program=program, serving=False) as running:
         eventually(lambda: running.process.poll() is not None, "it ends")
         assert running.process.returncode == 1
-        last = running.log.splitlines()[-1]
-        assert last == "kube-scheduler: sync: ValueError: the source of the load cannot be used"
+        last = json.loads(running.log.splitlines()[-1])
+        assert last["err"] == "kube-scheduler: sync: ValueError: the source of the load cannot be used"
 
 
 def test_a_token_of_the_configuration_is_shown_nowhere(
