@@ -64,6 +64,7 @@ def test_a_good_program_passes_and_a_bad_one_fails_with_every_violation(engine: 
     assert "canary-31415926" not in violations
 
 
+@pytest.mark.slow
 def test_enforcement_levels_and_settings_come_from_a_file(engine: Engine) -> None:
     digests = {"image-is-pinned": {"requireDigest": True}}
     assert "has no digest" in preview(engine, *resources(CONFIGURATION), settings=digests, fails=True)

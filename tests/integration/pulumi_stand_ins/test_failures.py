@@ -146,6 +146,7 @@ def test_what_kubectl_changed_fails_the_preview_and_is_put_back_without_one(
     engine.destroy()
 
 
+@pytest.mark.slow
 def test_what_another_manager_changed_stays_a_conflict_until_it_is_forced(
     engine: Engine, api: Api, role: tuple[str, str]
 ) -> None:
@@ -160,6 +161,7 @@ def test_what_another_manager_changed_stays_a_conflict_until_it_is_forced(
     engine.destroy()
 
 
+@pytest.mark.slow
 def test_what_was_appended_to_a_list_is_not_seen(engine: Engine, api: Api, role: tuple[str, str]) -> None:
     name, path = role
     api.merge(path, changed_rules(["get", "delete"]), manager="kubectl-patch")
