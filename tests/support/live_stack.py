@@ -82,12 +82,18 @@ class Live:
         self.run("preview", "--expect-no-changes", "--diff")
 
     def output(self) -> dict[str, Any]:
-        done = subprocess.run(
-            ["pulumi", "stack", "output", "--stack", self._stack, "--json"],
-            cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        outputs: dict[str, Any] = json.loads(done.stdout)
+        outputs: dict[str, Any] = json.loads(self._of_stack("output", "--json"))
         return outputs
+
+    def state(self) -> str:
+        """What the engine keeps of the stack."""
+        return self._of_stack("export")
+
+    def _of_stack(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["pulumi", "stack", *arguments, "--stack", self._stack],
+            cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
 
     def deployments(self) -> dict[str, Any]:
         return {item.metadata.name: item for item in self.apps.list_namespaced_deployment(NAMESPACE).items}

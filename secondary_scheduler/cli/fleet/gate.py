@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.catalog import PeaksArgs, TrimaranArgs, lookup
 from scheduler.config import flavour_of
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.fleet.events import one_line
@@ -260,12 +261,16 @@ def expected_scheduler(outputs: Mapping[str, Any], flavour: str = "") -> Expecte
         frozenset(str(profile["configurationHash"]) for profile in known if profile.get("configurationHash")),
         tuple(dict.fromkeys(names)) or (NAME,),
         ours,
-        any(_reads_load(profile.get("pluginArgs")) for profile in known),
+        any(_reads_load(profile) for profile in known),
     )
 
 
-def _reads_load(plugin_args: object) -> bool:
+def _reads_load(profile: Mapping[str, Any]) -> bool:
+    """Whether a profile of the outputs has a load-aware plugin. Outputs leave the metric source out."""
+    plugin_args, scores = profile.get("pluginArgs"), profile.get("scorePlugins")
     args = plugin_args.values() if isinstance(plugin_args, Mapping) else ()
-    return any(
-        isinstance(plugin, Mapping) and ("metricProvider" in plugin or "watcherAddress" in plugin) for plugin in args
-    )
+    if any(isinstance(each, Mapping) and ("metricProvider" in each or "watcherAddress" in each) for each in args):
+        return True
+    descriptors = (lookup(str(name)) for name in scores) if isinstance(scores, Mapping) else ()
+    models = [each.args_model for each in descriptors if each is not None and each.args_model is not None]
+    return any(issubclass(model, TrimaranArgs | PeaksArgs) for model in models)

@@ -265,6 +265,8 @@ def test_what_a_stack_promises_is_read_from_its_outputs() -> None:
         "n", "s", frozenset({"1"}), ("a", "b"), reports=True, reads_load=True
     )
     assert not expected_scheduler({**outputs, "profiles": [profile]}).reads_load
+    scoring = {**profile, "scorePlugins": {"TargetLoadPacking": 10}}
+    assert expected_scheduler({"scheduler": outputs["scheduler"], "profile": scoring}).reads_load
     alone = expected_scheduler({"scheduler": outputs["scheduler"], "profile": {**profile, "pluginArgs": load}})
     assert alone == ExpectedScheduler("n", "s", frozenset({"1"}), ("a",), reports=True, reads_load=True)
     assert expected_scheduler({"scheduler": "[secret]"}) == ExpectedScheduler()
