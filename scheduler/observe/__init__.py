@@ -14,7 +14,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 from scheduler.observe.series import Count, Distribution, Histograms
-from scheduler.observe.server import RefusedCallers, Server
+from scheduler.observe.server import RefusedCallers, Server, stop_serving
 from scheduler.observe.workqueue import WorkQueueMetrics
 
 __all__ = [
@@ -36,5 +36,6 @@ __all__ = [
     "WorkQueueMetrics",
     "follow_renewals",
     "serving_context",
+    "stop_serving",
     "use_self_signed",
 ]

@@ -11,11 +11,14 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from scheduler.observe.answers import Answers
+
+if TYPE_CHECKING:
+    from aiohttp.web import AppRunner
 
 log = structlog.get_logger(component="serving")
 
@@ -41,6 +44,21 @@ class RefusedCallers:
         elif loop.time() - self._said_at >= _SAID_AGAIN_SECONDS:
             self._said_at = loop.time()
             log.error("callers cannot be served: no file descriptor is left", reason=error.strerror)
+
+
+async def stop_serving(runner: AppRunner) -> None:
+    """Stop serving, as `runner.cleanup()`, and cut off who is connected.
+
+    aiohttp only asks a TLS connection to close: asyncio then waits for the caller to agree, and where the loop ends
+    before that, the socket stays open until the garbage collector finds it.
+    """
+    connections = runner.server.connections if runner.server is not None else []
+    transports = [connection.transport for connection in connections if connection.transport is not None]
+    await runner.cleanup()
+    for transport in transports:
+        transport.abort()
+    # What an abort closes is closed in the loop's next round.
+    await asyncio.sleep(0)
 
 
 class Server:
@@ -150,15 +168,15 @@ class Server:
             self._loop.close()
 
     def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._run())
+            # At its end the runner cancels callers that are in the middle of a handshake, and closes the loop.
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._run())
         except Exception as error:
             self._close()
             self.ended.set_exception(error)
         finally:
             self._close()
-            self._loop.close()
 
     async def _run(self) -> None:
         from aiohttp import web
@@ -178,5 +196,5 @@ class Server:
             self._on_serving()
             await self._stop.wait()
         finally:
-            await runner.cleanup()
+            await stop_serving(runner)
             await client.close()

@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from scheduler.observe import Authorizer, RefusedCallers, ReviewClient, serving_context, use_self_signed
+from scheduler.observe import Authorizer, RefusedCallers, ReviewClient, serving_context, stop_serving, use_self_signed
 from secondary_scheduler.operator.metrics import Metrics
 
 log = structlog.stdlib.get_logger(__name__)
@@ -62,7 +62,7 @@ async def _site(app: web.Application, host: str, port: int, tls: ssl.SSLContext 
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
         yield runner.addresses[0][1]
     finally:
-        await runner.cleanup()
+        await stop_serving(runner)
 
 
 def _health_endpoints(healthy: Check, ready: Check) -> web.Application:

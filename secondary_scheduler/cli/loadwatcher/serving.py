@@ -31,7 +31,7 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from scheduler.observe import Authorizer
+from scheduler.observe import Authorizer, stop_serving
 from secondary_scheduler.cli.errors import CommandError
 
 Say = Callable[[str], None]
@@ -174,7 +174,7 @@ class WatcherService:
             say(f"serving {collector.status().source} at {scheme}://{host}:{self.port}{WATCHER_PATH}")
             await self._stop.wait()
         finally:
-            await runner.cleanup()
+            await stop_serving(runner)
             collector.request_stop()
             if reviews is not None:
                 await reviews.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import socket
 import ssl
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
@@ -23,7 +25,7 @@ from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
 class FakeReviews:
@@ -69,7 +71,12 @@ def self_signed() -> ssl.SSLContext:
     return context
 
 
-def unstarted(port: int, make_tls: Callable[[], ssl.SSLContext] = self_signed, address: str = "127.0.0.1") -> Server:
+def unstarted(
+    port: int,
+    make_tls: Callable[[], ssl.SSLContext] = self_signed,
+    address: str = "127.0.0.1",
+    on_serving: Callable[[], None] = lambda: None,
+) -> Server:
     ping: dict[str, Check] = {"ping": lambda: None}
     answers = Answers(
         checks=HealthChecks(ping, ping, ping),
@@ -79,7 +86,7 @@ def unstarted(port: int, make_tls: Callable[[], ssl.SSLContext] = self_signed, a
         configz=dict,
         always_allow=("/livez",),
     )
-    return Server(address=address, port=port, make_tls=make_tls, answers=answers)
+    return Server(address=address, port=port, make_tls=make_tls, answers=answers, on_serving=on_serving)
 
 
 @pytest.fixture
@@ -163,6 +170,47 @@ def test_callers_for_whom_no_descriptor_is_left_are_said_once_and_served_when_th
     ]
     assert not caplog.records, "nothing of asyncio's own, with a traceback each"
     assert get(f"{url}/livez").status_code == 200
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port))
+
+
+def in_the_middle_of_the_handshake(port: int) -> socket.socket:
+    caller = connected(port)
+    caller.sendall(b"\x16\x03\x01")
+    return caller
+
+
+def idle(port: int) -> socket.socket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connected(port))
+
+
+def answered(port: int) -> socket.socket:
+    caller = idle(port)
+    caller.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert caller.recv(15) == b"HTTP/1.1 200 OK"
+    return caller
+
+
+@pytest.mark.parametrize("call", [connected, in_the_middle_of_the_handshake, idle, answered])
+def test_a_caller_that_is_there_when_it_stops_leaves_no_socket_open(call: Callable[[int], socket.socket]) -> None:
+    serving = Event()
+    server = unstarted(free_port(), on_serving=serving.set)
+    server.bind()
+    server.start()
+    assert serving.wait(timeout=PATIENCE_SECONDS)
+    with call(server.port):
+        # It is served after the callers before it: by then this one has been accepted.
+        assert get(f"https://127.0.0.1:{server.port}/livez").text == "ok"
+        server.stop()
+        del server
+        with warnings.catch_warnings(record=True) as unclosed:
+            warnings.simplefilter("always")
+            gc.collect()
+    assert not [str(warning.message) for warning in unclosed]
 
 
 def test_a_review_is_remembered(url: str, reviews: FakeReviews) -> None:
