@@ -20,7 +20,7 @@ def cluster_provider(stack: Stack) -> components.ClusterProvider:
 
 def installation_args(stack: Stack, cluster: components.ClusterProvider) -> components.SchedulerInstallationArgs:
     """Return the description of the stack's scheduler and of what belongs to it."""
-    settings, operator, objects = stack.settings, stack.settings.operator, stack.settings.optional_objects
+    settings, operator = stack.settings, stack.settings.operator
     mode, upstream = settings.install_mode, operator.is_upstream(settings.install_mode)
     adopts = mode != "direct" and (upstream or mode in ("olm", "catalog"))
     return components.SchedulerInstallationArgs(
@@ -38,14 +38,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         replicas=settings.replicas,
         resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
         ready_seconds=settings.ready_seconds,
-        objects=components.OptionalObjects(
-            objects.priority_class,
-            objects.network_policy,
-            objects.flow_schemas,
-            objects.admission_policies,
-            objects.service_monitor,
-            objects.prometheus_rule,
-        ),
+        objects=components.OptionalObjects(**settings.optional_objects.model_dump()),
         egress_ports=settings.egress_ports,
         allowed_images=settings.allowed_images,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],

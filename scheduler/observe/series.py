@@ -8,6 +8,7 @@ sum, as with the Prometheus client.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
@@ -88,11 +89,11 @@ class _Family(Collector, Generic[S]):
         """Return the metric without series: the registry needs its name."""
         return [self._family()]
 
-    def _new(self) -> S:
-        raise NotImplementedError
+    @abstractmethod
+    def _new(self) -> S: ...
 
-    def _family(self) -> Metric:
-        raise NotImplementedError
+    @abstractmethod
+    def _family(self) -> Metric: ...
 
 
 class Counters(_Family[Count]):
