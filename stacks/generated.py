@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.catalog import ExtensionPoint, Loc, TrimaranArgs, lookup
+from scheduler.catalog import ExtensionPoint, Loc, lookup, takes_metric_provider
 from scheduler.config import Flavour, Problem, path_text
 from stacks.credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles, MetricCredentialValues, unset_variable
 from stacks.metric_settings import MetricProviderSettings
@@ -137,7 +137,7 @@ def generate(
 
 def idle_source(settings: ProfileSettings, desired: list[DesiredProfile]) -> Iterator[Problem]:
     """Yield a warning if no profile places pods by load, which is what most users install this scheduler for."""
-    if any(reads_load(choice.name) for profile in desired for _, choice in profile.plugins.chosen()):
+    if any(takes_metric_provider(choice.name) for profile in desired for _, choice in profile.plugins.chosen()):
         return
     if settings.metric_provider is not None:
         message = "is not used: no plugin that is enabled scores by load; enable one, such as TargetLoadPacking"
@@ -148,14 +148,6 @@ def idle_source(settings: ProfileSettings, desired: list[DesiredProfile]) -> Ite
             "not by the nodes' load; set type and address of a metric source, which enables TargetLoadPacking"
         )
         yield Problem((_PROVIDER,), message)
-
-
-def reads_load(plugin: str) -> bool:
-    """Tell whether a plugin scores by measured load."""
-    descriptor = lookup(plugin)
-    return (
-        descriptor is not None and descriptor.args_model is not None and issubclass(descriptor.args_model, TrimaranArgs)
-    )
 
 
 def _plugins(settings: ProfileSettings, flavour: Flavour) -> PluginSettings:
@@ -192,7 +184,9 @@ def _profile_problems(desired: DesiredProfile) -> Iterator[Problem]:
         yield Problem((*desired.provider_at, "type"), message)
     elif desired.provider is None:
         reading = [
-            plugin.name for _, plugin in chosen if reads_load(plugin.name) and not plugin.args.get("watcherAddress")
+            plugin.name
+            for _, plugin in chosen
+            if takes_metric_provider(plugin.name) and not plugin.args.get("watcherAddress")
         ]
         for name in reading[:1]:
             message = f"missing, and {name} scores by load; set its type and address"
@@ -283,7 +277,7 @@ def _args(plugin: PluginChoice, desired: DesiredProfile) -> dict[str, Any]:
     provider, address = desired.provider, desired.address
     if plugin.name == NODE_AFFINITY and desired.partition is not None:
         return {**plugin.args, "addedAffinity": desired.partition.added_affinity()}
-    if provider is None or not reads_load(plugin.name) or plugin.args.get("watcherAddress"):
+    if provider is None or not takes_metric_provider(plugin.name) or plugin.args.get("watcherAddress"):
         return plugin.args
     source = {"type": provider.type, "address": address, "token": desired.token}
     return {**plugin.args, _PROVIDER: {key: value for key, value in source.items() if value is not None}}

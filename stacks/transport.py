@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.catalog import OPERATOR_NAMESPACE
+from scheduler.catalog import OPERATOR_NAMESPACE, takes_metric_provider
 from scheduler.config import Flavour, Problem
 from stacks.credentials import TOKEN_IN_CONFIG_MAP
-from stacks.generated import DesiredProfile, reads_load
+from stacks.generated import DesiredProfile
 from stacks.settings import ProfileSettings
 
 _CREDENTIALS = TOKEN_IN_CONFIG_MAP[:-1]
@@ -69,4 +69,6 @@ def token_warnings(desired: list[DesiredProfile]) -> list[Problem]:
 def _readers(desired: DesiredProfile) -> list[str]:
     """The plugins that ask the metric source themselves."""
     chosen = (choice for _, choice in desired.plugins.chosen())
-    return [choice.name for choice in chosen if reads_load(choice.name) and not choice.args.get("watcherAddress")]
+    return [
+        choice.name for choice in chosen if takes_metric_provider(choice.name) and not choice.args.get("watcherAddress")
+    ]

@@ -84,8 +84,10 @@ from scheduler.catalog.registry import (
     operand_name,
     out_of_tree_descriptors,
     plugin_rules,
+    reads_load,
     shipped_cluster_roles,
     static_cluster_roles,
+    takes_metric_provider,
 )
 from scheduler.catalog.schedulerplugins import OPTIONS
 from scheduler.catalog.types import ArgsModel, Duration, Loc, Quantity, StrictModel, format_duration, parse_duration
@@ -169,7 +171,9 @@ __all__ = [
     "out_of_tree_descriptors",
     "parse_duration",
     "plugin_rules",
+    "reads_load",
     "same_address",
     "shipped_cluster_roles",
     "static_cluster_roles",
+    "takes_metric_provider",
 ]

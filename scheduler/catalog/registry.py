@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import entry_points
 
+from scheduler.catalog.args_trimaran import PeaksArgs, TrimaranArgs
 from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule
 from scheduler.catalog.intree import IN_TREE
 from scheduler.catalog.schedulerplugins import OPTIONS_DESCRIPTOR, SCHEDULER_PLUGINS
+from scheduler.catalog.types import ArgsModel
 
 OPERATOR_NAMESPACE = "openshift-secondary-scheduler-operator"
 """Namespace of upstream's operator, and the default of ours."""
@@ -92,6 +94,21 @@ def _all() -> dict[str, PluginDescriptor]:
 def lookup(name: str) -> PluginDescriptor | None:
     """Return the plugin of this exact name, or None."""
     return _BUILT_IN.get(name) or _all().get(name)
+
+
+def reads_load(name: str) -> bool:
+    """Tell whether a plugin scores by measured load."""
+    return _has_args(name, TrimaranArgs, PeaksArgs)
+
+
+def takes_metric_provider(name: str) -> bool:
+    """Tell whether a plugin's args may name a metric provider; Peaks reads a load-watcher only."""
+    return _has_args(name, TrimaranArgs)
+
+
+def _has_args(name: str, *models: type[ArgsModel]) -> bool:
+    descriptor = lookup(name)
+    return descriptor is not None and descriptor.args_model is not None and issubclass(descriptor.args_model, models)
 
 
 def known_names() -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.catalog import PeaksArgs, TrimaranArgs, lookup
+from scheduler.catalog import reads_load
 from scheduler.config import flavour_of
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.fleet.events import one_line
@@ -271,6 +271,4 @@ def _reads_load(profile: Mapping[str, Any]) -> bool:
     args = plugin_args.values() if isinstance(plugin_args, Mapping) else ()
     if any(isinstance(each, Mapping) and ("metricProvider" in each or "watcherAddress" in each) for each in args):
         return True
-    descriptors = (lookup(str(name)) for name in scores) if isinstance(scores, Mapping) else ()
-    models = [each.args_model for each in descriptors if each is not None and each.args_model is not None]
-    return any(issubclass(model, TrimaranArgs | PeaksArgs) for model in models)
+    return isinstance(scores, Mapping) and any(reads_load(str(name)) for name in scores)
