@@ -50,6 +50,7 @@ class Placement:
         state: the cycle's state, for the extension points that follow.
         generation: of the node table the decision was made on.
         load_ages: seconds since each load source answered, as seen by the decision.
+        failure: what a plugin raised, which knows plugin and extension point; None where none failed.
     """
 
     pod: PodInfo
@@ -66,6 +67,7 @@ class Placement:
     diagnosis: Diagnosis | None = None
     generation: int = 0
     load_ages: Mapping[str, float] = field(default_factory=dict)
+    failure: PluginError | None = None
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -136,7 +138,9 @@ def decide(
     except PluginError as error:
         if timing is not None:
             timing.lap(error.point, Code.ERROR)
-        return Placement(pod, None, Code.ERROR, str(error), state, generation=snapshot.generation, load_ages=ages)
+        return Placement(
+            pod, None, Code.ERROR, str(error), state, generation=snapshot.generation, load_ages=ages, failure=error
+        )
     return _placed(snapshot, pod, state, Choice(*chosen, len(filtered.rows), filtered.evaluated), ages)
 
 

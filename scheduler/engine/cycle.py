@@ -225,9 +225,10 @@ class SchedulingCycle:
         if placement.node is not None:
             self._reserve(queued, placement, started)
         elif placement.code is Code.ERROR:
-            failure = AttemptFailure(placement.message or "no reason given", SCHEDULER_ERROR)
-            if failure.message.startswith('running "VolumeBinding" filter plugin'):
+            error = placement.failure
+            if error is not None and (error.plugin, error.point) == ("VolumeBinding", "Filter"):
                 self._metrics.volume_errors.labels("predicate").inc()
+            failure = AttemptFailure(placement.message or "no reason given", SCHEDULER_ERROR)
             self._handle_failure(queued, started, failure)
         else:
             self._handle_failure(queued, started, self._run_post_filters(snapshot, placement))

@@ -28,11 +28,13 @@ class PluginError(Exception):
     """A plugin raised, or answered what its extension point does not allow.
 
     Attributes:
+        plugin: its name.
         point: the extension point.
         status: what the pod gets.
     """
 
     def __init__(self, plugin: str, point: str, cause: object) -> None:
+        self.plugin = plugin
         self.point = point
         self.status = failure(_WORDING[point].format(plugin=plugin, cause=cause), plugin)
         super().__init__(self.status.error)

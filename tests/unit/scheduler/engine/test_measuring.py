@@ -106,6 +106,22 @@ async def test_a_plugin_that_raises_is_measured_as_an_error(engine: Engine, monk
     assert values(engine, "point_duration")["Filter", "Error", PROFILE] == 1
 
 
+@pytest.mark.parametrize(("name", "expected"), [("VolumeBinding", 1), ("NodeResourcesFit", 0)])
+async def test_an_error_of_volume_bindings_filter_counts_as_one_of_the_stage_predicate(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, expected: int
+) -> None:
+    runner = engine.runners[PROFILE]
+    plugin = next(plugin for plugin in runner.filters if plugin.name == name)
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError('running "VolumeBinding" filter plugin')
+
+    monkeypatch.setattr(plugin, "pre_filter", lambda *_: (Status(), None))
+    monkeypatch.setattr(plugin, "filter", fail)
+    await scheduled(engine, "large")
+    assert values(engine, "volume_errors").get(("predicate",), 0) == expected
+
+
 async def test_a_held_pod_is_measured_by_the_outcome_of_its_wait(engine: Engine) -> None:
     runner = engine.runners[PROFILE]
 
