@@ -116,7 +116,7 @@ async def test_an_error_of_volume_bindings_filter_counts_as_one_of_the_stage_pre
     def fail(*_: Any) -> Any:
         raise RuntimeError('running "VolumeBinding" filter plugin')
 
-    monkeypatch.setattr(plugin, "pre_filter", lambda *_: (Status(), None))
+    monkeypatch.setattr(plugin, "pre_filter", lambda *_: (None, Status()))
     monkeypatch.setattr(plugin, "filter", fail)
     await scheduled(engine, "large")
     assert values(engine, "volume_errors").get(("predicate",), 0) == expected
