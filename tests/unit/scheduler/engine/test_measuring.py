@@ -25,13 +25,13 @@ def values(engine: Engine, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-async def scheduled(engine: Engine, *names: str) -> None:
-    """Have pods with these names bound or rejected."""
+async def scheduled(engine: Engine, *names: str, **fields: Any) -> None:
+    """Have pods with these names and fields bound or rejected."""
     for runner in engine.timings.values():
         runner._chance = lambda: 0.0
     running = asyncio.create_task(engine.cycle.run())
     for name in names:
-        engine.add_pod(name, cpu="100" if name.startswith("large") else "100m")
+        engine.add_pod(name, cpu="100" if name.startswith("large") else "100m", **fields)
     attempts = engine.metrics.schedule_attempts
     await eventually(lambda: sum(count.value for _, count in attempts.series()) >= len(names), "all were tried")
     await eventually(lambda: not engine.cycle.bindings_under_way, "all bindings have ended")
@@ -118,7 +118,7 @@ async def test_an_error_of_volume_bindings_filter_counts_as_one_of_the_stage_pre
 
     monkeypatch.setattr(plugin, "pre_filter", lambda *_: (None, Status()))
     monkeypatch.setattr(plugin, "filter", fail)
-    await scheduled(engine, "large")
+    await scheduled(engine, "small", volumes=[{"name": "scratch", "emptyDir": {}}])
     assert values(engine, "volume_errors").get(("predicate",), 0) == expected
 
 
