@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
+# KUBERNETES=1.36 runs a target on a control plane of that minor, which is built when it is missing.
+ifdef KUBERNETES
+export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
+endif
 .PHONY: help setup olm schemas image lock demo clean-demo test test-all check format unit integration e2e conformance faults bench bench-smoke clean
 
 help:  ## This list
@@ -35,7 +39,7 @@ format: setup  ## Format the code
 unit integration e2e: setup  ## One part of the tests
 	@$(BIN)/python tools/run_tests.py $@
 
-conformance: setup  ## N=2000 random cases against the real kube-scheduler
+conformance: setup  ## N=2000 random cases against the real kube-scheduler; KUBERNETES=1.36 chooses its minor
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
 
 faults: setup  ## The fault matrix and N=1000 random mixes of faults (hours); goes on where it was ended, from .faults.jsonl; SEED=S chooses the first

@@ -35,6 +35,8 @@ class ClusterStatus:
     """The state of a cluster as recorded, without contacting it."""
 
     name: str
+    kubernetes: str
+    """Minor release of the control plane."""
     running: bool
     """Every process of a completely started cluster is alive."""
     api_server: str
@@ -67,6 +69,7 @@ class LocalCluster:
         return cls(
             ClusterSpec(
                 name=name,
+                kubernetes=recorded.kubernetes,
                 nodes=recorded.nodes,
                 real_nodes=recorded.real_nodes,
                 prometheus="prometheus" in recorded.ports,
@@ -191,6 +194,7 @@ class LocalCluster:
         )
         return ClusterStatus(
             name=self.name,
+            kubernetes=recorded.kubernetes,
             running=self._runs(recorded),
             api_server=self.api_server,
             prometheus=self.prometheus_url if "prometheus-gateway" in recorded.ports else None,

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from devcluster import environment, loads, logs, state
+from devcluster import environment, loads, logs, releases, state
 from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
@@ -68,6 +68,14 @@ def up(
         int,
         typer.Option(min=0, max=MAX_REAL_NODES, help="Number of nodes whose pods run as processes of this machine."),
     ] = 1,
+    kubernetes: Annotated[
+        str,
+        typer.Option(
+            metavar="MINOR",
+            envvar=releases.VARIABLE,
+            help=f"Kubernetes of the control plane: {', '.join(releases.CONTROL_PLANES)}.",
+        ),
+    ] = releases.DEFAULT,
     api_server_port: Annotated[int, typer.Option(help="Port of the API server; 0 picks a free one.")] = 0,
     prometheus_port: Annotated[int, typer.Option(help="Port of Prometheus; 0 picks a free one.")] = 0,
     olm: Annotated[bool, typer.Option("--olm", help="Also run the Operator Lifecycle Manager with a catalog.")] = False,
@@ -81,6 +89,7 @@ def up(
     cluster = LocalCluster(
         ClusterSpec(
             name=name,
+            kubernetes=kubernetes,
             nodes=nodes,
             real_nodes=real_nodes,
             api_server_port=api_server_port,
@@ -101,8 +110,8 @@ def up(
         running = LocalCluster.attach(name).spec
         _print_line(
             console,
-            f"Cluster {name!r} is already running with {running.nodes} simulated and {running.real_nodes} real nodes; "
-            f"nothing was changed",
+            f"Cluster {name!r} is already running Kubernetes {running.kubernetes} with {running.nodes} simulated and "
+            f"{running.real_nodes} real nodes; nothing was changed",
         )
 
 
@@ -212,6 +221,7 @@ def set_load(
 def _status_data(cluster_status: ClusterStatus) -> dict[str, Any]:
     return {
         "name": cluster_status.name,
+        "kubernetes": cluster_status.kubernetes,
         "running": cluster_status.running,
         "kubeconfig": str(cluster_status.kubeconfig),
         "readonlyKubeconfig": str(cluster_status.kubeconfig.with_name("kubeconfig-readonly")),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from devcluster import state
+from devcluster import releases, state
 from devcluster.errors import SpecError
 
 MAX_NODES = 10_000
@@ -22,6 +22,8 @@ class ClusterSpec:
     """What a cluster consists of. etcd, kube-apiserver and kube-controller-manager are always there."""
 
     name: str = "dev"
+    kubernetes: str = field(default_factory=releases.chosen)
+    """Minor release of the control plane and the default scheduler, `1.36`; also accepted with its patch level."""
     nodes: int = 20
     """Simulated nodes; 0 for none."""
     real_nodes: int = 1
@@ -46,6 +48,7 @@ class ClusterSpec:
     """Further images that real nodes can run: repository to entry of the node agent's image map."""
 
     def __post_init__(self) -> None:
+        releases.control_plane_of(self.kubernetes)
         for text, value, most in (("nodes", self.nodes, MAX_NODES), ("real nodes", self.real_nodes, MAX_REAL_NODES)):
             if not 0 <= value <= most:
                 raise SpecError(f"{value} {text}: use 0 to {most}")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
-from devcluster import bootstrap, inventory, olm, ports, processes
+from devcluster import bootstrap, inventory, olm, ports, processes, releases
 from devcluster.api import AdminClient
 from devcluster.environment import link_tools
 from devcluster.errors import DevClusterError, ServiceError
@@ -39,10 +39,12 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     """
     if spec.olm:
         olm.catalog_directory(spec.olm_catalog)
-    paths = binaries.ensure(_binary_names(spec), report)
+    release = releases.control_plane_of(spec.kubernetes)
+    paths = binaries.ensure(_binary_names(spec), report, release.minor)
     others = other_clusters(spec.state_root, spec.name)
     state = RecordedCluster(
         name=spec.name,
+        kubernetes=release.minor,
         nodes=spec.nodes,
         real_nodes=spec.real_nodes,
         ports=ports.allocate(

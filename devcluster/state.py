@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from devcluster import releases
 from devcluster.errors import ClusterStateError, SpecError
 from devcluster.processes import ProcessRecord
 
@@ -45,6 +46,8 @@ class RecordedCluster(BaseModel):
     name: str
     complete: bool = False
     """False while `up` is at work; a cluster found so after its `up` has ended is a leftover."""
+    kubernetes: str = releases.DEFAULT
+    """Minor release of the control plane."""
     nodes: int
     real_nodes: int
     ports: dict[str, int]

