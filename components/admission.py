@@ -37,6 +37,10 @@ _FLAGS = (
 )
 """Flags that neither lead the scheduler to another API server nor open an endpoint."""
 
+_MATCH_DEFAULTS = {"matchPolicy": "Equivalent", "objectSelector": {}}
+"""Said, though they are the API server's defaults: what resources a policy matches is atomic to server-side apply, so
+that fields left out would conflict with whoever applied the very same manifest before."""
+
 
 @dataclass(frozen=True)
 class AdmissionPoliciesArgs:
@@ -96,7 +100,7 @@ class AdmissionPolicies(pulumi.ComponentResource):
         enforced: dict[str, Any] = {"policyName": policy_name, "validationActions": ["Deny"]}
         if namespaces is not None:
             served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
-            enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}}
+            enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}} | _MATCH_DEFAULTS
         k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
             f"{self._prefix}-{policy}-binding",
             metadata=metadata,
@@ -213,8 +217,14 @@ def bindings_policy(namespace: str, account: str, instances: Sequence[Instance])
 
 
 def _constraints(group: str, resources: list[str]) -> dict[str, Any]:
-    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": resources}
-    return {"resourceRules": [rule]}
+    rule = {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": resources,
+        "scope": "*",
+    }
+    return {"resourceRules": [rule], "namespaceSelector": {}} | _MATCH_DEFAULTS
 
 
 def _cel(value: str | list[str]) -> str:

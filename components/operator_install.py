@@ -188,7 +188,9 @@ def _arguments(args: OperatorInstallArgs) -> list[str]:
 
 def _container(args: OperatorInstallArgs) -> dict[str, Any]:
     def field(path: str) -> dict[str, Any]:
-        return {"fieldRef": {"fieldPath": path}}
+        # The version is the API server's default. A fieldRef is atomic to server-side apply: without it, it would conflict
+        # with whoever applied the very same manifest before.
+        return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
     def probe(path: str) -> dict[str, Any]:
         return {"httpGet": {"path": path, "port": HEALTH_PORT, "scheme": "HTTP"}, "periodSeconds": 5}

@@ -140,7 +140,10 @@ class UpstreamOperator(pulumi.ComponentResource):
             "command": [_NAME],
             "args": ["operator"],
             "env": [
-                {"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+                {
+                    "name": "WATCH_NAMESPACE",
+                    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
+                },
                 {"name": "OPERATOR_NAME", "value": _NAME},
             ],
             "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}},

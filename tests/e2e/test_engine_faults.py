@@ -248,7 +248,7 @@ def test_what_is_protected_is_not_deleted(live: Live, mode: str) -> None:
 
 def test_destroy_goes_backwards_and_keeps_the_crds_where_the_stack_says_so(live: Live, mode: str) -> None:
     text = live.run("destroy", "--yes", "--skip-preview")
-    order = [line.split()[2] for line in text.splitlines() if " deleted (" in line]
+    order = [line.split()[2].removeprefix(f"{NAME}-") for line in text.splitlines() if " deleted (" in line]
     first = "scheduler-deployment" if mode == "direct" else "scheduler-resource"
     (configuration,) = [name for name in order if name.startswith("configuration-configmap-")]
     for later in (configuration, "scheduler-roles-role-secondary-scheduler-base", "namespace-namespace"):
