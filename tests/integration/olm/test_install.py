@@ -263,7 +263,7 @@ def test_leftover_roles_are_unbound_and_the_documented_command_deletes_them(
     assert set(installed.identities_of_the_roles()) == set(shipped_cluster_roles())
     assert not installed.bound_roles() & set(shipped_cluster_roles())
     others = {role.metadata.name for role in installed.rbac.list_cluster_role().items} - set(shipped_cluster_roles())
-    (command,) = [line.strip("` ") for line in DOCUMENTATION.read_text().splitlines() if "delete clusterroles" in line]
+    (command,) = [line.strip("`$ ") for line in DOCUMENTATION.read_text().splitlines() if "delete clusterroles" in line]
     program, *arguments = shlex.split(command)
     kubectl = ensure([program], SilentReporter())[program]
     options = ["--kubeconfig", str(installed.cluster.kubeconfig)]

@@ -27,7 +27,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from scheduler import operand
 from scheduler.catalog import METRICS_READER_CLUSTER_ROLE, shipped_cluster_roles, static_cluster_roles
-from scheduler.kube.client import KubeError
+from scheduler.kube.client import Forbidden, KubeError
 from tests.integration.operator.rights import Request, requests_of
 from tests.integration.operator.support import Api
 from tests.integration.operator.test_least_privilege import crd
@@ -250,6 +250,16 @@ def volumes(api: Api, log: Path) -> None:
     )
 
 
+def _of_class(api: Api, priority_class: str) -> str | None:
+    """A pod of this class that finds no room on n2; None while admission does not know the class yet."""
+    try:
+        return create_pod(
+            api, "default", "3", nodeSelector={"kubernetes.io/hostname": "n2"}, priorityClassName=priority_class
+        )
+    except Forbidden:
+        return None
+
+
 def repeated_event(api: Api, pod: str) -> bool:
     path = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
     return any(item["regarding"].get("name") == pod and item.get("series") for item in api.call("GET", path)["items"])
@@ -266,7 +276,7 @@ def live_through_everything(api: Api, running: Running) -> None:
     eventually(lambda: is_bound(api, low), "a pod to preempt")
     body = {"metadata": {"name": "high"}, "value": 1000}
     api.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
-    high = create_pod(api, "default", "3", nodeSelector={"kubernetes.io/hostname": "n2"}, priorityClassName="high")
+    high = eventually(lambda: _of_class(api, "high"), "the API server's admission knows the class")
     eventually(lambda: is_going(api, low), "preempted")
     if api.get("pods", low):
         api.call("DELETE", api.path("pods", low) + "?gracePeriodSeconds=0")
