@@ -37,10 +37,6 @@ _FLAGS = (
 )
 """Flags that neither lead the scheduler to another API server nor open an endpoint."""
 
-_MATCH_DEFAULTS = {"matchPolicy": "Equivalent", "objectSelector": {}}
-"""Said, though they are the API server's defaults: what resources a policy matches is atomic to server-side apply, so
-that fields left out would conflict with whoever applied the very same manifest before."""
-
 
 @dataclass(frozen=True)
 class AdmissionPoliciesArgs:
@@ -100,7 +96,9 @@ class AdmissionPolicies(pulumi.ComponentResource):
         enforced: dict[str, Any] = {"policyName": policy_name, "validationActions": ["Deny"]}
         if namespaces is not None:
             served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
-            enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}} | _MATCH_DEFAULTS
+            # With the API server's defaults, as in _constraints.
+            matched = {"matchPolicy": "Equivalent", "objectSelector": {}}
+            enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}, **matched}
         k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
             f"{self._prefix}-{policy}-binding",
             metadata=metadata,
@@ -217,14 +215,14 @@ def bindings_policy(namespace: str, account: str, instances: Sequence[Instance])
 
 
 def _constraints(group: str, resources: list[str]) -> dict[str, Any]:
-    rule = {
-        "apiGroups": [group],
-        "apiVersions": ["*"],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": resources,
-        "scope": "*",
-    }
-    return {"resourceRules": [rule], "namespaceSelector": {}} | _MATCH_DEFAULTS
+    """The constraints with the API server's defaults written out.
+
+    The field is atomic in server-side apply: without them it differs from what is there, and the update that adopts a
+    policy that `kubectl` applied ends with a conflict.
+    """
+    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": resources}
+    defaults = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    return {"resourceRules": [{**rule, "scope": "*"}], **defaults}
 
 
 def _cel(value: str | list[str]) -> str:

@@ -188,8 +188,8 @@ def _arguments(args: OperatorInstallArgs) -> list[str]:
 
 def _container(args: OperatorInstallArgs) -> dict[str, Any]:
     def field(path: str) -> dict[str, Any]:
-        # The version is the API server's default. A fieldRef is atomic to server-side apply: without it, it would conflict
-        # with whoever applied the very same manifest before.
+        # With the API server's default: a fieldRef is atomic in server-side apply, and without it, the update that
+        # adopts what kubectl applied from the very same manifest ends with a conflict.
         return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
     def probe(path: str) -> dict[str, Any]:
