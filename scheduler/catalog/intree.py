@@ -156,7 +156,18 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         "DynamicResources",
         points(["preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"]),
         DynamicResourcesArgs,
-        # It rejects every pod with resource claims, so it reads nothing and registers for no events.
+        rules=(
+            _read("resource.k8s.io", "deviceclasses", "resourceslices"),
+            PolicyRule(("resource.k8s.io",), ("resourceclaims",), ("get", *_READ, "patch")),
+            PolicyRule(("resource.k8s.io",), ("resourceclaims/status",), ("patch",)),
+            # From 1.36 on, whoever allocates or reserves needs it beside the right to the status.
+            PolicyRule(("resource.k8s.io",), ("resourceclaims/binding",), ("patch",)),
+        ),
+        watches=(
+            Watch("resource.k8s.io/v1", "resourceclaims"),
+            Watch("resource.k8s.io/v1", "resourceslices"),
+            Watch("resource.k8s.io/v1", "deviceclasses"),
+        ),
         implemented=True,
         default=True,
     ),

@@ -92,8 +92,9 @@ def decide_gang(
 
 def _equivalence_key(pod: PodInfo) -> tuple[object, ...]:
     """Return what the answer for a pod depends on, given one view: a member that equals a rejected one need not be
-    tried."""
-    return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, tuple(sorted(pod.labels.items()))
+    tried. Claims made of one template are equal in what they ask for, not in what they have been given."""
+    labels = tuple(sorted(pod.labels.items()))
+    return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, labels, pod.claim_names
 
 
 def place_gang(

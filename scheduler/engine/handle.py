@@ -240,7 +240,9 @@ class EngineHandle:
         """Carry a preemption out beside the scheduling loop; `finished` gets whether all of it succeeded."""
         self.spawn(self._evictor.carry_out(eviction, finished), f"preemption for {eviction.preemptor.key}")
 
-    async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
+    async def patch_object(
+        self, kind: str, item: Any, patch: Mapping[str, Any], subresource: str = ""
+    ) -> tuple[Status, Any]:
         """Patch an object (JSON merge patch) of the version we know; returns it as it is then."""
         refusal = self._refusal()
         if refusal is not None:
@@ -250,6 +252,7 @@ class EngineHandle:
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), **unchanged}}
         watch, codec = _KINDS[kind]
         path = api_path(watch.api_version, watch.resource, namespace=meta.namespace or None, name=meta.name)
+        path += f"/{subresource}" if subresource else ""
         try:
             answer = await self._send(
                 self._client.patch(path, guarded, content_type=MERGE_PATCH, allowed=self._engine.may_write)
@@ -257,6 +260,19 @@ class EngineHandle:
             return SUCCESS, codec.decode(answer)
         except (KubeError, DecodeError) as error:
             return failure(str(error)), None
+
+    async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:
+        """Read an object; None where it is gone, or replaced by a namesake."""
+        meta = item.metadata
+        watch, codec = _KINDS[kind]
+        path = api_path(watch.api_version, watch.resource, namespace=meta.namespace or None, name=meta.name)
+        try:
+            current = codec.decode(await self._client.get(path))
+        except NotFound:
+            return SUCCESS, None
+        except (KubeError, DecodeError) as error:
+            return failure(str(error)), None
+        return SUCCESS, current if current.metadata.uid == meta.uid else None
 
     async def pause(self, seconds: float) -> None:
         """Wait without counting as a binding under way."""

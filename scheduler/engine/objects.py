@@ -132,9 +132,10 @@ def new_reflector(watch: Watch, client: KubeClient, inputs: ObjectInputs) -> Ref
     """Return the list and watch of one kind, in all namespaces.
 
     A custom resource may be missing: its CustomResourceDefinition may be installed later, and pods that do not need it
-    must not wait for it.
+    must not wait for it. Nor do servers before 1.34 serve resource.k8s.io/v1.
     """
     group = watch.api_version.partition("/")[0]
     custom = any(f"{watch.resource}.{group}" in descriptor.crds for descriptor in descriptors())
     codec = WATCHED_KINDS[watch].codec
-    return Reflector(client, api_path(*watch), codec, inputs, unchanged, optional=custom)
+    optional = custom or group == "resource.k8s.io"
+    return Reflector(client, api_path(*watch), codec, inputs, unchanged, optional=optional)

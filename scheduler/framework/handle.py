@@ -72,11 +72,18 @@ class Handle(Protocol):
         requested and all nominations are cleared, with False when something failed or the process ends.
         """
 
-    async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
-        """Apply a JSON merge patch to an object of a watched kind, unless it changed since `item` was read.
+    async def patch_object(
+        self, kind: str, item: Any, patch: Mapping[str, Any], subresource: str = ""
+    ) -> tuple[Status, Any]:
+        """Apply a JSON merge patch to an object of a watched kind, or to its subresource, unless it changed since
+        `item` was read.
 
         Returns Success and the object as it is now, or an error and None.
         """
+
+    async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:
+        """Read an object of a watched kind from the API server: Success and the object, None where it is gone or has
+        been replaced by a namesake; or an error and None."""
 
     async def pause(self, seconds: float) -> None:
         """Wait, in PreBind: meanwhile the pod does not count against the bindings that may be under way at once."""

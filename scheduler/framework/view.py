@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from scheduler.framework.load import LoadColumns
 from scheduler.framework.objects import NodeInfo, PodInfo, Resources, SpecInfo
@@ -79,8 +79,22 @@ class Holder(NamedTuple):
     pod: PodInfo
 
 
+ObjectListener = Callable[[Any | None, Any | None], None]
+"""Called with the old and the new state of an object; None where there is none."""
+_D = TypeVar("_D")
+
+
 class Objects(Protocol):
     """Objects of the kinds that enabled plugins watch; "" is the namespace of those of the cluster."""
+
+    def derived(self, make: "Callable[[Any], _D]") -> _D:
+        """Return what is derived from the objects: made by the first call with a function, the same for all others.
+
+        For what several profiles must share, such as accounts of what is taken.
+        """
+
+    def listen(self, kind: str, listener: ObjectListener) -> None:
+        """Call a function whenever an object of a kind changes, as `latest` shows it."""
 
     def generation(self, *kinds: str) -> int:
         """Return a number that grows with every change to one of the kinds."""

@@ -1,15 +1,19 @@
 """Objects of other kinds that plugins look up: Namespaces, Services, controllers of pods, and whatever else a plugin's
 descriptor says must be watched."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from scheduler.catalog import Watch
+from scheduler.framework import ObjectListener
 from scheduler.kube.model import (
     APPGROUPS,
     CSIDRIVERS,
     CSINODES,
     CSISTORAGECAPACITIES,
+    DEVICECLASSES,
     ELASTICQUOTAS,
     NAMESPACES,
     NETWORKTOPOLOGIES,
@@ -21,6 +25,8 @@ from scheduler.kube.model import (
     PRIORITYCLASSES,
     REPLICASETS,
     REPLICATIONCONTROLLERS,
+    RESOURCECLAIMS,
+    RESOURCESLICES,
     SECCOMPPROFILES,
     SERVICES,
     STATEFULSETS,
@@ -56,6 +62,9 @@ WATCHED_KINDS: Mapping[Watch, WatchedKind] = {
     Watch("storage.k8s.io/v1", "csinodes"): WatchedKind("CSINode", CSINODES),
     Watch("storage.k8s.io/v1", "csistoragecapacities"): WatchedKind("CSIStorageCapacity", CSISTORAGECAPACITIES),
     Watch("storage.k8s.io/v1", "volumeattachments"): WatchedKind("VolumeAttachment", VOLUMEATTACHMENTS),
+    Watch("resource.k8s.io/v1", "resourceclaims"): WatchedKind("ResourceClaim", RESOURCECLAIMS),
+    Watch("resource.k8s.io/v1", "resourceslices"): WatchedKind("ResourceSlice", RESOURCESLICES),
+    Watch("resource.k8s.io/v1", "deviceclasses"): WatchedKind("DeviceClass", DEVICECLASSES),
     Watch("topology.node.k8s.io/v1alpha2", "noderesourcetopologies"): WatchedKind(
         "NodeResourceTopology", NODERESOURCETOPOLOGIES
     ),
@@ -75,6 +84,7 @@ CODEC_OF_KIND: Mapping[str, Codec[Any]] = {watched.kind: watched.codec for watch
 
 _Key = tuple[str, str, str]
 """Kind, namespace, name."""
+D = TypeVar("D")
 
 
 class _Index:
@@ -127,6 +137,20 @@ class ObjectStore:
         self._assumed: dict[_Key, Object] = {}
         self._indexes: dict[str, dict[Callable[[Any], str], _Index]] = {}
         self._generations: dict[str, int] = {}
+        self._listeners: dict[str, list[ObjectListener]] = {}
+        self._derived: dict[Callable[[Any], Any], Any] = {}
+
+    def derived(self, make: Callable[[ObjectStore], D]) -> D:
+        """Return what is derived from the objects: made by the first call with a function, the same for all others."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        result: D = self._derived[make]
+        return result
+
+    def listen(self, kind: str, listener: ObjectListener) -> None:
+        """Call a function with the old and the new state of an object of a kind, as `latest` shows it, whenever that
+        changes."""
+        self._listeners.setdefault(kind, []).append(listener)
 
     def generation(self, *kinds: str) -> int:
         """Return a number that grows with every change to one of the kinds."""
@@ -149,15 +173,16 @@ class ObjectStore:
         """Add or replace an object; returns the former one."""
         meta = item.metadata
         objects = self._kinds.setdefault(kind, {}).setdefault(meta.namespace, {})
+        key = (kind, meta.namespace, meta.name)
+        shown = self.latest(*key) if kind in self._listeners else None
         old = objects.get(meta.name)
         objects[meta.name] = item
-        key = (kind, meta.namespace, meta.name)
         assumed = self._assumed.get(key)
         # A list taken again brings the version that the assumption rests on: that says nothing against it.
         if assumed is not None and newer_version(meta.resource_version, assumed.metadata.resource_version) is not False:
             del self._assumed[key]
         self._reindex(*key)
-        self._changed(kind)
+        self._changed(key, shown)
         return old
 
     def latest(self, kind: str, namespace: str, name: str) -> Any | None:
@@ -191,18 +216,20 @@ class ObjectStore:
             )
         self._assumed[kind, meta.namespace, meta.name] = item
         self._reindex(kind, meta.namespace, meta.name)
-        self._changed(kind)
+        self._changed((kind, meta.namespace, meta.name), current)
 
     def restore(self, kind: str, namespace: str, name: str) -> None:
         """Forget the assumed state of an object, if there is one."""
-        if self._assumed.pop((kind, namespace, name), None) is not None:
+        assumed = self._assumed.pop((kind, namespace, name), None)
+        if assumed is not None:
             self._reindex(kind, namespace, name)
-            self._changed(kind)
+            self._changed((kind, namespace, name), assumed)
 
     def remove(self, kind: str, namespace: str, name: str) -> Any | None:
         """Drop an object; returns it."""
         namespaces = self._kinds.get(kind, {})
         objects = namespaces.get(namespace, {})
+        shown = self.latest(kind, namespace, name) if kind in self._listeners else None
         old = objects.pop(name, None)
         if old is None:
             return None
@@ -210,7 +237,7 @@ class ObjectStore:
             del namespaces[namespace]
         self._assumed.pop((kind, namespace, name), None)
         self._reindex(kind, namespace, name)
-        self._changed(kind)
+        self._changed((kind, namespace, name), shown)
         return old
 
     def missing_from(self, kind: str, fresh: Iterable[Object]) -> list[Any]:
@@ -226,5 +253,12 @@ class ObjectStore:
             else:
                 index.put(item)
 
-    def _changed(self, kind: str) -> None:
+    def _changed(self, key: _Key, shown: Any | None) -> None:
+        """Note a change of what `latest` shows, which was `shown` before; that is looked at by listeners only."""
+        kind = key[0]
         self._generations[kind] = self._generations.get(kind, 0) + 1
+        listeners = self._listeners.get(kind)
+        if listeners is not None:
+            now = self.latest(*key)
+            for listener in listeners:
+                listener(shown, now)

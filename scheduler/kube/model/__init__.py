@@ -80,6 +80,7 @@ from scheduler.kube.model.pod import (
     Affinity,
     Container,
     ContainerPort,
+    ContainerResourceClaim,
     ContainerStatus,
     NodeAffinity,
     NodeSelector,
@@ -94,7 +95,6 @@ from scheduler.kube.model.pod import (
     PodSpec,
     PodStatus,
     PreferredSchedulingTerm,
-    ResourceClaim,
     ResourceRequirements,
     SchedulingGate,
     SeccompProfile,
@@ -102,6 +102,30 @@ from scheduler.kube.model.pod import (
     Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
+)
+from scheduler.kube.model.resource import (
+    AllocationResult,
+    ClaimAllocation,
+    ClaimConsumer,
+    ClaimMeta,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceClaim,
+    DeviceClass,
+    DeviceConfig,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceResult,
+    DeviceSelector,
+    DeviceTaint,
+    DeviceToleration,
+    ExactRequest,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
 )
 from scheduler.kube.model.storage import (
     CSIDriver,
@@ -136,6 +160,7 @@ APPGROUPS = Codec(AppGroup)
 CSIDRIVERS = Codec(CSIDriver)
 CSINODES = Codec(CSINode)
 CSISTORAGECAPACITIES = Codec(CSIStorageCapacity)
+DEVICECLASSES = Codec(DeviceClass)
 ELASTICQUOTAS = Codec(ElasticQuota)
 LEASES = Codec(Lease)
 NAMESPACES = Codec(Namespace)
@@ -150,6 +175,8 @@ PODS = Codec(Pod)
 PRIORITYCLASSES = Codec(PriorityClass)
 REPLICASETS = Codec(ReplicaSet)
 REPLICATIONCONTROLLERS = Codec(ReplicationController)
+RESOURCECLAIMS = Codec(ResourceClaim)
+RESOURCESLICES = Codec(ResourceSlice)
 SECCOMPPROFILES = Codec(SeccompProfileObject)
 SERVICES = Codec(Service)
 STATEFULSETS = Codec(StatefulSet)
@@ -166,6 +193,7 @@ __all__ = [
     "CSIDRIVERS",
     "CSINODES",
     "CSISTORAGECAPACITIES",
+    "DEVICECLASSES",
     "ELASTICQUOTAS",
     "LEASES",
     "NAMESPACES",
@@ -181,6 +209,8 @@ __all__ = [
     "PRIORITYCLASSES",
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
+    "RESOURCECLAIMS",
+    "RESOURCESLICES",
     "SECCOMPPROFILES",
     "SERVICES",
     "STATEFULSETS",
@@ -188,6 +218,7 @@ __all__ = [
     "VOLUMEATTACHMENTS",
     "WORKLOAD_LABEL",
     "Affinity",
+    "AllocationResult",
     "AppGroup",
     "AppGroupDependency",
     "AwsElasticBlockStore",
@@ -197,18 +228,35 @@ __all__ = [
     "CSINodeDriver",
     "CSIStorageCapacity",
     "Cinder",
+    "ClaimAllocation",
+    "ClaimConsumer",
+    "ClaimMeta",
     "Codec",
     "Container",
     "ContainerImage",
     "ContainerPort",
+    "ContainerResourceClaim",
     "ContainerStatus",
     "Csi",
     "DecodeError",
+    "Device",
+    "DeviceAttribute",
+    "DeviceCapacity",
+    "DeviceClaim",
+    "DeviceClass",
+    "DeviceConfig",
+    "DeviceConstraint",
+    "DeviceRequest",
+    "DeviceResult",
+    "DeviceSelector",
+    "DeviceTaint",
+    "DeviceToleration",
     "ElasticQuota",
     "ElasticQuotaSpec",
     "ElasticQuotaStatus",
     "Ephemeral",
     "EventType",
+    "ExactRequest",
     "GcePersistentDisk",
     "Int32",
     "Int64",
@@ -264,8 +312,12 @@ __all__ = [
     "ReplicaSet",
     "ReplicationController",
     "ResourceClaim",
+    "ResourceClaimStatus",
     "ResourceList",
+    "ResourcePool",
     "ResourceRequirements",
+    "ResourceSlice",
+    "ResourceSliceSpec",
     "ResourceVersion",
     "SchedulingGate",
     "SeccompProfile",

@@ -86,7 +86,7 @@ class Toleration(Struct, frozen=True, gc=False, rename="camel"):
     toleration_seconds: Int64 | None = None
 
 
-class ResourceClaim(Struct, frozen=True, gc=False, rename="camel"):
+class ContainerResourceClaim(Struct, frozen=True, gc=False, rename="camel"):
     """v1.ResourceClaim in a container's resources: a name in spec.resourceClaims."""
 
     name: str = ""
@@ -98,7 +98,7 @@ class ResourceRequirements(Struct, frozen=True, gc=False, rename="camel"):
 
     requests: ResourceList = {}
     limits: ResourceList = {}
-    claims: tuple[ResourceClaim, ...] = ()
+    claims: tuple[ContainerResourceClaim, ...] = ()
 
 
 class ContainerPort(Struct, frozen=True, gc=False, rename="camel"):

@@ -1,16 +1,16 @@
-"""DynamicResources: pods with resource claims wait, with a reason, until this scheduler can allocate devices.
+"""DynamicResources: devices for the ResourceClaims of pods (pkg/scheduler/framework/plugins/dynamicresources).
 
-A pod with a claim is never placed: without an allocation its containers could not start. Pods without claims see
-what upstream's plugin does for them, which is a part of the FailedScheduling message.
+Filter tells on which nodes the claims that have no devices yet can get them, and that those which have are usable.
+Reserve chooses the devices on the chosen node, and PreBind writes them into the claims. What is reserved and not yet
+written is in the ledger, which all profiles share.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from scheduler.catalog import DynamicResourcesArgs
 from scheduler.framework import (
     SKIP,
     SUCCESS,
-    Code,
     CycleState,
     DependsOn,
     EnqueueExtensions,
@@ -18,7 +18,10 @@ from scheduler.framework import (
     HintRegistration,
     Locality,
     LocalPlugin,
+    NodeCodes,
     NodeView,
+    ObjectReader,
+    Objects,
     PluginContext,
     PodInfo,
     PostFilterPlugin,
@@ -35,11 +38,19 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-
-REASON = (
-    "resource claims are not supported by this scheduler yet: remove spec.resourceClaims from the pod, "
-    "or give it to a scheduler that allocates devices"
+from scheduler.kube.model import ResourceClaim
+from scheduler.plugins.dynamicresources.attempt import Attempt, Rejected, begin
+from scheduler.plugins.dynamicresources.binding import (
+    BindingFailed,
+    bind_claim,
+    deallocate,
+    give_up_reservation,
+    show,
 )
+from scheduler.plugins.dynamicresources.claims import CLAIM, ClaimProblem, is_reserved_for, pod_claims
+from scheduler.plugins.dynamicresources.hints import Hints
+from scheduler.plugins.dynamicresources.ledger import Ledger
+
 NO_CLAIMS = "no new claims to deallocate"
 
 
@@ -48,55 +59,137 @@ class _PreFilterRan:
 
 
 class DynamicResources:
-    """Parks pods with resource claims."""
+    """Filter over devices; reserves devices and writes the allocations before the pod is bound."""
 
     name = "DynamicResources"
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
-        pass
+        self._handle = context.handle
+        self._objects: Objects | None = None
+        self._hints = Hints(lambda: self._objects)
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store; the accounts of devices begin now, so that they miss nothing."""
+        self._objects = objects
+        objects.derived(Ledger)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Let every pod in: what is parked here is parked silently, and the reason belongs into the pod's status."""
+        """Keep a pod out of the queue until all of its claims exist."""
+        if not pod.spec.claims or self._objects is None:
+            return SUCCESS
+        try:
+            pod_claims(pod, self._objects)
+        except ClaimProblem as problem:
+            return unresolvable(str(problem))
         return SUCCESS
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Reject pods with claims for good; Skip the others."""
+        """Skip pods without claims; reject those whose claims cannot be allocated as they are."""
         state.write(self.name, _PreFilterRan())
-        return None, unresolvable(REASON) if pod.spec.claims else SKIP
+        if not pod.spec.claims:
+            return None, SKIP
+        try:
+            attempt = begin(pod, view)
+        except (ClaimProblem, Rejected) as problem:
+            return None, unresolvable(str(problem))
+        except ValueError as error:
+            return None, failure(str(error))
+        if not attempt.claims:
+            return None, SKIP
+        state.write(self.name, attempt)
+        return None, SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
-        """Never called with claims, as PreFilter ends such attempts."""
-        return None
+        """Reject nodes where a claim's devices cannot be used, or where there are none for it."""
+        attempt = state.read(self.name, Attempt)
+        return None if attempt is None else attempt.verdicts(view, rows)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without claims pass."""
         return Locality(filters=DependsOn.ANYTHING if pod.spec.claims else DependsOn.NOTHING)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
-        """Add upstream's words: nothing to free, or the error it makes when PreFilter ended before this plugin."""
-        if state.read(self.name, _PreFilterRan) is None:
-            return None, failure("not found")
-        if pod.spec.claims:
-            # Preemption cannot help: end PostFilter, and add nothing to the reason.
-            return None, Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-        return None, unschedulable(NO_CLAIMS)
+        """Free a claim whose devices keep the pod off every node, if nobody else uses it."""
+        attempt = state.read(self.name, Attempt)
+        if attempt is None:
+            if state.read(self.name, _PreFilterRan) is None:
+                # PreFilter ended before this plugin.
+                return None, failure("not found")
+            return None, unschedulable(NO_CLAIMS)
+        candidates = [claim for claim in attempt.unavailable_claims() if _is_only_user(pod, claim)]
+        if not candidates or self._handle is None:
+            return None, unschedulable("still not schedulable")
+        claim = candidates[int(state.rng.random() * len(candidates))]
+        self._handle.spawn(self._deallocate(view.objects, claim), f"deallocation of {claim.metadata.key}")
+        return None, unschedulable("deallocation of ResourceClaim completed")
+
+    async def _deallocate(self, objects: Objects, claim: ResourceClaim) -> None:
+        assert self._handle is not None
+        status = await deallocate(self._handle, objects, claim)
+        if not status.is_success:
+            self._handle.log(
+                "warning", self.name, "a claim was not deallocated", claim=claim.metadata.key, error=status.message
+            )
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Nothing to allocate."""
-        return SUCCESS
+        """Choose the devices on the node, and take them, so that the next pod does not count on them."""
+        attempt = state.read(self.name, Attempt)
+        return SUCCESS if attempt is None else attempt.reserve(node)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Nothing was allocated."""
+        """Give the devices back that were not written; take back the reservations that were.
+
+        An allocation that was written stays: the next attempt uses it, or PostFilter clears it.
+        """
+        attempt = state.read(self.name, Attempt)
+        if attempt is None:
+            return
+        attempt.release()
+        objects = attempt.view.objects
+        for claim in attempt.claims:
+            meta = claim.metadata
+            latest = objects.latest(CLAIM, meta.namespace, meta.name)
+            if (
+                self._handle is not None
+                and latest is not None
+                and latest.metadata.uid == meta.uid
+                and latest.status.allocation is not None
+                and is_reserved_for(pod, latest)
+            ):
+                work = give_up_reservation(self._handle, objects, pod, latest)
+                self._handle.spawn(work, f"reservation of {meta.key}")
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Nothing was allocated."""
+        """Write finalizers, allocations and reservations."""
+        attempt = state.read(self.name, Attempt)
+        if attempt is None:
+            return SUCCESS
+        if self._handle is None:
+            return failure("devices cannot be allocated here: there is no API server")
+        objects = attempt.view.objects
+        for claim in attempt.claims:
+            if is_reserved_for(pod, claim):
+                continue
+            allocation = attempt.reserved.get(claim.metadata.uid)
+            try:
+                written = await bind_claim(self._handle, pod, claim, allocation)
+                # Shown before the reservation ends: the devices are in use without a gap.
+                show(objects, written)
+            except BindingFailed as error:
+                return failure(str(error))
+            finally:
+                attempt.ledger.release(claim)
         return SUCCESS
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """None: no event makes a pod with claims fit, as its claims cannot be changed."""
-        return ()
+        """Register everything that may give a claim devices."""
+        return self._hints.registrations()
+
+
+def _is_only_user(pod: PodInfo, claim: ResourceClaim) -> bool:
+    return all(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
@@ -108,3 +201,4 @@ _RESERVE: type[ReservePlugin] = DynamicResources
 _PRE_BIND: type[PreBindPlugin] = DynamicResources
 _ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DynamicResources
 _LOCAL: type[LocalPlugin] = DynamicResources
+_OBJECT_READER: type[ObjectReader] = DynamicResources

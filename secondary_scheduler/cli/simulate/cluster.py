@@ -41,6 +41,8 @@ _CLUSTER_WIDE = frozenset(
         "CSIDriver",
         "VolumeAttachment",
         "PriorityClass",
+        "ResourceSlice",
+        "DeviceClass",
         LOAD_KIND,
     }
 )

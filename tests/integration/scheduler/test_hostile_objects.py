@@ -166,10 +166,10 @@ async def _create(api: Api, item: Any) -> None:
 
 
 def _answered(item: Any) -> bool:
-    """Whether a pod has a node, a reason, or waits for its volume, which nobody makes here."""
+    """Whether a pod has a node, a reason, or waits for its volume or its claim, which nobody makes here."""
     conditions = {condition["type"]: condition for condition in item["status"].get("conditions", ())}
     reason = conditions.get("PodScheduled", {}).get("message")
-    return bool(item["spec"].get("nodeName") or reason or item["metadata"]["name"] == "endless")
+    return bool(item["spec"].get("nodeName") or reason or item["metadata"]["name"] in ("endless", "devices"))
 
 
 async def _until(api: Api, check: Callable[[dict[str, Any]], bool], seconds: float) -> None:

@@ -192,6 +192,52 @@ OTHERS: dict[str, Json] = {
         "spec": {"minAvailable": 1, "selector": _SELECTOR},
         "status": {"disruptionsAllowed": 0, "disruptedPods": {"x": "2026-01-01T00:00:00Z"}},
     },
+    "ResourceClaim": {
+        "metadata": _metadata("devices") | {"finalizers": ["example.com/keep"]},
+        "spec": {
+            "devices": {
+                "requests": [
+                    {
+                        "name": "r",
+                        "exactly": {
+                            "deviceClassName": "gpu",
+                            "allocationMode": "ExactCount",
+                            "count": 1,
+                            "selectors": [{"cel": {"expression": 'device.driver == "driver.example.com"'}}],
+                            "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoSchedule"}],
+                        },
+                    },
+                    {"name": "f", "firstAvailable": [{"name": "a", "deviceClassName": "gpu", "allocationMode": "All"}]},
+                ],
+                "constraints": [{"matchAttribute": "driver.example.com/model", "requests": ["r"]}],
+                "config": [{"requests": ["r"], "opaque": {"driver": "driver.example.com", "parameters": {"a": 1}}}],
+            }
+        },
+        "status": {},
+    },
+    "DeviceClass": {
+        "metadata": _metadata("gpu", namespaced=False),
+        "spec": {
+            "selectors": [{"cel": {"expression": 'device.attributes["driver.example.com"].model == "m"'}}],
+            "config": [{"opaque": {"driver": "driver.example.com", "parameters": {"a": 1}}}],
+        },
+    },
+    "ResourceSlice": {
+        "metadata": _metadata("slice", namespaced=False),
+        "spec": {
+            "driver": "driver.example.com",
+            "pool": {"name": "strange", "generation": 1, "resourceSliceCount": 1},
+            "nodeSelector": _NODE_SELECTOR,
+            "devices": [
+                {
+                    "name": "d",
+                    "attributes": {"model": {"string": "m"}, "n": {"int": 1}, "v": {"version": "1.2.3"}},
+                    "capacity": {"memory": {"value": "1Gi"}},
+                    "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+                }
+            ],
+        },
+    },
     "Namespace": {"metadata": _metadata("ns", namespaced=False)},
     "Service": {"metadata": _metadata("service"), "spec": {"selector": {"app": "web"}}},
     "ReplicaSet": {"metadata": _metadata("set"), "spec": {"selector": _SELECTOR}},

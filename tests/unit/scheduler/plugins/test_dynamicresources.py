@@ -1,12 +1,28 @@
-"""Pods with resource claims are turned away with a reason; others see what upstream's plugin adds to messages."""
+"""Devices for the claims of pods: where they are found, that none is given twice, what is written, what is undone."""
 
-from scheduler.framework import Code, CycleState
+import pytest
+
+from scheduler.framework import Code, CycleState, Hint
+from scheduler.plugins.dynamicresources.claims import ClaimProblem, pod_claims
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
-from tests.unit.scheduler.plugins.storage import explained, mount
+from tests.unit.scheduler.plugins.devices import (
+    Server,
+    Try,
+    allocated,
+    claim,
+    device,
+    device_class,
+    devices_of,
+    exactly,
+    first_available,
+    given,
+    using,
+)
+from tests.unit.scheduler.plugins.storage import explained, mount, put
 
 PROFILE = runner()
 PLUGIN = PROFILE.plugins["DynamicResources"]
-CLAIMING = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
+CANNOT = "cannot allocate all claims"
 
 
 def post_filter(new, *, pre_filter=True):
@@ -16,17 +32,7 @@ def post_filter(new, *, pre_filter=True):
     return PLUGIN.post_filter(state, new, view, {})[1]
 
 
-def test_a_pod_with_claims_fits_nowhere_and_says_why():
-    explanation = explained(cluster(node("a"), node("b")), pod("new", **CLAIMING), PROFILE)
-    assert explanation.message.startswith(
-        "0/2 nodes are available: resource claims are not supported by this scheduler yet"
-    )
-    rejection = explanation.node("a").rejection
-    assert (rejection.plugin, rejection.code) == ("DynamicResources", Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-
-
-def test_a_pod_with_claims_enters_the_queue_so_that_its_status_says_why_it_waits():
-    assert PROFILE.run_pre_enqueue(pod("new", **CLAIMING)).is_success
+# Pods without claims ------------------------------------------------------------------------------------------------
 
 
 def test_a_pod_without_claims_is_skipped():
@@ -40,15 +46,376 @@ def test_nothing_to_free_adds_upstreams_words():
     assert (status.code, status.message) == (Code.UNSCHEDULABLE, "no new claims to deallocate")
 
 
-def test_preemption_is_not_tried_for_a_pod_with_claims():
-    status = post_filter(pod("new", **CLAIMING))
-    assert (status.code, status.message) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "")
-
-
 def test_an_attempt_that_ended_before_it_adds_upstreams_error():
     status = post_filter(pod("new", **mount("absent")), pre_filter=False)
     assert (status.code, status.message) == (Code.ERROR, "not found")
 
 
-def test_no_event_wakes_a_pod_with_claims():
-    assert PROFILE.hint_registrations()["DynamicResources"] == ()
+# Claims that cannot be used yet -------------------------------------------------------------------------------------
+
+OF_TEMPLATE = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+CREATED = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "new-gpu"}]}}
+OWNED = {"metadata": {"ownerReferences": [{"kind": "Pod", "name": "new", "uid": "uid-new", "controller": True}]}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "fields", "reason"),
+    [
+        ([], OF_TEMPLATE, 'pod "default/new": ResourceClaim not created yet'),
+        ([], OF_TEMPLATE | CREATED, 'could not find ResourceClaim "default/new-gpu"'),
+        (
+            [claim("new-gpu")],
+            OF_TEMPLATE | CREATED,
+            "ResourceClaim default/new-gpu was not created for pod default/new (pod is not owner)",
+        ),
+        ([], using("gpu"), 'could not find ResourceClaim "default/gpu"'),
+        (
+            [claim("gpu", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
+            using("gpu"),
+            'resourceclaim "gpu" is being deleted',
+        ),
+        (
+            [],
+            {"resourceClaims": [{"name": "gpu"}]},
+            'pod "default/new", spec.resourceClaim "gpu": none of the supported fields are set',
+        ),
+    ],
+)
+def test_a_pod_waits_at_the_gate_until_its_claims_can_be_used(objects, fields, reason):
+    server, new = Server(*objects), pod("new", **fields)
+    gated = server.plugin.pre_enqueue(new)
+    assert (gated.code, gated.message) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
+    assert Try(server, new).status == gated
+
+
+def test_a_claim_of_a_template_is_found_by_the_pods_status():
+    state = put(cluster(), claim("new-gpu", **OWNED))
+    assert [each.metadata.name for each in pod_claims(pod("new", **OF_TEMPLATE, **CREATED), state.objects)] == [
+        "new-gpu"
+    ]
+
+
+def test_a_claim_that_the_controller_found_unnecessary_is_none():
+    new = pod("new", **OF_TEMPLATE, status={"resourceClaimStatuses": [{"name": "gpu"}]})
+    assert pod_claims(new, cluster().objects) == []
+
+
+def test_a_claim_that_a_pod_names_twice_counts_once():
+    state = put(cluster(), claim("gpu"))
+    assert len(pod_claims(pod("new", **using("gpu", "gpu")), state.objects)) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (exactly("r", "absent"), "request r: device class absent does not exist"),
+        (
+            first_available("r", exactly("a"), exactly("b", "absent")),
+            "request r/b: device class absent does not exist",
+        ),
+        ({"name": "r"}, "resource claim default/gpu, request r: unknown request type"),
+        (
+            exactly("r", capacity={"requests": {"memory": "1Gi"}}),
+            "resource claim default/gpu, request r: "
+            "asks for capacity of devices, which this scheduler does not support",
+        ),
+    ],
+)
+def test_a_request_that_no_node_can_meet_ends_the_attempt_at_once(request_, reason):
+    attempt = Try(Server(claim("gpu", request_), device_class()), pod("new", **using("gpu")))
+    assert (attempt.status.code, attempt.status.message) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
+
+
+# Filter -------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_with_enough_free_devices_pass():
+    server = Server(
+        claim("gpu", exactly(count=2)),
+        device_class(),
+        devices_of("a", "g0", "g1"),
+        devices_of("b", "g0"),
+        devices_of("c", "g0", "g1"),
+        allocated("other", ("c", "g1")),
+        nodes="abcd",
+    )
+    assert Try(server, pod("new", **using("gpu"))).rejections() == {"b": CANNOT, "c": CANNOT, "d": CANNOT}
+
+
+def test_the_message_of_a_pod_that_fits_nowhere_is_upstreams():
+    state = put(cluster(node("a"), node("b")), claim("gpu"), device_class(), devices_of("a", device("g0")))
+    put(state, allocated("other", ("a", "g0")))
+    PROFILE.use_objects(state.objects)
+    explanation = explained(state, pod("new", **using("gpu")), PROFILE)
+    assert explanation.message == "0/2 nodes are available: 2 cannot allocate all claims."
+
+
+def test_an_allocated_claim_binds_the_pod_to_its_node():
+    server = Server(allocated("gpu", ("a", "g0"), only_on="a"), nodes="ab")
+    assert Try(server, pod("new", **using("gpu"))).rejections() == {"b": "resourceclaim not available on the node"}
+
+
+def test_a_selector_that_fails_fails_the_attempt():
+    broken = exactly(when='device.attributes["gpu.example.com"].absent == 1')
+    server = Server(claim("gpu", broken), device_class(), devices_of("a", "g0"))
+    attempt = Try(server, pod("new", **using("gpu")))
+    with pytest.raises(Exception, match=r"^claim default/gpu: selector #0: CEL runtime error: no such key: absent$"):
+        attempt.rejections()
+
+
+def test_an_unknown_function_fails_the_attempt_by_name():
+    server = Server(claim("gpu", exactly(when="device.frobnicate()")), device_class(), devices_of("a", "g0"))
+    with pytest.raises(Exception, match="CEL compile error: function frobnicate is not supported"):
+        Try(server, pod("new", **using("gpu"))).rejections()
+
+
+def test_devices_of_an_unsupported_kind_are_not_given_and_named():
+    counted = device("g0", consumesCounters=[{"counterSet": "s", "counters": {"m": {"value": "1"}}}])
+    server = Server(claim("gpu"), device_class(), devices_of("a", counted))
+    assert Try(server, pod("new", **using("gpu"))).rejections() == {
+        "a": f"{CANNOT}: a device consumes shared counters, which this scheduler does not support"
+    }
+
+
+def test_a_tainted_device_is_given_to_who_tolerates_it():
+    tainted = device("g0", taints=[{"key": "sick", "effect": "NoSchedule"}])
+    refused = Server(claim("gpu"), device_class(), devices_of("a", tainted))
+    assert Try(refused, pod("new", **using("gpu"))).rejections() == {"a": CANNOT}
+    tolerating = exactly(tolerations=[{"key": "sick", "operator": "Exists"}])
+    holding = Server(claim("gpu", tolerating), device_class(), devices_of("a", tainted))
+    assert Try(holding, pod("new", **using("gpu"))).rejections() == {}
+
+
+# Reserve: no device twice -------------------------------------------------------------------------------------------
+
+
+def two_pods_for_one_device(**options):
+    server = Server(claim("one"), claim("two"), device_class(), devices_of("a", "g0"), **options)
+    return server, pod("first", **using("one")), pod("second", **using("two"))
+
+
+def test_a_reserved_device_is_not_given_again():
+    server, first, second = two_pods_for_one_device()
+    assert Try(server, first).reserve().is_success
+    assert Try(server, second).rejections() == {"a": CANNOT}
+
+
+def test_another_profile_sees_what_is_reserved():
+    server, first, second = two_pods_for_one_device()
+    other = server.plugin_for("other")
+    assert Try(server, first).reserve().is_success
+    assert Try(server, second, other).rejections() == {"a": CANNOT}
+
+
+def test_of_two_members_of_a_gang_decided_together_one_gets_the_device():
+    server, first, second = two_pods_for_one_device()
+    early, late = Try(server, first), Try(server, second)
+    assert early.rejections() == late.rejections() == {}
+    assert early.reserve().is_success
+    refusal = late.reserve()
+    assert (refusal.code, refusal.message) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, CANNOT)
+
+
+def test_a_device_given_back_is_free_again():
+    server, first, second = two_pods_for_one_device()
+    attempt = Try(server, first)
+    attempt.reserve()
+    server.plugin.unreserve(attempt.cycle, first, "a")
+    assert Try(server, second).rejections() == {}
+    assert server.writes == []
+
+
+def test_a_claim_in_flight_is_not_shared():
+    server = Server(claim("gpu"), device_class(), devices_of("a", "g0", "g1"))
+    Try(server, pod("first", **using("gpu"))).reserve()
+    status = Try(server, pod("second", **using("gpu"))).status
+    assert status.message == "resource claim default/gpu is in the process of being allocated"
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_written_device_stays_in_use_whenever_the_watch_brings_it(delayed):
+    server, first, second = two_pods_for_one_device(delayed=delayed)
+    attempt = Try(server, first)
+    assert attempt.reserve().is_success
+    assert attempt.bind().is_success
+    assert Try(server, second).rejections() == {"a": CANNOT}
+    server.watch_brings("one")
+    assert Try(server, second).rejections() == {"a": CANNOT}
+
+
+def test_a_deallocated_claim_gives_its_devices_back():
+    server = Server(claim("new"), allocated("old", ("a", "g0")), device_class(), devices_of("a", "g0"))
+    assert Try(server, pod("p", **using("new"))).rejections() == {"a": CANNOT}
+    server.changed("old", allocation=None, reservedFor=None)
+    assert Try(server, pod("p", **using("new"))).rejections() == {}
+
+
+def test_an_administrators_access_takes_no_device():
+    server = Server(claim("watch", exactly(adminAccess=True)), claim("use"), device_class(), devices_of("a", "g0"))
+    watching = Try(server, pod("watcher", **using("watch")))
+    assert watching.reserve().is_success
+    assert watching.bind().is_success
+    assert server.stored("watch").status.allocation.devices.results[0].admin_access is True
+    using_it = Try(server, pod("user", **using("use")))
+    assert using_it.reserve().is_success
+    assert Try(server, pod("watcher2", **using("watch"))).rejections() == {}
+
+
+# PreBind: what is written -------------------------------------------------------------------------------------------
+
+
+def test_finalizer_then_allocation_and_reservation_are_written():
+    server = Server(claim("gpu", exactly(count=2)), device_class(), devices_of("a", "g1", "g0"))
+    attempt = Try(server, pod("new", **using("gpu")))
+    assert attempt.reserve().is_success
+    assert attempt.bind().is_success
+    assert server.writes == [("gpu", ""), ("gpu", "status")]
+    written = server.stored("gpu")
+    assert written.metadata.finalizers == ("resource.kubernetes.io/delete-protection",)
+    assert given(written) == [("r", "a", "g1"), ("r", "a", "g0")]
+    (term,) = written.status.allocation.node_selector.node_selector_terms
+    assert (term.match_fields[0].key, term.match_fields[0].values) == ("metadata.name", ("a",))
+    assert [(user.resource, user.name, user.uid) for user in written.status.reserved_for] == [
+        ("pods", "new", "uid-new")
+    ]
+
+
+def test_an_allocated_claim_is_only_reserved():
+    server = Server(allocated("gpu", ("a", "g0"), users=("first",)))
+    attempt = Try(server, pod("second", **using("gpu")))
+    assert attempt.reserve().is_success
+    assert attempt.bind().is_success
+    assert server.writes == [("gpu", "status")]
+    assert [user.name for user in server.stored("gpu").status.reserved_for] == ["first", "second"]
+
+
+def test_a_claim_reserved_for_the_pod_is_not_written():
+    server = Server(allocated("gpu", ("a", "g0"), users=("new",)))
+    attempt = Try(server, pod("new", **using("gpu")))
+    assert attempt.reserve().is_success
+    assert attempt.bind().is_success
+    assert server.writes == []
+
+
+def test_after_a_conflict_the_claim_is_read_and_written_again():
+    server = Server(claim("gpu"), device_class(), devices_of("a", "g0"))
+    attempt = Try(server, pod("new", **using("gpu")))
+    attempt.reserve()
+    server.delayed = True
+    server.changed("gpu")
+    assert attempt.bind().is_success
+    assert given(server.stored("gpu")) == [("r", "a", "g0")]
+
+
+def test_a_write_whose_answer_was_lost_counts():
+    server = Server(claim("gpu"), device_class(), devices_of("a", "g0"), delayed=True)
+    attempt = Try(server, pod("new", **using("gpu")))
+    attempt.reserve()
+    server.lost_answers = 2
+    assert attempt.bind().is_success
+    assert [user.name for user in server.stored("gpu").status.reserved_for] == ["new"]
+
+
+def changed_elsewhere(server):
+    server.changed("gpu", allocation={"devices": {"results": []}})
+
+
+@pytest.mark.parametrize(
+    ("happening", "error"),
+    [
+        (changed_elsewhere, "claim gpu got allocated elsewhere in the meantime"),
+        (lambda server: server.deleted("gpu"), "claim gpu got deleted in the meantime"),
+        (
+            lambda server: server.refusals.append("not today"),
+            "add finalizer to claim gpu: not today",
+        ),
+        (
+            lambda server: (server.changed("gpu"), server.refusals.extend(["conflict", "not today"])),
+            "add finalizer to claim gpu: not today",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_had_fails_the_binding_and_frees_the_device(happening, error):
+    server = Server(claim("gpu"), claim("other"), device_class(), devices_of("a", "g0"), delayed=True)
+    attempt = Try(server, pod("new", **using("gpu")))
+    attempt.reserve()
+    happening(server)
+    status = attempt.bind()
+    assert (status.code, status.message) == (Code.ERROR, error)
+    assert Try(server, pod("second", **using("other"))).rejections() == {}
+
+
+def test_of_two_claims_the_first_loses_its_reservation_when_the_second_cannot_be_had():
+    server = Server(claim("one"), claim("two"), device_class(), devices_of("a", "g0", "g1"))
+    attempt = Try(server, pod("new", **using("one", "two")))
+    attempt.reserve()
+    server.delayed = True
+    server.deleted("two")
+    assert not attempt.bind().is_success
+    server.finish()
+    # The allocation stays: the next attempt uses it, or frees it.
+    first = server.stored("one")
+    assert given(first) == [("r", "a", "g0")]
+    assert first.status.reserved_for == ()
+
+
+# PostFilter ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_keeps_the_pod_off_every_node_is_freed():
+    server = Server(allocated("gpu", ("b", "g0"), only_on="b", users=("new",)))
+    attempt = Try(server, pod("new", **using("gpu")))
+    assert attempt.rejections() == {"a": "resourceclaim not available on the node"}
+    status = attempt.post_filter()
+    assert (status.code, status.message) == (Code.UNSCHEDULABLE, "deallocation of ResourceClaim completed")
+    freed = server.stored("gpu").status
+    assert (freed.allocation, freed.reserved_for) == (None, ())
+
+
+def test_a_claim_that_others_use_is_not_freed():
+    server = Server(allocated("gpu", ("b", "g0"), only_on="b", users=("other",)))
+    attempt = Try(server, pod("new", **using("gpu")))
+    attempt.rejections()
+    assert attempt.post_filter().message == "still not schedulable"
+    assert server.writes == []
+
+
+# Hints --------------------------------------------------------------------------------------------------------------
+
+
+def hint(server, waiting, resource, old, new):
+    (registration,) = (each for each in server.plugin.events_to_register() if each.resource == resource)
+    return registration.hint(waiting, old, new)
+
+
+def test_a_deallocation_anywhere_wakes_a_pod_and_a_reservation_does_not():
+    server, waiting = Server(claim("gpu")), pod("new", **using("gpu"))
+    holding, free = allocated("other", ("a", "g0")), claim("other")
+    assert hint(server, waiting, "ResourceClaim", holding, free) is Hint.QUEUE
+    assert hint(server, waiting, "ResourceClaim", free, holding) is Hint.SKIP
+
+
+def test_a_change_of_the_status_of_the_pods_own_claim_wakes_it():
+    server, waiting = Server(claim("gpu")), pod("new", **using("gpu"))
+    assert hint(server, waiting, "ResourceClaim", None, claim("gpu")) is Hint.QUEUE
+    assert hint(server, waiting, "ResourceClaim", claim("gpu"), allocated("gpu", ("a", "g0"))) is Hint.QUEUE
+    finalized = claim("gpu", metadata={"finalizers": ["x"]})
+    assert hint(server, waiting, "ResourceClaim", claim("gpu"), finalized) is Hint.SKIP
+
+
+def test_nothing_wakes_a_pod_whose_claims_are_incomplete():
+    server, waiting = Server(claim("gpu")), pod("new", **using("gpu", "absent"))
+    assert hint(server, waiting, "ResourceClaim", allocated("other", ("a", "g0")), claim("other")) is Hint.SKIP
+
+
+def test_the_pods_own_status_wakes_it_once_all_claims_are_there():
+    server = Server(claim("new-gpu", **OWNED))
+    waiting, complete = pod("new", **OF_TEMPLATE), pod("new", **OF_TEMPLATE, **CREATED)
+    assert hint(server, waiting, "Pod", waiting, complete) is Hint.QUEUE
+    assert hint(server, waiting, "Pod", waiting, waiting) is Hint.SKIP
+    assert hint(server, waiting, "Pod", waiting, pod("other", **CREATED)) is Hint.SKIP
+
+
+def test_a_missing_claim_is_a_problem_with_upstreams_words():
+    with pytest.raises(ClaimProblem, match='could not find ResourceClaim "default/gpu"'):
+        pod_claims(pod("new", **using("gpu")), cluster().objects)

@@ -1,0 +1,187 @@
+"""CEL's functions on strings: the standard ones, version 2 of cel-go's extension, and regular expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from scheduler.cel.errors import CelError, no_such_overload
+from scheduler.cel.regex import MAX_PATTERN, Pattern, PatternError, cached_pattern
+from scheduler.cel.scope import Scope
+from scheduler.cel.values import Value, equal
+
+_SPACES = (
+    "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005"
+    "\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+"""What Go's unicode.IsSpace takes for a space."""
+
+
+def _demand(*pairs: tuple[Value, type]) -> None:
+    for value, kind in pairs:
+        if type(value) is not kind:
+            raise no_such_overload()
+
+
+def _on_two(method: Callable[[str, str], Value]) -> Callable[..., Value]:
+    def function(scope: Scope, text: Value, other: Value) -> Value:
+        _demand((text, str), (other, str))
+        scope.spend((len(text) + len(other)) // 10)
+        return method(text, other)
+
+    return function
+
+
+def _on_text(method: Callable[[str], Value]) -> Callable[..., Value]:
+    def function(scope: Scope, text: Value) -> Value:
+        _demand((text, str))
+        scope.spend(len(text) // 10)
+        return method(text)
+
+    return function
+
+
+def _char_at(scope: Scope, text: Value, index: Value) -> Value:
+    _demand((text, str), (index, int))
+    if not 0 <= index <= len(text):
+        raise CelError(f"index out of range: {index}")
+    return text[index : index + 1]
+
+
+def _index_of(scope: Scope, text: Value, part: Value, start: Value = 0) -> Value:
+    if type(text) is list:
+        return _index_in_list(scope, text, part)
+    _demand((text, str), (part, str), (start, int))
+    scope.spend((len(text) + len(part)) // 10)
+    if not part:
+        return start
+    if not 0 <= start < len(text):
+        if start == 0 or start == len(text):
+            return -1
+        raise CelError(f"index out of range: {start}")
+    return text.find(part, start)
+
+
+def _last_index_of(scope: Scope, text: Value, part: Value, end: Value = None) -> Value:
+    if type(text) is list:
+        return _index_in_list(scope, text, part, last=True)
+    _demand((text, str), (part, str))
+    scope.spend((len(text) + len(part)) // 10)
+    if end is None:
+        return len(text) if not part else text.rfind(part)
+    _demand((end, int))
+    if not part:
+        return end
+    if not 0 <= end < len(text):
+        if end == 0 or end == len(text):
+            return -1
+        raise CelError(f"index out of range: {end}")
+    return text.rfind(part, 0, end + len(part))
+
+
+def _index_in_list(scope: Scope, values: list[Value], wanted: Value, *, last: bool = False) -> int:
+    order = range(len(values) - 1, -1, -1) if last else range(len(values))
+    return next((index for index in order if equal(values[index], wanted, scope.spend)), -1)
+
+
+def _replace(scope: Scope, text: Value, old: Value, new: Value, limit: Value = -1) -> Value:
+    _demand((text, str), (old, str), (new, str), (limit, int))
+    count = text.count(old) if limit < 0 else min(limit, text.count(old))
+    scope.spend((len(text) + count * len(new)) // 10)
+    return text.replace(old, new, limit) if limit else text
+
+
+def _split(scope: Scope, text: Value, separator: Value, limit: Value = -1) -> Value:
+    _demand((text, str), (separator, str), (limit, int))
+    scope.spend(len(text) // 10)
+    if limit == 0:
+        return []
+    if not separator:
+        parts = list(text)
+        return parts if limit < 0 or len(parts) <= limit else [*parts[: limit - 1], "".join(parts[limit - 1 :])]
+    return text.split(separator, -1 if limit < 0 else limit - 1)
+
+
+def _substring(scope: Scope, text: Value, start: Value, end: Value = None) -> Value:
+    end = len(text) if end is None and type(text) is str else end
+    _demand((text, str), (start, int), (end, int))
+    if not 0 <= start <= len(text):
+        raise CelError(f"index out of range: {start}")
+    if not 0 <= end <= len(text):
+        raise CelError(f"index out of range: {end}")
+    if start > end:
+        raise CelError(f"invalid substring range. start: {start}, end: {end}")
+    scope.spend((end - start) // 10)
+    return text[start:end]
+
+
+def _join(scope: Scope, parts: Value, separator: Value = "") -> Value:
+    _demand((parts, list), (separator, str), *((part, str) for part in parts if type(parts) is list))
+    scope.spend((sum(map(len, parts)) + len(parts) * (len(separator) + 1)) // 10)
+    return separator.join(parts)
+
+
+def _lower_ascii(text: str) -> str:
+    return "".join(chr(ord(each) + 32) if "A" <= each <= "Z" else each for each in text)
+
+
+def _upper_ascii(text: str) -> str:
+    return "".join(chr(ord(each) - 32) if "a" <= each <= "z" else each for each in text)
+
+
+# Regular expressions ------------------------------------------------------------------------------------------------
+
+
+def _pattern(scope: Scope, text: str) -> Pattern:
+    scope.spend(1 + min(len(text), MAX_PATTERN))
+    try:
+        return cached_pattern(text)
+    except PatternError as error:
+        raise CelError(f"error parsing regexp: {error}") from error
+
+
+def _matches(scope: Scope, text: Value, pattern: Value) -> Value:
+    _demand((text, str), (pattern, str))
+    return _pattern(scope, pattern).search(text, 0, scope.spend) is not None
+
+
+def _find(scope: Scope, text: Value, pattern: Value) -> Value:
+    _demand((text, str), (pattern, str))
+    span = _pattern(scope, pattern).search(text, 0, scope.spend)
+    return "" if span is None else text[span[0] : span[1]]
+
+
+def _find_all(scope: Scope, text: Value, pattern: Value, limit: Value = -1) -> Value:
+    _demand((text, str), (pattern, str), (limit, int))
+    results: list[str] = []
+    compiled, at, last_end = _pattern(scope, pattern), 0, -1
+    while at <= len(text) and (limit < 0 or len(results) < limit):
+        span = compiled.search(text, at, scope.spend)
+        if span is None:
+            break
+        start, end = span
+        # As Go: an empty match right behind the last match does not count.
+        if start != end or start != last_end:
+            results.append(text[start:end])
+        last_end = end
+        at = end + 1 if start == end else end
+    return results
+
+
+STRING_FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+    "contains": _on_two(lambda text, other: other in text),
+    "startsWith": _on_two(str.startswith),
+    "endsWith": _on_two(str.endswith),
+    "charAt": _char_at,
+    "indexOf": _index_of,
+    "lastIndexOf": _last_index_of,
+    "replace": _replace,
+    "split": _split,
+    "substring": _substring,
+    "join": _join,
+    "trim": _on_text(lambda text: text.strip(_SPACES)),
+    "lowerAscii": _on_text(_lower_ascii),
+    "upperAscii": _on_text(_upper_ascii),
+    "matches": _matches,
+    "find": _find,
+    "findAll": _find_all,
+}

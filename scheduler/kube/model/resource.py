@@ -1,0 +1,260 @@
+"""Dynamic Resource Allocation, resource.k8s.io/v1: claims, classes and slices, with the fields that placing pods needs.
+
+ResourceClaimTemplate is missing: the resourceclaim controller makes claims of templates, and no scheduler reads them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from scheduler.kube.model.meta import Int64, Object, ObjectMeta
+from scheduler.kube.model.pod import NodeSelector
+
+Amount = str | int | float
+"""A quantity as text; hand-written files may hold a bare number."""
+
+
+class ClaimMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
+    """metav1.ObjectMeta with the finalizers, which a scheduler adds to."""
+
+    finalizers: tuple[str, ...] = ()
+
+
+class CelSelector(Struct, frozen=True, gc=False, rename="camel"):
+    """CELDeviceSelector."""
+
+    expression: str = ""
+
+
+class DeviceSelector(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceSelector; without `cel` it is of a kind that is not known here."""
+
+    cel: CelSelector | None = None
+
+
+class DeviceToleration(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """DeviceToleration."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class CapacityRequirements(Struct, frozen=True, gc=False, rename="camel"):
+    """CapacityRequirements."""
+
+    requests: dict[str, Amount] = {}
+
+
+class ExactRequest(Struct, frozen=True, gc=False, rename="camel"):
+    """ExactDeviceRequest, or DeviceSubRequest, which has a name and no `admin_access`."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = "ExactCount"
+    count: Int64 = 1
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceRequest: one of `exactly` and `first_available`."""
+
+    name: str = ""
+    exactly: ExactRequest | None = None
+    first_available: tuple[ExactRequest, ...] = ()
+
+
+class DeviceConstraint(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceConstraint: one of `match_attribute` and `distinct_attribute`."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class OpaqueConfig(Struct, frozen=True, gc=False, rename="camel"):
+    """OpaqueDeviceConfiguration: parameters are the driver's business, and handed on as they are."""
+
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceConfig(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """DeviceClassConfiguration, DeviceClaimConfiguration (with `requests`) and DeviceAllocationConfiguration (with
+    `source`, too)."""
+
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueConfig | None = None
+
+
+class DeviceClaim(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceClaim: what a claim asks for."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+
+
+class DeviceResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """DeviceRequestAllocationResult."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    share_id: str | None = field(default=None, name="shareID")
+    consumed_capacity: dict[str, Amount] = {}
+
+
+class AllocationResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """DeviceAllocationResult."""
+
+    results: tuple[DeviceResult, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+
+
+class ClaimAllocation(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """AllocationResult: what was given to a claim, and where it can be used (everywhere without a selector)."""
+
+    devices: AllocationResult = AllocationResult()
+    node_selector: NodeSelector | None = None
+
+
+class ClaimConsumer(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """ResourceClaimConsumerReference: who may use a claim."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ResourceClaimStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """ResourceClaimStatus, without what drivers report about devices."""
+
+    allocation: ClaimAllocation | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+
+
+class ResourceClaimSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """ResourceClaimSpec."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+class ResourceClaim(Object, frozen=True, gc=False, rename="camel"):
+    """resource.k8s.io/v1 ResourceClaim."""
+
+    metadata: ClaimMeta = ClaimMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class DeviceClassSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceClassSpec."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+
+
+class DeviceClass(Object, frozen=True, gc=False, rename="camel"):
+    """resource.k8s.io/v1 DeviceClass."""
+
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceAttribute(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceAttribute: one of the values."""
+
+    int_: Int64 | None = field(default=None, name="int")
+    bool_: bool | None = field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+
+
+class DeviceCapacity(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceCapacity, without the policy of requests."""
+
+    value: Amount = "0"
+
+
+class DeviceTaint(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceTaint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Counter(Struct, frozen=True, gc=False, rename="camel"):
+    """Counter."""
+
+    value: Amount = "0"
+
+
+class CounterConsumption(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceCounterConsumption: what a device takes of a set of counters."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class CounterSet(Struct, frozen=True, gc=False, rename="camel"):
+    """CounterSet."""
+
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class Device(Struct, frozen=True, gc=False, rename="camel"):
+    """Device. Node choice counts only where its slice says `per_device_node_selection`."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[CounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool | None = None
+
+
+class ResourcePool(Struct, frozen=True, gc=False, rename="camel"):
+    """ResourcePool: which pool a slice is part of, and of how many slices the pool consists."""
+
+    name: str = ""
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
+
+
+class ResourceSliceSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """ResourceSliceSpec."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    devices: tuple[Device, ...] = ()
+    per_device_node_selection: bool | None = None
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(Object, frozen=True, gc=False, rename="camel"):
+    """resource.k8s.io/v1 ResourceSlice: devices that a driver offers, on a node or beyond nodes."""
+
+    spec: ResourceSliceSpec = ResourceSliceSpec()

@@ -1,0 +1,230 @@
+"""The search for devices on one node: the order, and so the result, of kube-scheduler 1.36
+(k8s.io/dynamic-resource-allocation/structured/internal/incubating, 0.36.3).
+
+Depth first over claims, requests and their devices: the next device is the first in order that is free, selected and
+agrees with the constraints; without a solution for what follows, the one after it is tried. Within a request later
+devices only are tried, so that each set of devices is seen once. The first full solution is taken. Of 1.34 and 1.35,
+whose order of pools and slices is random, it is one of the possible answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from scheduler.kube.model import ClaimAllocation, DeviceTaint, DeviceToleration, ResourceClaim
+from scheduler.plugins.dynamicresources.budget import Budget
+from scheduler.plugins.dynamicresources.devices import AllocationError, DeviceID, Offered, PlaceOf, Pool
+from scheduler.plugins.dynamicresources.requests import (
+    ALL,
+    MAX_RESULTS,
+    ClassOf,
+    Preparation,
+    Request,
+    SelectorCache,
+    Wanted,
+)
+from scheduler.plugins.dynamicresources.results import Given, allocation_of
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
+INVALID_POOLS = "invalid resource pools were encountered"
+
+
+class Allocator(NamedTuple):
+    """What an allocation needs to know of the cluster.
+
+    Attributes:
+        class_of: device classes by name.
+        is_in_use: whether a device is allocated to anybody.
+        selectors: compiled selectors.
+        budget: of the attempt.
+    """
+
+    class_of: ClassOf
+    is_in_use: Callable[[DeviceID], bool]
+    selectors: SelectorCache
+    budget: Budget
+
+    def allocate(
+        self, place: PlaceOf, pools: Sequence[Pool], claims: Sequence[ResourceClaim]
+    ) -> list[ClaimAllocation] | str:
+        """Return an allocation per claim, or why there is none on the node.
+
+        Raises:
+            AllocationError: something is wrong with a claim, class or slice.
+            OutOfBudget: the attempt has been too much work.
+        """
+        preparation = Preparation(place, pools, self.class_of, self.selectors, self.budget)
+        wanted = [preparation.prepare(claim) for claim in claims]
+        search = _Search(wanted, pools, preparation, self.is_in_use, self.budget)
+        try:
+            solved = search.run()
+        except _TooManyResults:
+            solved = False
+        if not solved:
+            if any(pool.problem == "invalid" for pool in pools):
+                return INVALID_POOLS
+            if search.unsupported:
+                return unsupported_reason(search.unsupported)
+            return CANNOT_ALLOCATE
+        return [
+            allocation_of(each, search.given[index], search.chosen[index], place.name)
+            for index, each in enumerate(wanted)
+        ]
+
+
+class _TooManyResults(Exception):
+    """A claim would get more devices than it may: the caller tries an alternative that needs fewer."""
+
+
+class _Search:
+    """One search. `given` holds the devices of each claim, `chosen` the alternative of each of its requests."""
+
+    def __init__(
+        self,
+        wanted: Sequence[Wanted],
+        pools: Sequence[Pool],
+        preparation: Preparation,
+        is_in_use: Callable[[DeviceID], bool],
+        budget: Budget,
+    ) -> None:
+        self._wanted = wanted
+        self._devices = [device for pool in pools if not pool.problem for device in pool.devices]
+        self._preparation = preparation
+        self._is_in_use = is_in_use
+        self._budget = budget
+        self._taken: dict[DeviceID, set[int]] = {}
+        self.unsupported = ""
+        """What a device needs that this scheduler does not do; "" where that kept nothing off."""
+        self.given: list[list[Given]] = [[] for _ in wanted]
+        self.chosen: list[list[Request]] = [[alternatives[0] for alternatives in each.requests] for each in wanted]
+
+    def run(self) -> bool:
+        """Return whether there is a solution."""
+        return self._claim(0)
+
+    def _claim(self, claim: int) -> bool:
+        self._budget.spend()
+        return claim >= len(self._wanted) or self._request(claim, 0)
+
+    def _request(self, claim: int, index: int) -> bool:
+        self._budget.spend()
+        wanted = self._wanted[claim]
+        if index >= len(wanted.requests):
+            try:
+                return self._claim(claim + 1)
+            except _TooManyResults:
+                # Another choice for this claim does not change that; one for an earlier claim may.
+                return False
+        alternatives = wanted.requests[index]
+        if not wanted.has_alternatives(index):
+            return self._device(claim, index, alternatives[0], 0, 0)
+        all_exceed = True
+        for request in alternatives:
+            try:
+                solved = self._device(claim, index, request, 0, 0)
+            except _TooManyResults:
+                continue
+            all_exceed = False
+            if solved:
+                self.chosen[claim][index] = request
+                return True
+        if all_exceed:
+            raise _TooManyResults
+        return False
+
+    def _device(self, claim: int, index: int, request: Request, number: int, start: int) -> bool:
+        """Find the device of that number of a request, and all that follows; `start` is where to look from."""
+        self._budget.spend()
+        if request.spec.allocation_mode == ALL and not request.every:
+            return False
+        if number >= request.count:
+            return self._request(claim, index + 1)
+        if len(self.given[claim]) + request.count - number > MAX_RESULTS:
+            raise _TooManyResults
+        if request.every is not None:
+            device = request.every[number]
+            if not self._take(claim, request, device, must=True):
+                return False
+            return self._followed(claim, request, device, lambda: self._device(claim, index, request, number + 1, 0))
+        wanted, selectable = self._wanted[claim].claim, self._preparation.is_selectable
+        for at in range(start, len(self._devices)):
+            device = self._devices[at]
+            if self._is_taken(claim, request, device):
+                continue
+            if not selectable(wanted, request, device) or not self._take(claim, request, device, must=False):
+                continue
+            following = at + 1
+
+            def next_device(following: int = following) -> bool:
+                return self._device(claim, index, request, number + 1, following)
+
+            if self._followed(claim, request, device, next_device):
+                return True
+        return False
+
+    def _followed(self, claim: int, request: Request, device: Offered, rest: Callable[[], bool]) -> bool:
+        """Return whether the rest can be found, given the device that was just taken; else give it back."""
+        solved = False
+        try:
+            solved = rest()
+        finally:
+            if not solved:
+                self._give_back(claim, request, device)
+        return solved
+
+    def _is_taken(self, claim: int, request: Request, device: Offered) -> bool:
+        holders = self._taken.get(device.id)
+        if request.is_admin:
+            return holders is not None and claim in holders
+        return bool(holders) or self._is_in_use(device.id)
+
+    def _take(self, claim: int, request: Request, device: Offered, *, must: bool) -> bool:
+        self._budget.spend()
+        if self._is_taken(claim, request, device):
+            return False
+        if device.unsupported:
+            self.unsupported = self.unsupported or device.unsupported
+            return False
+        if device.device.taints and is_kept_off(device.device.taints, request.spec.tolerations):
+            return False
+        wanted = self._wanted[claim]
+        for added, constraint in enumerate(wanted.constraints):
+            if constraint.add(request.base, request.sub, device):
+                continue
+            for earlier in wanted.constraints[:added]:
+                earlier.remove(request.base, request.sub)
+            if must:
+                raise AllocationError(
+                    f"claim {wanted.claim.metadata.key}, request {request.name}: cannot add device "
+                    f"{'/'.join(device.id)} because a claim constraint would not be satisfied"
+                )
+            return False
+        self._taken.setdefault(device.id, set()).add(claim)
+        self.given[claim].append(Given(request, device))
+        return True
+
+    def _give_back(self, claim: int, request: Request, device: Offered) -> None:
+        self.given[claim].pop()
+        self._taken[device.id].discard(claim)
+        for constraint in self._wanted[claim].constraints:
+            constraint.remove(request.base, request.sub)
+
+
+def unsupported_reason(need: str) -> str:
+    """Return why a node has no device for a claim, where one needs what is not supported."""
+    return f"{CANNOT_ALLOCATE}: a device {need}, which this scheduler does not support"
+
+
+def is_kept_off(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+    """Tell whether a taint keeps a request off a device."""
+    return any(
+        taint.effect in ("NoSchedule", "NoExecute") and not any(_tolerates(each, taint) for each in tolerations)
+        for taint in taints
+    )
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    return toleration.operator == "Exists" or (toleration.operator in ("", "Equal") and toleration.value == taint.value)

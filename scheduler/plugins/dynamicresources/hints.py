@@ -1,0 +1,59 @@
+"""Which changes may let a pod with claims run (EventsToRegister of kube-scheduler's DynamicResources)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from scheduler.catalog import ActionType
+from scheduler.framework import NODE, POD, Hint, HintRegistration, Objects, PodInfo
+from scheduler.kube.model import ResourceClaim
+from scheduler.plugins.dynamicresources.claims import CLAIM, CLASS, SLICE, ClaimProblem, pod_claims
+
+_ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
+
+
+class Hints:
+    """The hints, which look at the pod's claims in the store."""
+
+    def __init__(self, objects: Callable[[], Objects | None]) -> None:
+        self._objects = objects
+
+    def registrations(self) -> Sequence[HintRegistration]:
+        """Return the events of interest."""
+        return (
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE),
+            HintRegistration(CLAIM, _ADD_OR_UPDATE, self._claim_changed),
+            HintRegistration(POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_changed),
+            HintRegistration(CLASS, _ADD_OR_UPDATE),
+            HintRegistration(SLICE, _ADD_OR_UPDATE),
+        )
+
+    def _claims_of(self, pod: PodInfo) -> list[ResourceClaim] | None:
+        objects = self._objects()
+        if objects is None:
+            return []
+        try:
+            return pod_claims(pod, objects)
+        except ClaimProblem:
+            return None
+
+    def _claim_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        if not isinstance(new, ResourceClaim):
+            return Hint.QUEUE
+        claims = self._claims_of(pod)
+        if claims is None:
+            return Hint.SKIP
+        before = old if isinstance(old, ResourceClaim) else None
+        if before is not None and before.status.allocation is not None and new.status.allocation is None:
+            # Somebody's devices are free again.
+            return Hint.QUEUE
+        if all(claim.metadata.uid != new.metadata.uid for claim in claims):
+            return Hint.SKIP
+        return Hint.SKIP if before is not None and before.status == new.status else Hint.QUEUE
+
+    def _pod_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        if not isinstance(new, PodInfo):
+            return Hint.QUEUE
+        if pod.uid != new.uid:
+            return Hint.SKIP
+        return Hint.SKIP if self._claims_of(new) is None else Hint.QUEUE

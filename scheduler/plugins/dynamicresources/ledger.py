@@ -1,0 +1,172 @@
+"""Which devices there are, and which are allocated: kept up to date by every change of a slice or a claim.
+
+One ledger per store of objects, so all profiles share it. Allocated is what claims say, as they are assumed to be, and
+what an attempt has reserved and not yet written (in flight). Everything runs on the loop's thread, and a reservation
+reads and writes the ledger without giving way in between: no device is given twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+from scheduler.framework import Objects
+from scheduler.kube.model import ClaimAllocation, ResourceClaim, ResourceSlice
+from scheduler.plugins.dynamicresources.claims import CLAIM, SLICE
+from scheduler.plugins.dynamicresources.devices import DeviceID, OfferedSlice, PlaceOf, Pool, PoolID, gather_pools
+
+_K = TypeVar("_K")
+_MAX_CHANGES = 20_000
+
+
+class Ledger:
+    """Slices by node and pool, devices in use."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._slices: dict[str, OfferedSlice] = {}
+        self._of_node: dict[str, dict[str, OfferedSlice]] = {}
+        self._shared: dict[str, OfferedSlice] = {}
+        self._of_pool: dict[PoolID, dict[str, OfferedSlice]] = {}
+        self._pools: dict[str, tuple[Mapping[str, str], tuple[Pool, ...]]] = {}
+        self._in_use: Counter[DeviceID] = Counter()
+        self._in_flight: dict[str, ClaimAllocation] = {}
+        self._changes: list[str] = []
+        self._changes_start = 0
+        for item in objects.every(SLICE):
+            self._slice_changed(None, item)
+        for item in objects.every(CLAIM):
+            self._claim_changed(None, objects.latest(CLAIM, item.metadata.namespace, item.metadata.name))
+        objects.listen(SLICE, self._slice_changed)
+        objects.listen(CLAIM, self._claim_changed)
+
+    # Devices --------------------------------------------------------------------------------------------------------
+
+    def slices_of_pool(self, pool: PoolID) -> Collection[OfferedSlice]:
+        """Return all slices of a pool, of all generations."""
+        return self._of_pool.get(pool, {}).values()
+
+    def pools(self, place: PlaceOf) -> tuple[Pool, ...]:
+        """Return the pools that a node can use.
+
+        Raises:
+            AllocationError: a slice's node selector cannot be read.
+        """
+        known = self._pools.get(place.name)
+        if known is not None and (known[0] is place.labels or known[0] == place.labels):
+            return known[1]
+        own, shared = self._of_node.get(place.name, {}), self._shared
+        pools = gather_pools(place, [*own.values(), *shared.values()], self.slices_of_pool)
+        self._pools[place.name] = (place.labels, pools)
+        return pools
+
+    @property
+    def has_shared_slices(self) -> bool:
+        """Whether there are slices that belong to no single node."""
+        return bool(self._shared)
+
+    @property
+    def change_end(self) -> int:
+        """A number that grows with every change that concerns some node."""
+        return self._changes_start + len(self._changes)
+
+    def changed_since(self, end: int) -> Collection[str] | None:
+        """Return the nodes whose devices or their use changed since a `change_end`; None where that is not known."""
+        if end < self._changes_start:
+            return None
+        return self._changes[end - self._changes_start :]
+
+    def _note_change(self, pool: PoolID) -> set[str]:
+        """Note that something of a pool changed; return the nodes that have slices of it, "" for all."""
+        nodes = {offered.own_node for offered in self._of_pool.get(pool, {}).values()}
+        if "" in nodes or len(self._changes) > _MAX_CHANGES:
+            # Whoever follows starts anew.
+            self._changes_start += len(self._changes) + 1
+            self._changes.clear()
+        else:
+            self._changes += nodes
+        return nodes
+
+    def is_in_use(self, device: DeviceID) -> bool:
+        """Tell whether a device is allocated, or about to be."""
+        return device in self._in_use
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        if old is not None:
+            self._forget_pools(self._slices.get(old.metadata.name))
+            self._drop_slice(old.metadata.name)
+        if new is not None:
+            offered = OfferedSlice(new)
+            name = new.metadata.name
+            self._slices[name] = offered
+            node = offered.own_node
+            (self._of_node.setdefault(node, {}) if node else self._shared)[name] = offered
+            self._of_pool.setdefault(offered.pool, {})[name] = offered
+            self._forget_pools(offered)
+
+    def _forget_pools(self, offered: OfferedSlice | None) -> None:
+        """Gather the pools anew of all nodes that a slice may concern."""
+        if offered is None:
+            return
+        nodes = self._note_change(offered.pool)
+        if "" in nodes:
+            self._pools.clear()
+        for node in nodes:
+            self._pools.pop(node, None)
+
+    def _drop_slice(self, name: str) -> None:
+        offered = self._slices.pop(name, None)
+        if offered is None:
+            return
+        self._shared.pop(name, None)
+        _drop(self._of_node, offered.own_node, name)
+        _drop(self._of_pool, offered.pool, name)
+
+    # Use ------------------------------------------------------------------------------------------------------------
+
+    def in_flight(self, claim: ResourceClaim) -> bool:
+        """Tell whether a claim's allocation is being written."""
+        return claim.metadata.uid in self._in_flight
+
+    def take(self, claim: ResourceClaim, allocation: ClaimAllocation) -> None:
+        """Account for an allocation that is about to be written."""
+        self.release(claim)
+        self._in_flight[claim.metadata.uid] = allocation
+        self._count(allocation, 1)
+
+    def release(self, claim: ResourceClaim) -> None:
+        """Forget an allocation that was to be written: it has been, or it will not be."""
+        allocation = self._in_flight.pop(claim.metadata.uid, None)
+        if allocation is not None:
+            self._count(allocation, -1)
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        before = old.status.allocation if old is not None else None
+        after = new.status.allocation if new is not None else None
+        if before == after:
+            return
+        if before is not None:
+            self._count(before, -1)
+        if after is not None:
+            self._count(after, 1)
+
+    def _count(self, allocation: ClaimAllocation, change: int) -> None:
+        pools = set()
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                # An administrator's access keeps nobody else off.
+                device = (result.driver, result.pool, result.device)
+                self._in_use[device] += change
+                if not self._in_use[device]:
+                    del self._in_use[device]
+                pools.add(device[:2])
+        for pool in pools:
+            self._note_change(pool)
+
+
+def _drop(groups: dict[_K, dict[str, OfferedSlice]], key: _K, name: str) -> None:
+    group = groups.get(key)
+    if group is not None:
+        group.pop(name, None)
+        if not group:
+            del groups[key]

@@ -1,0 +1,212 @@
+"""The requests of claims, checked and prepared for one node (the checks of Allocate in
+k8s.io/dynamic-resource-allocation/structured/internal/incubating, 0.36.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scheduler.cel import CompileError, EvaluationError, Selector
+from scheduler.kube.model import DeviceClass, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaim
+from scheduler.plugins.dynamicresources.budget import Budget
+from scheduler.plugins.dynamicresources.constraints import Constraint, constraint_of
+from scheduler.plugins.dynamicresources.devices import AllocationError, Offered, PlaceOf, Pool, device_usable
+
+MAX_RESULTS = 32
+"""Devices of one claim (AllocationResultsMaxSize)."""
+ALL, EXACT_COUNT = "All", "ExactCount"
+
+ClassOf = Callable[[str], DeviceClass | None]
+"""Returns a device class by its name."""
+
+
+class SelectorCache:
+    """Compiled selectors by their text; what each remembers of devices goes with it."""
+
+    _MAX = 1_000
+
+    def __init__(self) -> None:
+        self._selectors: dict[str, Selector | CompileError] = {}
+
+    def get(self, expression: str) -> Selector:
+        """Return a selector.
+
+        Raises:
+            CompileError: it cannot be compiled.
+        """
+        selector = self._selectors.pop(expression, None)
+        if selector is None:
+            if len(self._selectors) >= self._MAX:
+                del self._selectors[next(iter(self._selectors))]
+            try:
+                selector = Selector(expression)
+            except CompileError as error:
+                selector = error
+        # The last one used goes last.
+        self._selectors[expression] = selector
+        if isinstance(selector, CompileError):
+            raise selector
+        return selector
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request, or one of its alternatives.
+
+    Attributes:
+        base: name of the request.
+        sub: name of the alternative, "" for a request without any.
+        spec: what is asked for.
+        device_class: the class.
+        count: how many devices.
+        every: for allocationMode All, the devices, in order.
+    """
+
+    base: str
+    sub: str
+    spec: ExactRequest
+    device_class: DeviceClass
+    count: int = 0
+    every: tuple[Offered, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return its own name, as upstream's errors have it."""
+        return self.sub or self.base
+
+    @property
+    def full_name(self) -> str:
+        """Return the name that results and configurations have."""
+        return f"{self.base}/{self.sub}" if self.sub else self.base
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether it asks for an administrator's access, which takes nothing from others."""
+        return bool(self.spec.admin_access)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A claim to allocate: its requests, each with its alternatives (one for a plain request), and constraints."""
+
+    claim: ResourceClaim
+    requests: list[tuple[Request, ...]]
+    constraints: list[Constraint]
+
+    def has_alternatives(self, index: int) -> bool:
+        """Tell whether a request is a list of alternatives."""
+        return bool(self.claim.spec.devices.requests[index].first_available)
+
+
+class Preparation:
+    """Prepares claims for one node."""
+
+    def __init__(
+        self,
+        place: PlaceOf,
+        pools: Sequence[Pool],
+        class_of: ClassOf,
+        selectors: SelectorCache,
+        budget: Budget,
+    ) -> None:
+        self._place = place
+        self._pools = pools
+        self._class_of = class_of
+        self._selectors = selectors
+        self._budget = budget
+        self._selectable: dict[tuple[int, int], bool] = {}
+
+    def prepare(self, claim: ResourceClaim) -> Wanted:
+        """Check a claim.
+
+        Raises:
+            AllocationError: it cannot be allocated on any node.
+        """
+        requests, least = [], 0
+        for source in claim.spec.devices.requests:
+            alternatives = tuple(self._request(claim, source, spec) for spec in source.first_available)
+            if not alternatives:
+                alternatives = (self._request(claim, source, source.exactly or ExactRequest()),)
+            requests.append(alternatives)
+            least += min(each.count for each in alternatives)
+        if least > MAX_RESULTS:
+            too_many = f"number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+            raise AllocationError(f"claim {claim.metadata.key}: {too_many}")
+        constraints = []
+        for index, constraint in enumerate(claim.spec.devices.constraints):
+            compiled = constraint_of(constraint)
+            if compiled is None:
+                raise AllocationError(
+                    f"claim {claim.metadata.key}, constraint #{index}: empty constraint (unsupported constraint type?)"
+                )
+            constraints.append(compiled)
+        return Wanted(claim, requests, constraints)
+
+    def _request(self, claim: ResourceClaim, source: DeviceRequest, spec: ExactRequest) -> Request:
+        sub = spec.name if source.first_available else ""
+        title = f"claim {claim.metadata.key}, request {sub or source.name}"
+        for index, selector in enumerate(spec.selectors):
+            if selector.cel is None:
+                raise AllocationError(f"{title}, selector #{index}: CEL expression empty (unsupported selector type?)")
+        if not spec.device_class_name:
+            raise AllocationError(f"{title}: missing device class name (unsupported request type?)")
+        device_class = self._class_of(spec.device_class_name)
+        if device_class is None:
+            name = spec.device_class_name
+            raise AllocationError(
+                f'{title}: could not retrieve device class {name}: deviceclass.resource.k8s.io "{name}" not found'
+            )
+        request = Request(source.name, sub, spec, device_class, spec.count)
+        if spec.allocation_mode == ALL:
+            request.every = self._every(claim, request, title)
+            request.count = len(request.every)
+        elif spec.allocation_mode != EXACT_COUNT:
+            raise AllocationError(f"{title}: unsupported count mode {spec.allocation_mode}")
+        return request
+
+    def _every(self, claim: ResourceClaim, request: Request, title: str) -> tuple[Offered, ...]:
+        """Return all devices that a request can have, whether in use or not."""
+        devices = []
+        for pool in self._pools:
+            if pool.problem:
+                state = "being updated" if pool.problem == "incomplete" else "invalid"
+                raise AllocationError(
+                    f"{title}: asks for all devices, but resource pool {pool.title} is currently {state}"
+                )
+            devices += [device for device in pool.devices if self.is_selectable(claim, request, device)]
+        return tuple(devices)
+
+    def is_selectable(self, claim: ResourceClaim, request: Request, device: Offered) -> bool:
+        """Tell whether the selectors of class and request choose a device, and it can be used from the node.
+
+        Raises:
+            AllocationError: a selector has no value for the device, or cannot be compiled.
+        """
+        key = (id(request), id(device))
+        known = self._selectable.get(key)
+        if known is None:
+            self._budget.spend()
+            device_class = request.device_class
+            known = (
+                self._match(f"class {device_class.metadata.name}", device_class.spec.selectors, device)
+                and self._match(f"claim {claim.metadata.key}", request.spec.selectors, device)
+                and (not device.slice.per_device or device_usable(device, self._place))
+            )
+            self._selectable[key] = known
+        return known
+
+    def _match(self, title: str, selectors: Sequence[DeviceSelector], device: Offered) -> bool:
+        for index, source in enumerate(selectors):
+            try:
+                selector = self._selectors.get(source.cel.expression if source.cel is not None else "")
+            except CompileError as error:
+                raise AllocationError(f"{title}: selector #{index}: CEL compile error: {error}") from error
+            try:
+                matches, steps = selector.matches(device)
+            except EvaluationError as error:
+                raise AllocationError(f"{title}: selector #{index}: CEL runtime error: {error}") from error
+            if steps:
+                self._budget.spend(steps)
+            if not matches:
+                return False
+        return True
