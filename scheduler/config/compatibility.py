@@ -106,10 +106,16 @@ def incompatibilities(
 
 def _check_cluster(cluster: ClusterVersions) -> Iterator[Incompatibility]:
     kubernetes, openshift = _optional_version(cluster.kubernetes), _optional_version(cluster.openshift)
-    if kubernetes is None or openshift is None:
+    if openshift is None:
+        return
+    if kubernetes is None:
+        if _kubernetes_of(openshift) is None:
+            known = list(_table()["openshiftToKubernetes"])
+            message = f"OpenShift {_minor(openshift)} is not in the table of known versions ({known[0]} to {known[-1]})"
+            yield Incompatibility("cluster", f"{message}; set kubernetesVersion as well, which says what it is made of")
         return
     expected = _kubernetes_of(openshift)
-    if kubernetes[:2] != expected[:2]:
+    if expected is not None and kubernetes[:2] != expected[:2]:
         yield Incompatibility(
             "cluster",
             f"OpenShift {_minor(openshift)} is Kubernetes {_minor(expected)}, not {_minor(kubernetes)}; "
@@ -189,12 +195,7 @@ def _check_scheduler(flavour: Flavour, cluster: ClusterVersions) -> Iterator[Inc
     if kubernetes is None or flavour.family == "custom":
         return
     if flavour.is_ours:
-        tested = _table()["ours"]["kubernetes"]
-        if _minor(kubernetes) not in tested:
-            message = (
-                f"this project's scheduler is tested with Kubernetes {', '.join(tested)}, not {_minor(kubernetes)}"
-            )
-            yield Incompatibility("scheduler", f"{message}; try it on a test cluster first")
+        yield from _check_ours(kubernetes)
         return
     built = (1, flavour.kubernetes)
     fitting = [version for version in _table()["schedulerPlugins"]["newest"] if _version(version)[1] == kubernetes[1]]
@@ -208,6 +209,21 @@ def _check_scheduler(flavour: Flavour, cluster: ClusterVersions) -> Iterator[Inc
         yield Incompatibility("scheduler", f"{message}, which Kubernetes does not support; {hint}")
 
 
+def _check_ours(kubernetes: Version) -> Iterator[Incompatibility]:
+    ours, minor = _table()["ours"], _minor(kubernetes)
+    if minor in ours["kubernetes"]:
+        return
+    tested = ", ".join(
+        f"{version} (upstream's support ended on {ours['supportEnded'][version]})"
+        if version in ours["supportEnded"]
+        else version
+        for version in ours["kubernetes"]
+    )
+    tried = ", where only the demo was tried" if minor in ours["tried"] else ""
+    message = f"this project's scheduler is tested with Kubernetes {tested}, not {minor}{tried}"
+    yield Incompatibility("scheduler", f"{message}; try it on a test cluster first")
+
+
 def _kubernetes(cluster: ClusterVersions) -> Version | None:
     kubernetes = _optional_version(cluster.kubernetes)
     openshift = _optional_version(cluster.openshift)
@@ -216,8 +232,9 @@ def _kubernetes(cluster: ClusterVersions) -> Version | None:
     return _kubernetes_of(openshift)
 
 
-def _kubernetes_of(openshift: Version) -> Version:
-    return (1, openshift[1] + int(_table()["openshiftToKubernetes"]), 0)
+def _kubernetes_of(openshift: Version) -> Version | None:
+    """The Kubernetes of an OpenShift; None for a release that the table does not have."""
+    return _optional_version(_table()["openshiftToKubernetes"].get(_minor(openshift)))
 
 
 def _highest_patch(kubernetes: Version, cluster: ClusterVersions) -> Version:

@@ -32,6 +32,9 @@ def reported(kubernetes: str | None, openshift: str | None, operator: str, image
         (None, "4.23", UPSTREAM.format("1.6.1"), GO.format("0.35.7")),
         ("1.33", "4.20", "example.com/other/operator:7", "example.com/my/scheduler:1"),
         ("1.31", None, UPSTREAM.format("1.4.0"), GO.format("0.31.8")),
+        (None, "5.0", OUR_OPERATOR, GO.format("0.35.7")),
+        ("1.36", "5.0", OUR_OPERATOR, "example.com/my/scheduler:1"),
+        ("1.37", "5.1", OUR_OPERATOR, "example.com/my/scheduler:1"),
     ],
 )  # fmt: skip
 def test_combinations_in_the_table_are_accepted(
@@ -45,7 +48,7 @@ def test_combinations_in_the_table_are_accepted(
     [
         ("1.29", "4.17", OUR_OPERATOR, "my/own:1", "cluster", ["OpenShift 4.17 is Kubernetes 1.30, not 1.29"]),
         (None, "4.17", UPSTREAM.format("1.6.0"), "my/own:1", "operator", ["OpenShift 4.22, 4.23, not 4.17", "operator 1.3 supports it"]),
-        (None, "4.30", UPSTREAM.format("1.6.0"), "my/own:1", "operator", ["no known operator supports it"]),
+        ("1.36", "4.30", UPSTREAM.format("1.6.0"), "my/own:1", "operator", ["no known operator supports it"]),
         (None, "4.11", UPSTREAM.format("1.1.2"), "my/own:1", "operator", ["supports OpenShift 4.12, 4.13, not 4.11", "operator 1.1 supports"]),
         ("1.28.3", None, UPSTREAM.format("1.3.0"), "my/own:1", "operator", ["needs Kubernetes 1.29.0 or later, not 1.28"]),
         ("1.35.2", None, UPSTREAM.format("1.6.1"), "my/own:1", "operator", ["OpenShift's own APIs", "this project's operator"]),
@@ -55,7 +58,8 @@ def test_combinations_in_the_table_are_accepted(
         (None, None, OUR_OPERATOR, "k8s.gcr.io/scheduler-plugins/kube-scheduler:v0.28.9", "scheduler", ["k8s.gcr.io is no longer updated", "registry.k8s.io"]),
         ("1.31", None, OUR_OPERATOR, GO.format("0.33.5"), "scheduler", ["from Kubernetes 1.33, newer than the cluster's 1.31", "use 0.31.8"]),
         (None, "4.19", OUR_OPERATOR, GO.format("0.29.8"), "scheduler", ["more than one release older than the cluster's 1.32", "use 0.32.7"]),
-        ("1.30", None, OUR_OPERATOR, OURS, "scheduler", ["tested with Kubernetes 1.34, not 1.30"]),
+        (None, "5.1", OUR_OPERATOR, "my/own:1", "cluster", ["OpenShift 5.1 is not in the table", "4.6 to 5.0", "set kubernetesVersion"]),
+        ("1.13", "5.0", "my/operator:1", "my/own:1", "cluster", ["OpenShift 5.0 is Kubernetes 1.36, not 1.13"]),
     ],
 )  # fmt: skip
 def test_incompatible_versions_are_reported_with_a_remedy(
@@ -102,3 +106,55 @@ def test_every_version_of_the_table_can_be_read_and_every_release_has_a_flavour(
 @pytest.mark.parametrize("text", ["", "1", "one.two", "1.x", "latest", "1.2.3.4"])
 def test_an_invalid_version_is_none(text: str) -> None:
     assert parse_version(text) is None
+
+
+OPENSHIFT = {
+    "4.16": "1.29",
+    "4.17": "1.30",
+    "4.18": "1.31",
+    "4.19": "1.32",
+    "4.20": "1.33",
+    "4.21": "1.34",
+    "4.22": "1.35",
+    "4.23": "1.36",
+    "5.0": "1.36",
+}
+
+
+@pytest.mark.parametrize(("openshift", "kubernetes"), OPENSHIFT.items())
+def test_every_openshift_is_the_kubernetes_that_its_release_branch_has(openshift: str, kubernetes: str) -> None:
+    assert reported(kubernetes, openshift, "my/operator:1", "my/own:1") == []
+    ((subject, message),) = reported("1.28", openshift, "my/operator:1", "my/own:1")
+    assert subject == "cluster"
+    assert f"OpenShift {openshift} is Kubernetes {kubernetes}, not 1.28" in message
+
+
+TESTED = "tested with Kubernetes 1.34 (upstream's support ended on 2026-10-27), not"
+
+
+@pytest.mark.parametrize("openshift", [True, False])
+@pytest.mark.parametrize(
+    ("kubernetes", "words"),
+    [
+        ("1.29", f"{TESTED} 1.29; try it"),
+        ("1.30", f"{TESTED} 1.30; try it"),
+        ("1.31", f"{TESTED} 1.31; try it"),
+        ("1.32", f"{TESTED} 1.32; try it"),
+        ("1.33", f"{TESTED} 1.33; try it"),
+        ("1.34", ""),
+        ("1.35", f"{TESTED} 1.35; try it"),
+        ("1.36", f"{TESTED} 1.36, where only the demo was tried; try it"),
+        ("1.37", f"{TESTED} 1.37, where only the demo was tried; try it"),
+        ("1.38", f"{TESTED} 1.38; try it"),
+    ],
+)
+def test_our_scheduler_says_on_which_cluster_how_much_of_it_is_tested(
+    kubernetes: str, words: str, openshift: bool
+) -> None:
+    """Each row of the table, by the cluster's Kubernetes and by its OpenShift."""
+    names = [name for name, minor in OPENSHIFT.items() if minor == kubernetes] if openshift else [None]
+    for name in names:
+        problems = reported(None if name else kubernetes, name, OUR_OPERATOR, OURS)
+        assert [(subject, words in message) for subject, message in problems] == (
+            [("scheduler", True)] if words else []
+        )
