@@ -58,6 +58,7 @@ FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
 MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
 OVERCOMMITTED_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted"
 OVERCOMMITTED_MESSAGE_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted-message"
+UNREAD_ANNOTATION = "secondary-scheduler.io/unread-resources"
 _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
 """How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
 with the Events and the Lease they stay below the 30 s that a pod is given by default."""
@@ -310,6 +311,15 @@ class Daemon:
         while True:
             await asyncio.sleep(_OVERCOMMIT_REPORT_SECONDS)
             self._publish_overcommits(self.engine.overcommits.report())
+            self._publish_unread()
+
+    def _publish_unread(self) -> None:
+        """Write on the Lease, where the operator reads it, which resources the decisions go without, and why."""
+        states = {name: reflector.state for name, reflector in self._reflectors.items()}
+        absent = [f"{name} (not served)" for name, state in states.items() if state.absent]
+        unread = [f"{name} (refused)" for name, state in states.items() if state.unread]
+        if self.elector:
+            self.elector.set_annotation(UNREAD_ANNOTATION, ", ".join((*absent, *unread))[:512] or None)
 
     def _publish_overcommits(self, report: OvercommitReport) -> None:
         """Say once per change whether nodes are over-committed: log, Event, and the Lease, where the operator reads
@@ -430,8 +440,15 @@ class Daemon:
         return f"the caches are not filled yet: {', '.join(waiting) or 'the first load is read'}"
 
     def _check_watches(self) -> str | None:
-        """Whether the API server refuses a watch that it allowed before: the copy grows old."""
-        refused = [f"{name}: {each.refusal}" for name, each in self._reflectors.items() if each.refusal]
+        """Whether the API server refuses a watch that it allowed before: the copy grows old.
+
+        One that it never allowed has no copy, and no other replica would have it.
+        """
+        refused = [
+            f"{name}: {each.refusal}"
+            for name, each in self._reflectors.items()
+            if each.refusal and not each.state.unread
+        ]
         return "; ".join(refused) or None
 
     def _publish_refusal(self, resource: str, error: KubeError | None) -> None:
@@ -440,10 +457,22 @@ class Daemon:
         if error is None:
             log.info("a watch is allowed again", resource=resource)
             return
-        log.warning("a watch is refused: its copy grows old", resource=resource, reason=str(error))
+        unread = self._reflectors[resource].state.unread
+        if unread:
+            remedy = "give the scheduler's ServiceAccount list and watch on it, or disable the plugins that read it"
+            log.warning(
+                f"a resource may not be read: pods are placed without it; {remedy}",
+                resource=resource,
+                reason=str(error),
+            )
+        else:
+            log.warning("a watch is refused: its copy grows old", resource=resource, reason=str(error))
         if self._may_schedule():
             lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
-            note = f"Decisions rest on an old copy of {resource}: {error}"
+            note = (
+                f"Decisions are made without {resource}" if unread else f"Decisions rest on an old copy of {resource}"
+            )
+            note = f"{note}: {error}"
             self.recorder.record(
                 lease, self.configuration.scheduler_names[0], "Warning", "WatchRefused", "Watch", note[:1000]
             )

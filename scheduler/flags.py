@@ -38,6 +38,7 @@ IDLE_FLAGS: Final = (
     IdleFlag("disable-http2-serving", _HTTP1, boolean=True, already=_TRUE),
     IdleFlag("http2-max-streams-per-connection", _HTTP1),
     IdleFlag("tls-sni-cert-key", "one certificate is served, whatever name a client asks for"),
+    IdleFlag("tls-curve-preferences", "OpenSSL chooses the curve"),
     IdleFlag("authentication-skip-lookup", _BEARER, boolean=True, already=_TRUE),
     IdleFlag("authentication-tolerate-lookup-failure", _BEARER, boolean=True, already=_TRUE),
     IdleFlag("client-ca-file", _BEARER),
@@ -50,6 +51,7 @@ IDLE_FLAGS: Final = (
     IdleFlag(
         "emulated-version", "the behaviour is that of 1.34", already=frozenset({"1.34", "kube=1.34", "v1.34", ""})
     ),
+    IdleFlag("min-compatibility-version", "no feature depends on the version of other components"),
     IdleFlag("allow-metric-labels", _SERIES),
     IdleFlag("allow-metric-labels-manifest", _SERIES),
     IdleFlag("show-hidden-metrics-for-version", "no metric is hidden"),

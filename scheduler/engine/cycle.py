@@ -50,6 +50,10 @@ wait for them, until so many hang that the API server must be in trouble as a wh
 FLUSH_SECONDS = 0.5
 """How often pods whose backoff is over, or that have been unschedulable for long, are looked for."""
 _STOPPING_POLL_SECONDS = 0.02
+_NOT_FOLLOWED = (
+    "this pod is placed by itself. Pods with the label scheduling.x-k8s.io/pod-group are placed together, if the "
+    "profile has Coscheduling"
+)
 _NO_NODES_FAILURE = AttemptFailure(NO_NODES, UNSCHEDULABLE)
 log = structlog.get_logger(component="cycle")
 
@@ -209,6 +213,9 @@ class SchedulingCycle:
         if self._state.node_count == 0:
             self._handle_failure(queued, started, _NO_NODES_FAILURE)
             return
+        if pod.upstream_group and queued.attempts <= 1:
+            note = f"{pod.upstream_group} is not followed: {_NOT_FOLLOWED}"
+            self._handles[pod.scheduler_name].event(pod, "Warning", "SchedulingGroupIgnored", "Scheduling", note)
         self._timings[pod.scheduler_name].begin_attempt()
         if self._log.debug:
             self._log.begin(pod, queued.attempts)

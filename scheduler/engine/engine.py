@@ -19,7 +19,7 @@ from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.nodecheck import NodeCheck, check_rules
-from scheduler.engine.objects import ObjectInputs, event_prefix
+from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.timing import ProfileTiming, QueueTiming
@@ -200,6 +200,7 @@ class Engine:
             wake=self.cycle.wake,
             handling=self._handling,
             prefix=event_prefix(watch),
+            custom=is_custom(watch),
         )
 
     # What the handles ask for ---------------------------------------------------------------------------------------

@@ -51,9 +51,15 @@ class Evictor:
             finished(complete)
 
     async def _evict(self, eviction: Eviction) -> bool:
-        """Request the last victim's deletion when those of the others have been: its deletion wakes the preemptor."""
-        *first, last = eviction.victims
+        """Request the last victim's deletion when those of the others have been: its deletion wakes the preemptor.
+
+        Those that are terminating already are left alone, as since kube-scheduler 1.35.
+        """
         cleared = await asyncio.gather(*(self._clear_nomination(pod) for pod in eviction.displaced))
+        victims = [victim for victim in eviction.victims if not victim.deleting]
+        if not victims:
+            return all(cleared)
+        *first, last = victims
         deleted = await asyncio.gather(*(self._preempt(victim, eviction) for victim in first))
         return await self._preempt(last, eviction) and all(cleared) and all(deleted)
 

@@ -34,6 +34,7 @@ from scheduler.kube.client import (
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
     Conflict,
+    Invalid,
     KubeClient,
     KubeError,
     NotFound,
@@ -218,6 +219,11 @@ class EngineHandle:
         except (NotFound, Conflict):
             # The UID is the only precondition: a conflict is a namesake.
             return Status(Code.SKIP, ("the pod is gone",))
+        except Invalid as error:
+            # API servers from 1.35 on refuse a nomination of a pod that is bound by now. The watch will show it.
+            if "nominatedNodeName" not in patch.get("status", {}):
+                return failure(str(error))
+            return Status(Code.SKIP, ("the pod is bound",))
         except KubeError as error:
             return failure(str(error))
         return SUCCESS

@@ -47,6 +47,7 @@ class ObjectInputs:
         wake: Callable[[], None],
         handling: Histograms | None = None,
         prefix: str = "",
+        custom: bool = False,
     ) -> None:
         """Configure.
 
@@ -56,11 +57,13 @@ class ObjectInputs:
             wake: called after each batch.
             handling: where the time that a change takes is measured.
             prefix: what upstream's names of the events have before the kind (`event_prefix`).
+            custom: whether it is a custom resource.
         """
         self._kind = kind.kind
         self._label = prefix + kind.kind
         self._handling = handling
         self._served = True
+        self._custom = custom
         self._objects = state.objects
         self._queue = queue
         self._wake = wake
@@ -94,11 +97,11 @@ class ObjectInputs:
         if served and not self._served:
             log.info("the API server serves the resource now", kind=self._kind)
         elif self._served and not served:
-            log.warning(
-                "the API server does not serve the resource: install its CustomResourceDefinition, or disable the "
-                "plugin that reads it",
-                kind=self._kind,
-            )
+            if self._custom:
+                remedy = "install its CustomResourceDefinition, or disable the plugin that reads it"
+            else:
+                remedy = "an older API server does not; plugins see no object of it until one does"
+            log.warning(f"the API server does not serve the resource: {remedy}", kind=self._kind)
         self._served = served
 
     def _upsert(self, item: Object) -> str:
@@ -128,14 +131,17 @@ def event_prefix(watch: Watch) -> str:
     return f"{group}/" if group in ("storage.k8s.io", "resource.k8s.io") else ""
 
 
+def is_custom(watch: Watch) -> bool:
+    """Return whether a CustomResourceDefinition of a plugin has the resource, not Kubernetes itself."""
+    group = watch.api_version.partition("/")[0]
+    return any(f"{watch.resource}.{group}" in descriptor.crds for descriptor in descriptors())
+
+
 def new_reflector(watch: Watch, client: KubeClient, inputs: ObjectInputs) -> Reflector[Any, Any]:
     """Return the list and watch of one kind, in all namespaces.
 
-    A custom resource may be missing: its CustomResourceDefinition may be installed later, and pods that do not need it
-    must not wait for it. Nor do servers before 1.34 serve resource.k8s.io/v1.
+    The API server need not serve it or let it be read: a CustomResourceDefinition may be installed later, older servers
+    lack newer kinds, and roles written for them lack their rules. Pods that do not need it must not wait for it.
     """
-    group = watch.api_version.partition("/")[0]
-    custom = any(f"{watch.resource}.{group}" in descriptor.crds for descriptor in descriptors())
     codec = WATCHED_KINDS[watch].codec
-    optional = custom or group == "resource.k8s.io"
-    return Reflector(client, api_path(*watch), codec, inputs, unchanged, optional=optional)
+    return Reflector(client, api_path(*watch), codec, inputs, unchanged, optional=True)

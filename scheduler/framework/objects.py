@@ -169,6 +169,7 @@ class PodInfo(Struct, frozen=True, eq=False):
         phase: as its status says.
         reason: why it ended, as its status says; "" while it has not.
         priority_class: name of the class its priority was taken from, or "".
+        upstream_group: field and name of the gang of Kubernetes' own that it belongs to, which is not followed, or "".
     """
 
     uid: str
@@ -197,6 +198,7 @@ class PodInfo(Struct, frozen=True, eq=False):
     phase: str = ""
     reason: str = ""
     priority_class: str = ""
+    upstream_group: str = ""
 
 
 class NodeInfo(Struct, frozen=True, eq=False):

@@ -33,6 +33,7 @@ from scheduler.kube.primitives import (
 )
 
 _LOCALHOST = "Localhost"
+_GROUP_LENGTH = 300
 _ANNOTATION = "seccomp.security.alpha.kubernetes.io"
 """Part of the keys under which the security-profiles-operator notes profiles."""
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
@@ -202,7 +203,15 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
         phase=status.phase,
         reason=status.reason if status.reason and pod.terminal else "",
         priority_class=pod.spec.priority_class_name,
+        upstream_group=_upstream_group(pod) if pod.spec.scheduling_group or pod.spec.workload_ref else "",
     )
+
+
+def _upstream_group(pod: Pod) -> str:
+    group, workload = pod.spec.scheduling_group, pod.spec.workload_ref
+    if group is not None:
+        return f"spec.schedulingGroup {group.pod_group_name or ''}"[:_GROUP_LENGTH]
+    return f"spec.workloadRef {workload.name}/{workload.pod_group}"[:_GROUP_LENGTH] if workload is not None else ""
 
 
 def _claim_names(pod: Pod) -> tuple[str, ...]:

@@ -268,12 +268,12 @@ class Metrics:
         """This process."""
         self.watch_refused = new.gauge(
             "secondary_scheduler_watch_refused",
-            "1 while the API server refuses the watch of a resource that it allowed before: the copy grows old.",
+            "1 while the API server refuses the watch of a resource: the copy grows old, or there never was one.",
             "resource",
         )
         self.watch_served = new.gauge(
             "secondary_scheduler_watched_resource_served",
-            "0 while the API server does not serve a custom resource that an enabled plugin reads",
+            "0 while the API server does not serve a resource that an enabled plugin reads",
             "resource",
         )
         self.configuration = new.gauge(

@@ -88,6 +88,9 @@ class ReflectorTiming:
     list_timeout: float = 120.0
     absent: float = 5.0
     """How often an optional resource that the API server does not serve is looked for."""
+    refused: float = 30.0
+    """How long an optional resource is waited for that the API server refuses from the start: its rule may be just
+    about to be made."""
     refuse_older: float = 60.0
     """How long a list older than the last one is refused, before it is believed to be a restored backup."""
 
@@ -100,6 +103,8 @@ class ReflectorState:
     watching: bool = False
     absent: bool = False
     """The API server does not serve the resource, which is optional: the sink was given an empty list."""
+    unread: bool = False
+    """The API server has refused the resource from the start, and it is optional: the sink was given nothing."""
     last_progress: float = float("-inf")
     """When the API server last said anything."""
     resource_version: ResourceVersion = NEVER
@@ -143,7 +148,8 @@ class Reflector(Generic[T, U]):
         What it returns is passed on as the object; where that is None, the sink's `invalid` is called.
 
         An `optional` resource may be missing from the API server, as one is whose CustomResourceDefinition is not
-        installed: the sink is then empty and in sync, and the resource is taken up once it is served.
+        installed: the sink is then empty and in sync, and the resource is taken up once it is served. One that may not
+        be read (403) counts as empty, too, after `ReflectorTiming.refused`: `refusal` says so.
         """
         self._client = client
         self._codec = codec
@@ -167,12 +173,14 @@ class Reflector(Generic[T, U]):
         """Set once the first complete list has been handed over."""
         self.state = ReflectorState()
         self.refusal: KubeError | None = None
-        """Why the API server refuses what it allowed before, a 401 or 403; None while it does not."""
+        """Why the API server refuses what it allowed before or what is optional, a 401 or 403; None while it does
+        not."""
         self.on_refusal: Callable[[KubeError | None], None] = _ignore
         """Called on the event loop when that begins, and with None when it ends."""
 
     async def run(self) -> None:
         """List and watch until cancelled. Failures are kept in `state.error` and retried with backoff."""
+        began = time.monotonic()
         while True:
             try:
                 if not self._version:
@@ -190,6 +198,8 @@ class Reflector(Generic[T, U]):
                 self.state.error = error
                 if self.state.synced and isinstance(error, Forbidden | Unauthorized):
                     self._note_refusal(error)
+                elif self.optional and isinstance(error, Forbidden) and time.monotonic() - began > self._timing.refused:
+                    self._go_on_without(error)
                 if isinstance(error, TooManyRequests) and error.retry_after is not None:
                     await asyncio.sleep(error.retry_after)
             finally:
@@ -201,6 +211,12 @@ class Reflector(Generic[T, U]):
         self.refusal = error
         if changed:
             self.on_refusal(error)
+
+    def _go_on_without(self, error: KubeError) -> None:
+        """The resource may not be read. Whoever waits for it to be in sync would wait for ever."""
+        self.state.unread = self.state.synced = True
+        self._note_refusal(error)
+        self.synced.set()
 
     async def _mark_absent(self) -> None:
         """The resource is not served (any more), so nothing of it exists. Check again later."""
@@ -233,7 +249,7 @@ class Reflector(Generic[T, U]):
         for metadata, error in invalid:
             self._sink.invalid(metadata, error)
         self.state.synced = True
-        self.state.absent = False
+        self.state.absent = self.state.unread = False
         self.state.error = None
         self.synced.set()
 

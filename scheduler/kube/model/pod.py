@@ -162,6 +162,19 @@ class PodResourceClaim(Struct, frozen=True, gc=False, rename="camel"):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.PodSchedulingGroup, since 1.36."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadReference(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.WorkloadReference, of 1.35 only."""
+
+    name: str = ""
+    pod_group: str = ""
+
+
 class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1.PodSpec; `priority` None counts as 0."""
 
@@ -184,6 +197,8 @@ class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     host_network: bool = False
     termination_grace_period_seconds: Int64 | None = None
     security_context: SecurityContext | None = None
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class PodCondition(Struct, frozen=True, gc=False, rename="camel"):

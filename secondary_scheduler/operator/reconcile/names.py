@@ -35,6 +35,7 @@ ANNOTATION_LOAD_FRESH = "secondary-scheduler.io/load-data-fresh"
 ANNOTATION_LOAD_MESSAGE = "secondary-scheduler.io/load-data-message"
 ANNOTATION_OVERCOMMITTED = "secondary-scheduler.io/nodes-overcommitted"
 ANNOTATION_OVERCOMMITTED_MESSAGE = "secondary-scheduler.io/nodes-overcommitted-message"
+ANNOTATION_UNREAD = "secondary-scheduler.io/unread-resources"
 
 
 class ApiResource(NamedTuple):

@@ -38,6 +38,7 @@ from secondary_scheduler.operator.reconcile.rollout import Decision, decide
 from secondary_scheduler.operator.reconcile.status import Findings, build_status, events_for
 from secondary_scheduler.operator.reconcile.workload import (
     assess_rollout,
+    lease_annotations,
     pods_of,
     scheduler_pods,
     workload_problems,
@@ -362,6 +363,8 @@ def _warnings(
         yield from _without_rights(observed, spec, selection.effective)
     if replicas.warning:
         yield replicas.warning
+    if unread := lease_annotations(observed).get(names.ANNOTATION_UNREAD):
+        yield f"the scheduler places pods without resources that it cannot read: {unread}"
     for kind in sorted(set(observed.unreadable) & _DISPENSABLE_KINDS):
         yield f"{kind} objects cannot be read: {observed.unreadable[kind].message}"
     for key in sorted(observed.failures):

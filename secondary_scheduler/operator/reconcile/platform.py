@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from scheduler.config import Flavour
+from scheduler.config import ClusterVersions, Flavour, incompatibilities
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, Observed
 from secondary_scheduler.operator.reconcile.revision import read_run
@@ -75,9 +75,15 @@ _IANA: Mapping[str, str] = MappingProxyType(
 def kubernetes_mismatch(image: str, flavour: Flavour, minor: int | None) -> str:
     """A warning about an image that is built from another Kubernetes than the cluster's; empty where there is none.
 
-    Kubernetes supports schedulers of the API server's minor version and of the one before.
+    Kubernetes supports schedulers of the API server's minor version and of the one before. Ours is made for more of
+    them: what it is tested with is in a table.
     """
-    if minor is None or not image or flavour.family == "custom" or minor - flavour.kubernetes in (0, 1):
+    if minor is None or not image or flavour.family == "custom":
+        return ""
+    if flavour.is_ours:
+        problems = incompatibilities(ClusterVersions(kubernetes=f"1.{minor}"), None, image, flavour)
+        return "; ".join(problem.message for problem in problems)
+    if minor - flavour.kubernetes in (0, 1):
         return ""
     return (
         f"image {image} is built for Kubernetes 1.{flavour.kubernetes}, and this cluster runs 1.{minor}: supported "

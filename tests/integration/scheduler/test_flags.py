@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devcluster import ports
+from devcluster import ports, releases
 from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
@@ -34,6 +34,8 @@ VALUES = {
     "pattern=N,...": "cycle=4",
     "namedCertKey": "a.crt,a.key",
     "stringToString": "m,l=v",
+    "int32Slice": "29,23",
+    "strings": "a,b",
     "colonSeparatedMultimapStringString": "kube:SchedulerAsyncPreemption=true",
 }
 """A value for each kind of flag."""
@@ -44,8 +46,11 @@ NAMED = {
     "logging-format": "json",
     "secure-port": "10259",
     "emulated-version": "1.33",
+    "min-compatibility-version": "1.33",
 }
 PAIRED = {"tls-cert-file": "--tls-private-key-file=k", "tls-private-key-file": "--tls-cert-file=c"}
+SINCE = {"min-compatibility-version", "tls-curve-preferences"}
+"""Flags that came after 1.34."""
 ENDING = {"help", "version"}
 
 
@@ -54,13 +59,31 @@ def upstream() -> Path:
     return binaries.ensure(["kube-scheduler"], SilentReporter())["kube-scheduler"]
 
 
+def help_of(binary: Path) -> str:
+    return subprocess.run([str(binary), "--help"], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.fixture(scope="module")
 def help_text(upstream: Path) -> str:
-    return subprocess.run([str(upstream), "--help"], capture_output=True, text=True, check=True).stdout
+    return help_of(upstream)
 
 
 @pytest.fixture(scope="module")
 def upstream_flags(help_text: str) -> dict[str, str]:
+    """Those of the default, by name."""
+    return flags_of(help_text)
+
+
+@pytest.fixture(scope="module", params=releases.RELEASES)
+def minors_flags(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Those of each minor whose kube-scheduler has been built."""
+    binary = binaries.find(binaries.row("kube-scheduler", request.param))
+    if binary is None:
+        pytest.skip(f"kube-scheduler {request.param} is not built: python -m devcluster.toolchain {request.param}")
+    return flags_of(help_of(binary))
+
+
+def flags_of(help_text: str) -> dict[str, str]:
     """Name -> kind of value, `bool` where upstream names none."""
     flags = {match["name"]: match["kind"] or "bool" for match in _FLAG.finditer(help_text)}
     assert {"config", "leader-elect", "vmodule", "kube-api-qps", "v"} <= flags.keys()
@@ -69,9 +92,9 @@ def upstream_flags(help_text: str) -> dict[str, str]:
     return flags
 
 
-def test_every_flag_of_upstream_is_accepted(upstream_flags: dict[str, str]) -> None:
+def test_every_flag_of_every_minors_kube_scheduler_is_accepted(minors_flags: dict[str, str]) -> None:
     refused = []
-    for name, kind in upstream_flags.items():
+    for name, kind in minors_flags.items():
         if name in ENDING:
             continue
         value = NAMED.get(name) or VALUES.get(kind, "something")
@@ -82,8 +105,8 @@ def test_every_flag_of_upstream_is_accepted(upstream_flags: dict[str, str]) -> N
     assert refused == []
 
 
-def test_a_boolean_flag_of_upstream_needs_no_value(upstream_flags: dict[str, str]) -> None:
-    for name in (name for name, kind in upstream_flags.items() if kind == "bool" and name not in ENDING):
+def test_a_boolean_flag_of_upstream_needs_no_value(minors_flags: dict[str, str]) -> None:
+    for name in (name for name, kind in minors_flags.items() if kind == "bool" and name not in ENDING):
         parse_options([f"--{name}"], "0")
 
 
@@ -94,7 +117,13 @@ def test_the_page_about_flags_has_those_of_upstream_and_ours_and_no_others(upstr
     shown = set(re.findall(r"^ {2,6}--([a-z0-9-]+)", ours.stdout, re.MULTILINE))
     own = {"allow-default-scheduler-name", "allow-insecure-metric-credentials"}
     own |= {name for name in shown if name.startswith("metric-")}
-    assert set(listed) == upstream_flags.keys() | own
+    assert set(listed) == upstream_flags.keys() | SINCE | own
+
+
+def test_the_page_says_which_flags_came_after_the_default(
+    minors_flags: dict[str, str], upstream_flags: dict[str, str]
+) -> None:
+    assert minors_flags.keys() - upstream_flags.keys() <= SINCE
 
 
 def test_every_cipher_suite_that_upstream_lists_is_known_and_every_preferred_one_served(help_text: str) -> None:

@@ -740,6 +740,18 @@ class TestOvercommittedNodes:
         assert w.condition("Degraded")[0] == "False"
 
 
+def test_what_the_scheduler_goes_without_is_a_warning_in_the_condition():
+    w = world().start()
+    w.put(lease(configuration_hash=HASH, unread_resources="volumeattachments (refused)"))
+    w.settle()
+    status, reason, message = w.condition("Degraded")
+    assert (status, reason) == ("False", "AsExpected")
+    assert "without resources that it cannot read: volumeattachments (refused)" in message
+    w.put(lease(configuration_hash=HASH))
+    w.settle()
+    assert w.condition("Degraded")[2] == ""
+
+
 def test_condition_times_change_only_with_the_status():
     w = world().start()
     since = {c["type"]: c["lastTransitionTime"] for c in w.resource["status"]["conditions"]}

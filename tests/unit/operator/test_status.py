@@ -105,6 +105,7 @@ PLUGINS = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0."
         (f"{PLUGINS}35.7", 34, True),
         (f"{PLUGINS}29.8", 34, True),
         (IMAGE, 34, False),
+        (IMAGE, 31, True),
         (IMAGE, 37, True),
         ("example.com/mine:1", 40, False),
         (f"{PLUGINS}35.7", None, False),

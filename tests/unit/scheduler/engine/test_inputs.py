@@ -66,3 +66,38 @@ async def test_a_first_list_taken_in_by_pages_ends_as_one_taken_in_at_once(engin
     engine.leading = True
     engine.cycle.wake()
     await eventually(lambda: len(engine.api.bindings) == 1, "the one that waits is bound, once")
+
+
+async def test_labels_that_the_api_server_adds_at_bind_are_no_change_by_a_user(engine: Engine) -> None:
+    """API servers from 1.35 on copy the node's zone and region to the pod."""
+    engine.add_node("n1")
+    engine.add_pod("bound")
+    await eventually(lambda: len(engine.api.bindings) == 1, "bound")
+    seen: list[str] = []
+    on_event = engine.queue.on_event
+
+    def note(event: Any, **options: Any) -> None:
+        seen.append(event.label)
+        on_event(event, **options)
+
+    engine.queue.on_event = note  # type: ignore[method-assign]
+    engine.add_pod("bound", node="n1", rv="2", metadata={"labels": {"topology.kubernetes.io/zone": "a"}})
+    assert seen == ["AssignedPodAdd"]
+
+
+async def test_a_pod_of_a_gang_of_kubernetes_own_hears_once_that_it_is_not_followed(engine: Engine) -> None:
+    for name, field in (
+        ("new", {"schedulingGroup": {"podGroupName": "train"}}),
+        ("old", {"workloadRef": {"name": "job", "podGroup": "workers"}}),
+    ):
+        engine.add_node(f"node-{name}", cpu="1")
+        engine.add_pod(name, cpu="800m", **field)
+    await eventually(lambda: len(engine.api.bindings) == 2, "placed by themselves")
+    await eventually(lambda: len(engine.api.events) == 4, "their Events")
+    notes = {
+        event["regarding"]["name"]: event["note"]
+        for event in engine.api.events
+        if event["reason"] == "SchedulingGroupIgnored"
+    }
+    assert notes["new"].startswith("spec.schedulingGroup train is not followed: this pod is placed by itself.")
+    assert notes["old"].startswith("spec.workloadRef job/workers is not followed")

@@ -7,7 +7,7 @@ import structlog
 
 from scheduler.catalog import Watch
 from scheduler.engine.environment import SYSTEM_CLOCKS
-from scheduler.engine.objects import ObjectInputs, new_reflector
+from scheduler.engine.objects import ObjectInputs, is_custom, new_reflector
 from scheduler.framework import SUCCESS
 from scheduler.kube.client import ClientConfig, KubeClient
 from scheduler.kube.model import EventType, Namespace, ObjectMeta, ResourceVersion
@@ -48,7 +48,8 @@ def test_the_cache_is_what_the_list_and_the_events_after_it_say(state: ClusterSt
     assert names(state) == {"c"}
 
 
-def test_a_resource_that_is_not_served_is_named_once_in_the_log(state: ClusterState, sink: ObjectInputs) -> None:
+def test_a_custom_resource_that_is_not_served_is_named_once_in_the_log(state: ClusterState) -> None:
+    sink = ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None, custom=True)
     with structlog.testing.capture_logs() as logs:
         sink.replace([], ResourceVersion(""))
         sink.replace([], ResourceVersion(""))
@@ -64,14 +65,23 @@ def test_a_resource_that_is_taken_away_takes_its_objects_along(state: ClusterSta
     assert names(state) == set()
 
 
-async def test_only_custom_resources_may_be_missing_from_the_api_server(state: ClusterState) -> None:
+async def test_every_resource_beside_nodes_and_pods_may_be_missing_from_the_api_server(state: ClusterState) -> None:
+    """A custom resource comes with its definition; of Kubernetes' own, older servers and roles lack some."""
     async with KubeClient(ClientConfig(server="http://127.0.0.1:1"), qps=0) as client:
-
-        def optional(watch: Watch) -> bool:
-            sink = ObjectInputs(WATCHED_KINDS[watch], state, new_queue(), wake=lambda: None)
-            return new_reflector(watch, client, sink).optional
-
         for watch in WATCHED_KINDS:
-            group = watch.api_version.partition("/")[0]
-            builtin = "." not in group or group in ("storage.k8s.io", "scheduling.k8s.io")
-            assert optional(watch) is not builtin, watch
+            sink = ObjectInputs(WATCHED_KINDS[watch], state, new_queue(), wake=lambda: None)
+            assert new_reflector(watch, client, sink).optional, watch
+
+
+def test_a_builtin_resource_that_is_not_served_asks_for_no_definition(state: ClusterState, sink: ObjectInputs) -> None:
+    with structlog.testing.capture_logs() as logs:
+        sink.replace([], ResourceVersion(""))
+        sink.replace([], ResourceVersion(""))
+    (entry,) = logs
+    assert entry["event"].startswith("the API server does not serve the resource: an older API server does not")
+
+
+def test_a_custom_resource_is_known_by_its_definition() -> None:
+    custom = {watch.resource for watch in WATCHED_KINDS if is_custom(watch)}
+    assert custom >= {"podgroups", "elasticquotas", "noderesourcetopologies"}
+    assert not {"namespaces", "volumeattachments", "persistentvolumes"} & custom

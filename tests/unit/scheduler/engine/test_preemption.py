@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import PodInfo
+from scheduler.framework import Code, Eviction, PodInfo
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import Engine, FakeApi, eventually
@@ -241,3 +241,31 @@ async def test_without_the_lease_no_pod_is_evicted(engine: Engine) -> None:
     assert not (await engine.handle.delete_pod(victim)).is_success
     assert not (await engine.handle.patch_pod(victim, {"status": {}}, "status")).is_success
     assert engine.api.writes == []
+
+
+async def test_victims_that_are_terminating_already_are_left_alone(engine: Engine) -> None:
+    """kube-scheduler patches and deletes them once more up to 1.34, and no longer since 1.35."""
+    handle = engine.handle
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    leaving_pod = pod_info("leaving", node="n1", metadata=leaving)
+    staying = pod_info("staying", node="n1")
+    preemptor = pod_info("high", priority=10)
+    outcomes: list[bool] = []
+    for victims in ((leaving_pod, staying), (leaving_pod,)):
+        handle.evict(Eviction("DefaultPreemption", preemptor, "n1", victims), outcomes.append)
+    await eventually(lambda: outcomes == [True, True], "both are carried out")
+    assert engine.api.writes == [("patch", "staying"), ("delete", "staying")]
+
+
+async def test_a_nomination_that_is_refused_as_the_pod_is_bound_by_now_is_final(engine: Engine) -> None:
+    """API servers from 1.35 on answer 422; what else they find invalid is a failure."""
+    handle = engine.handle
+
+    async def refuse(path: str, body: Any, content_type: str = "", **_: Any) -> bytes:
+        raise api_error("PATCH", path, 422, b"")
+
+    engine.api.patch = refuse  # type: ignore[method-assign]
+    pod = pod_info("p", node="n1")
+    nomination = await handle.patch_pod(pod, {"status": {"nominatedNodeName": "n1"}}, "status")
+    assert nomination.is_skip
+    assert (await handle.patch_pod(pod, {"status": {"conditions": []}}, "status")).code is Code.ERROR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -390,6 +391,26 @@ async def test_watches_that_end_at_once_back_off(api: FakeApi) -> None:
         await asyncio.sleep(1.0)
         assert 2 <= len(api.watches) <= 6
         api.next_watches = []
+
+
+async def test_an_optional_resource_that_may_not_be_read_counts_as_empty_after_a_while_until_it_may(
+    api: FakeApi,
+) -> None:
+    """A missing rule must not keep everything else waiting for ever."""
+    api.next_lists = [answer(403, "Forbidden")] * 1000
+    api.put("a")
+    async with reflecting(api, dataclasses.replace(QUICK, refused=0.1), optional=True) as (mirror, reflector):
+        refusals: list[object] = []
+        reflector.on_refusal = refusals.append
+        await asyncio.wait_for(reflector.synced.wait(), 60)
+        assert len(api.lists) > 1, "not at once: the rule may be just about to be made"
+        assert reflector.state.unread
+        assert isinstance(reflector.refusal, Forbidden)
+        assert mirror.names == set()
+        api.next_lists = []
+        await eventually_on_loop(lambda: mirror.names == {"a"} and reflector.refusal is None)
+        assert not reflector.state.unread
+        assert [isinstance(refusal, Forbidden) for refusal in refusals] == [True, False]
 
 
 async def test_an_optional_resource_that_is_not_served_counts_as_empty_until_it_is(api: FakeApi) -> None:
