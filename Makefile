@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 ifdef KUBERNETES
 export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
 endif
-.PHONY: help setup olm schemas image lock demo clean-demo test test-all check format unit integration e2e conformance faults bench bench-smoke clean
+.PHONY: help setup olm schemas image lock demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -41,6 +41,9 @@ unit integration e2e: setup  ## One part of the tests
 
 conformance: setup  ## N=2000 random cases against the real kube-scheduler; KUBERNETES=1.36 chooses its minor
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
+
+matrix: setup  ## Demo, operator, scheduler and a short race on a control plane of each minor of Kubernetes (hours); KUBERNETES=1.36 chooses one
+	@$(BIN)/python tools/matrix.py $(KUBERNETES)
 
 faults: setup  ## The fault matrix and N=1000 random mixes of faults (hours); goes on where it was ended, from .faults.jsonl; SEED=S chooses the first
 	@$(BIN)/python -m tests.faults --all --mix $(or $(N),1000) --seed $(or $(SEED),1) --record $(or $(RECORD),.faults.jsonl) --resume

@@ -1,0 +1,55 @@
+"""The main job on control planes of other minor releases than the default's: a sample of `make matrix`.
+
+Nothing is built here: `python -m devcluster.toolchain 1.30 1.36 1.37` does, or `make matrix`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
+
+from devcluster import environment, releases
+from devcluster.cluster import LocalCluster
+from devcluster.demo.pulumi import DemoStack
+from devcluster.demo.workload import POD_COUNT, DemoWorkload
+from devcluster.spec import ClusterSpec
+from devcluster.toolchain import binaries
+from tests.support.waiting import PATIENCE_SECONDS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+CHECKOUT = Path(__file__).resolve().parents[2]
+NAMESPACE = "openshift-secondary-scheduler-operator"
+SAMPLE = ("1.30", "1.36", "1.37")
+"""The oldest that is built, and the newest."""
+
+
+@pytest.mark.parametrize("minor", SAMPLE)
+def test_it_installs_and_places_pods_on_another_minor(minor: str, cluster_state_root: Path) -> None:
+    missing = [name for name in sorted(releases.COMPONENTS) if binaries.find(binaries.row(name, minor)) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} of {minor} not built: python -m devcluster.toolchain {minor}")
+    name = f"minor-{minor.replace('.', '-')}"
+    with LocalCluster(ClusterSpec(name=name, kubernetes=minor, state_root=cluster_state_root)) as cluster:
+        variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
+        stack = DemoStack(CHECKOUT, "local", variables)
+        stack.select()
+        stack.up()
+        api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+        version = kubernetes.VersionApi(api).get_code()
+        assert version.git_version == f"v{releases.RELEASES[minor].version}"
+        workload = DemoWorkload(api, "demo", "secondary-scheduler")
+        workload.create()
+        workload.wait_bound(PATIENCE_SECONDS)
+        assert sum(workload.pods_per_node().values()) == POD_COUNT
+        installed = kubernetes.CustomObjectsApi(api).get_namespaced_custom_object(
+            "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
+        )
+        conditions = {each["type"]: each for each in installed["status"]["conditions"]}
+        assert conditions["Available"]["status"] == "True"
+        assert conditions["Degraded"]["status"] == "False"
+        assert "cannot read" not in conditions["Degraded"]["message"]
+        stack.destroy()
