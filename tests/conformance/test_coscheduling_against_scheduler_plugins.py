@@ -23,7 +23,7 @@ def plane() -> Iterator[ControlPlane]:
 @pytest.mark.parametrize(
     ("compatibility", "worlds"),
     [
-        ("upstream", 8),
+        ("upstream", 4),
         pytest.param("safe", 16, marks=pytest.mark.slow),
         pytest.param("upstream", 96, marks=pytest.mark.slow),
     ],

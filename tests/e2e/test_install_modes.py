@@ -55,6 +55,7 @@ def test_a_new_configuration_replaces_the_map_once_it_runs(live: Live) -> None:
     assert mounted in {volume.config_map.name for volume in volumes if volume.config_map}
 
 
+@pytest.mark.slow
 def test_a_gate_that_fails_leaves_the_former_map_and_the_former_pod(live: Live) -> None:
     before = live.config_maps()
     (pod,) = live.pods()

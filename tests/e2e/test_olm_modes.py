@@ -167,6 +167,7 @@ def test_a_live_stack_leaves_catalog_for_direct_and_comes_back(live: Live, clust
     live.run("destroy", "--yes", "--skip-preview")
 
 
+@slow
 def test_manual_approval_says_what_to_approve_and_goes_on_when_it_is(live: Live, tmp_path: Path) -> None:
     source = {"flavour": "ours", "source": "secondary-scheduler", "sourceNamespace": "olm", "approval": "Manual"}
     source["package"] = UPSTREAM_PACKAGE
@@ -198,6 +199,7 @@ def test_an_installation_that_was_approved_is_no_drift(live: Live) -> None:
     live.run("preview", "--refresh", "--expect-no-changes", "--diff")
 
 
+@slow
 def test_a_live_stack_leaves_olm_for_direct_without_a_gap_in_rights(live: Live) -> None:
     before = roles(live)
     live.up(installMode="direct", operator={})
