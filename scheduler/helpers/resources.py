@@ -118,7 +118,8 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
         init_statuses = {
             status.name: status for status in pod.status.init_container_statuses if status.name in sidecars
         }
-        infeasible = any(
+        # A condition says it since 1.33, a field of the status before.
+        infeasible = pod.status.resize == "Infeasible" or any(
             condition.type == "PodResizePending" and condition.reason == "Infeasible"
             for condition in pod.status.conditions
         )

@@ -113,6 +113,9 @@ def resized(phase: str | None = None) -> dict[str, Any]:
         pytest.param("1", resized(), 1000, id="spec above actual"),
         pytest.param("1", resized("Infeasible"), 300, id="spec dropped while infeasible"),
         pytest.param("1", resized("Deferred"), 1000, id="spec kept while deferred"),
+        # Up to 1.32 a field of the status says it.
+        pytest.param("1", {**resized(), "resize": "Infeasible"}, 300, id="spec dropped while infeasible, 1.32"),
+        pytest.param("1", {**resized(), "resize": "InProgress"}, 1000, id="spec kept while in progress, 1.32"),
     ],
 )
 def test_a_bound_pod_occupies_the_most_while_it_is_resized(
