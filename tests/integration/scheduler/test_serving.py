@@ -185,11 +185,13 @@ def wire(control_plane: LocalCluster) -> Iterator[Wire]:
     wire.close()
 
 
-def limited_kubeconfig(control_plane: LocalCluster, wire: Wire, cluster: Cluster, directory: Path) -> Path:
+def limited_kubeconfig(
+    control_plane: LocalCluster, wire: Wire, cluster: Cluster, directory: Path, account: str = "limited"
+) -> Path:
     """A kubeconfig of a ServiceAccount, over the wire."""
-    cluster.core.create_namespaced_service_account(NAME, {"metadata": {"name": "limited"}})
+    cluster.core.create_namespaced_service_account(NAME, {"metadata": {"name": account}})
     token = cluster.core.create_namespaced_service_account_token(
-        "limited", NAME, {"spec": {"expirationSeconds": 3600}}
+        account, NAME, {"spec": {"expirationSeconds": 3600}}
     ).status.token
     document = yaml.safe_load(control_plane.kubeconfig.read_text())
     document["clusters"][0]["cluster"]["server"] = wire.url
@@ -231,3 +233,39 @@ def test_a_right_that_is_withdrawn_after_the_start_is_named_until_it_is_back(
     finally:
         cluster.rbac.delete_cluster_role_binding("serving-rest")
         cluster.rbac.delete_cluster_role("serving-rest")
+
+
+@pytest.mark.slow
+def test_a_right_that_was_never_given_delays_the_start_and_does_not_prevent_it(
+    control_plane: LocalCluster, cluster: Cluster, wire: Wire, tmp_path: Path
+) -> None:
+    """With system:kube-scheduler of 1.31 and older, which has no rule for volumeattachments."""
+    kubeconfig = limited_kubeconfig(control_plane, wire, cluster, tmp_path, "unread")
+    groups = ["apps", "policy", "events.k8s.io", "coordination.k8s.io", "resource.k8s.io", "storage.k8s.io"]
+    kinds = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities"]
+    rules = [
+        {"apiGroups": ["", *groups[:-1]], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": groups[-1:], "resources": kinds, "verbs": ["*"]},
+    ]
+    missing = {"apiGroups": groups[-1:], "resources": ["volumeattachments"], "verbs": ["list", "watch"]}
+    account = {"kind": "ServiceAccount", "name": "unread", "namespace": NAME}
+    role_name = "serving-without-attachments"
+    role_ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role_name}
+    cluster.rbac.create_cluster_role({"metadata": {"name": role_name}, "rules": rules})
+    cluster.rbac.create_cluster_role_binding(
+        {"metadata": {"name": role_name}, "subjects": [account], "roleRef": role_ref}
+    )
+    try:
+        with daemon(tmp_path, configuration(kubeconfig, NAME)) as running:
+            eventually(lambda: running.get("/readyz").text == "ok", "it is ready without them")
+            (record,) = [line for line in running.records() if "may not be read" in line["event"]]
+            assert record["resource"] == "volumeattachments"
+            assert 'cannot list resource "volumeattachments"' in record["reason"]
+            refused = 'secondary_scheduler_watch_refused{resource="volumeattachments"} 1'
+            assert refused in running.get("/metrics").text
+            cluster.place(NAME)
+            cluster.rbac.patch_cluster_role(role_name, {"rules": [*rules, missing]})
+            eventually(lambda: running.records("a watch is allowed again"), "it reads them as soon as it may")
+    finally:
+        cluster.rbac.delete_cluster_role_binding(role_name)
+        cluster.rbac.delete_cluster_role(role_name)
