@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from scheduler.cel.errors import CelError, CompileError, no_such_overload
 from scheduler.cel.functions import FUNCTIONS, NAMESPACED, Function
 from scheduler.cel.macros import Compiler, expand
-from scheduler.cel.scope import Scope
+from scheduler.cel.scope import Lazy, Scope
 from scheduler.cel.syntax import Call, Ident, Index, ListNode, Literal, MapNode, Node, Select
 from scheduler.cel.values import ABSENT, CelMap, Fields, Optional, TypeValue, Uint, Value, is_present, shown
 
@@ -75,7 +75,7 @@ class _Compilation(Compiler):
 
     def _ident(self, name: str) -> Evaluator:
         if name in self.variables:
-            return lambda scope: scope.variables[name]
+            return _variable(name)
         if name in _TYPES:
             kind = _TYPES[name]
             return lambda scope: kind
@@ -100,6 +100,14 @@ class _Compilation(Compiler):
         if function is None:
             raise CompileError(f"function {call.function} is not supported")
         return _invocation(function, args)
+
+
+def _variable(name: str) -> Evaluator:
+    def evaluate(scope: Scope) -> Value:
+        value = scope.variables[name]
+        return value.value(scope) if type(value) is Lazy else value
+
+    return evaluate
 
 
 def _invocation(function: Function, args: list[Evaluator]) -> Evaluator:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from scheduler.cel.errors import CelError, no_such_overload
-from scheduler.cel.lists import LIST_FUNCTIONS, NAMESPACED_LISTS
+from scheduler.cel.lists import LIST_FUNCTIONS, NAMESPACED_LISTS, contains
 from scheduler.cel.scope import Scope
 from scheduler.cel.strings import STRING_FUNCTIONS
 from scheduler.cel.values import (
@@ -118,7 +118,7 @@ def _not(scope: Scope, value: Value) -> Value:
 
 def _in(scope: Scope, value: Value, container: Value) -> Value:
     if type(container) is list:
-        return any(equal(value, element, scope.spend) for element in container)
+        return contains(scope, container, value)
     if isinstance(container, MapValue):
         return container.has(value)
     raise no_such_overload()
@@ -128,8 +128,7 @@ def _ordered(holds: Callable[[int], bool]) -> Function:
     def function(scope: Scope, left: Value, right: Value) -> Value:
         if type(left) is str and type(right) is str:
             scope.spend(min(len(left), len(right)) // 10)
-        order = compare(left, right)
-        return order is not None and holds(order)
+        return holds(compare(left, right))
 
     return function
 
@@ -156,7 +155,7 @@ def _int(scope: Scope, value: Value) -> Value:
         if INT_MIN <= number <= INT_MAX:
             return number
     if kind is str:
-        raise CelError(f"cannot convert string to int: {value[:64]}")
+        raise CelError("type conversion error from 'string' to 'int'")
     raise no_such_overload()
 
 
@@ -176,7 +175,7 @@ def _uint(scope: Scope, value: Value) -> Value:
     if kind is str and len(value) <= 20 and value.isascii() and value.isdecimal():
         return _checked(int(value), Uint)
     if kind is str:
-        raise CelError(f"cannot convert string to uint: {value[:64]}")
+        raise CelError("type conversion error from 'string' to 'uint'")
     raise no_such_overload()
 
 
@@ -187,7 +186,7 @@ def _double(scope: Scope, value: Value) -> Value:
         try:
             return float(value) if "_" not in value and value == value.strip() else math.nan
         except ValueError as error:
-            raise CelError(f"cannot convert string to double: {value[:64]}") from error
+            raise CelError("type conversion error from 'string' to 'double'") from error
     raise no_such_overload()
 
 
@@ -313,7 +312,7 @@ def _sum_of(sign: int) -> Function:
     def function(scope: Scope, left: Value, right: Value) -> Value:
         if type(left) is not Quantity or type(right) not in (Quantity, int):
             raise no_such_overload()
-        return Quantity(left.nano + sign * (right.nano if type(right) is Quantity else right * _NANO))
+        return left.plus(right if type(right) is Quantity else Quantity(right * _NANO), sign)
 
     return function
 
@@ -389,7 +388,11 @@ def _equals(scope: Scope, left: Value, right: Value) -> Value:
 
 
 def _differs(scope: Scope, left: Value, right: Value) -> Value:
-    return not _equals(scope, left, right)
+    try:
+        return not _equals(scope, left, right)
+    except CelError:
+        # What cannot be compared differs.
+        return True
 
 
 FUNCTIONS: Mapping[str, Function] = {

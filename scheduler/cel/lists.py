@@ -17,13 +17,20 @@ def _demand_lists(*values: Value) -> None:
             raise no_such_overload()
 
 
-def _contains(scope: Scope, values: list[Value], wanted: Value) -> bool:
-    return any(equal(value, wanted, scope.spend) for value in values)
+def contains(scope: Scope, values: list[Value], wanted: Value) -> bool:
+    """Tell whether a list has a value; those that cannot be compared with it are others."""
+    for value in values:
+        try:
+            if equal(wanted, value, scope.spend):
+                return True
+        except CelError:
+            continue
+    return False
 
 
 def _sets_contains(scope: Scope, values: Value, wanted: Value) -> Value:
     _demand_lists(values, wanted)
-    return all(_contains(scope, values, each) for each in wanted)
+    return all(contains(scope, values, each) for each in wanted)
 
 
 def _sets_equivalent(scope: Scope, left: Value, right: Value) -> Value:
@@ -32,14 +39,14 @@ def _sets_equivalent(scope: Scope, left: Value, right: Value) -> Value:
 
 def _sets_intersects(scope: Scope, left: Value, right: Value) -> Value:
     _demand_lists(left, right)
-    return any(_contains(scope, right, each) for each in left)
+    return any(contains(scope, right, each) for each in left)
 
 
 def _distinct(scope: Scope, values: Value) -> Value:
     _demand_lists(values)
     result: list[Value] = []
     for value in values:
-        if not _contains(scope, result, value):
+        if not contains(scope, result, value):
             result.append(value)
     return result
 
@@ -92,13 +99,13 @@ def _sort(scope: Scope, values: Value) -> Value:
     scope.spend(len(values) * max(1, len(values).bit_length()))
     if values and any(type(value) is not type(values[0]) for value in values):
         raise CelError("list elements must have the same type")
-    return sorted(values, key=functools.cmp_to_key(lambda left, right: compare(left, right) or 0))
+    return sorted(values, key=functools.cmp_to_key(compare))
 
 
 def _is_sorted(scope: Scope, values: Value) -> Value:
     _demand_lists(values)
     scope.spend(len(values) // 10)
-    return all((compare(left, right) or 0) <= 0 for left, right in itertools.pairwise(values))
+    return all(compare(left, right) <= 0 for left, right in itertools.pairwise(values))
 
 
 def _sum(scope: Scope, values: Value) -> Value:
@@ -127,7 +134,7 @@ def _extreme(sign: int, name: str) -> Callable[..., Value]:
             raise CelError(f"{name} called on empty list")
         best = values[0]
         for value in values[1:]:
-            if sign * (compare(value, best) or 0) > 0:
+            if sign * compare(value, best) > 0:
                 best = value
         return best
 

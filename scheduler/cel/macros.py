@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
 from scheduler.cel.errors import CelError, CompileError, no_such_overload
-from scheduler.cel.scope import Scope
+from scheduler.cel.scope import Lazy, Scope
 from scheduler.cel.syntax import Call, Ident, Node, Select
 from scheduler.cel.values import ABSENT, CelMap, Fields, MapValue, Optional, Value, is_present
 
@@ -72,7 +72,7 @@ def _has(compiler: Compiler, field: Node) -> Evaluator:
 def _bind(compiler: Compiler, call: Call) -> Evaluator:
     name = _name(call.args[0])
     value, body = compiler.compile(call.args[1]), compiler.within(name).compile(call.args[2])
-    return lambda scope: _with_variable(scope, name, value(scope), body)
+    return lambda scope: _with_variable(scope, name, Lazy(value, scope.variables), body)
 
 
 def _opt_map(compiler: Compiler, call: Call) -> Evaluator:

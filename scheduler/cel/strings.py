@@ -54,11 +54,9 @@ def _index_of(scope: Scope, text: Value, part: Value, start: Value = 0) -> Value
     scope.spend((len(text) + len(part)) // 10)
     if not part:
         return start
-    if not 0 <= start < len(text):
-        if start == 0 or start == len(text):
-            return -1
+    if start < 0:
         raise CelError(f"index out of range: {start}")
-    return text.find(part, start)
+    return text.find(part, start) if start < len(text) else -1
 
 
 def _last_index_of(scope: Scope, text: Value, part: Value, end: Value = None) -> Value:
@@ -71,11 +69,9 @@ def _last_index_of(scope: Scope, text: Value, part: Value, end: Value = None) ->
     _demand((end, int))
     if not part:
         return end
-    if not 0 <= end < len(text):
-        if end == 0 or end == len(text):
-            return -1
+    if end < 0:
         raise CelError(f"index out of range: {end}")
-    return text.rfind(part, 0, end + len(part))
+    return text.rfind(part, 0, end + len(part)) if end < len(text) else -1
 
 
 def _index_in_list(scope: Scope, values: list[Value], wanted: Value, *, last: bool = False) -> int:
@@ -102,14 +98,14 @@ def _split(scope: Scope, text: Value, separator: Value, limit: Value = -1) -> Va
 
 
 def _substring(scope: Scope, text: Value, start: Value, end: Value = None) -> Value:
+    is_range = end is not None
     end = len(text) if end is None and type(text) is str else end
     _demand((text, str), (start, int), (end, int))
-    if not 0 <= start <= len(text):
-        raise CelError(f"index out of range: {start}")
-    if not 0 <= end <= len(text):
-        raise CelError(f"index out of range: {end}")
-    if start > end:
+    if start > end and is_range:
         raise CelError(f"invalid substring range. start: {start}, end: {end}")
+    for index in (start, end):
+        if not 0 <= index <= len(text):
+            raise CelError(f"index out of range: {index}")
     scope.spend((end - start) // 10)
     return text[start:end]
 

@@ -230,8 +230,8 @@ class _Parser:
             while self._accept("!"):
                 nots += 1
             operand = self._member()
-            # Two of them would not be nothing: they demand a bool.
-            return Call("!_", None, (operand,)) if nots % 2 else Call("!_", None, (Call("!_", None, (operand,)),))
+            # As in the grammar of cel-go, two of them are none.
+            return Call("!_", None, (operand,)) if nots % 2 else operand
         if self._peek().text != "-" or self._peek().kind != "op":
             return self._member()
         minuses = 0
@@ -241,9 +241,7 @@ class _Parser:
         if minuses == 1 and following.kind in ("int", "float"):
             return self._member(negative=True)
         node = self._member()
-        for _ in range(2 - minuses % 2):
-            node = Call("-_", None, (node,))
-        return node
+        return Call("-_", None, (node,)) if minuses % 2 else node
 
     def _member(self, *, negative: bool = False) -> Node:
         node, length = self._primary(negative=negative), 0

@@ -151,12 +151,19 @@ def _map_key(key: Value) -> Any:
 
 @total_ordering
 class Quantity:
-    """A Kubernetes quantity, in billionths: what is smaller is rounded up and what is larger capped, as upstream."""
+    """A Kubernetes quantity, in billionths: what is smaller is rounded up and what is larger capped, as upstream.
 
-    __slots__ = ("nano",)
+    `is_sum` marks what add and sub give: on the right of == it is of no known type there, a slip of upstream's.
+    `scale` is the power of ten in which Go keeps it as an int64, None where it does not: what it keeps with fraction
+    digits is no integer to it, even 2000m.
+    """
 
-    def __init__(self, nano: int) -> None:
+    __slots__ = ("is_sum", "nano", "scale")
+
+    def __init__(self, nano: int, scale: int | None = 0, *, is_sum: bool = False) -> None:
         self.nano = nano
+        self.scale = scale
+        self.is_sum = is_sum
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
@@ -176,12 +183,24 @@ class Quantity:
         else:
             nano = -(-magnitude // 10**-shift)
         nano = min(nano, _QUANTITY_MAX)
-        return cls(-nano if parsed.mantissa < 0 else nano)
+        scale = _scale_of(text) if nano < _QUANTITY_MAX else None
+        return cls(-nano if parsed.mantissa < 0 else nano, scale)
+
+    def plus(self, other: Quantity, sign: int) -> Quantity:
+        """Return the sum, or the difference for a sign of -1."""
+        scale: int | None
+        if self.scale is None or other.scale is None:
+            scale = None
+        elif not other.nano:
+            scale = self.scale
+        else:
+            scale = min(self.scale, other.scale) if self.nano else other.scale
+        return Quantity(self.nano + sign * other.nano, scale, is_sum=True)
 
     @property
     def is_integer(self) -> bool:
         """Whether it is a whole number within 64 bits."""
-        return self.nano % _NANO == 0 and INT_MIN <= self.nano // _NANO <= INT_MAX
+        return self.scale is not None and self.scale >= 0 and INT_MIN <= self.nano // _NANO <= INT_MAX
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.nano == other.nano
@@ -191,6 +210,25 @@ class Quantity:
 
     def __hash__(self) -> int:
         return hash(self.nano)
+
+
+_QUANTITY: Final = re.compile(r"[+-]?0*([0-9]*)(?:\.([0-9]*))?([a-zA-Z]{0,2})([+-]?[0-9]*)", re.ASCII)
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def _scale_of(text: str) -> int | None:
+    """Return the power of ten that ParseQuantity chooses; None for a number that it does not keep as an int64."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        return None
+    whole, fraction, suffix, exponent = match[1], match[2] or "", match[3], match[4]
+    if suffix in _BINARY:
+        bits = _BINARY[suffix]
+        return 0 if not fraction and 15 - len(whole) - bits * 3 // 10 - 1 >= 0 else None
+    power = int(exponent[:6]) if exponent else _DECIMAL.get(suffix, 0)
+    scale = power - len(fraction)
+    return scale if len(whole) + len(fraction) <= 18 and scale >= -9 else None
 
 
 _IDENTIFIER: Final = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
@@ -248,7 +286,11 @@ _NUMBERS: Final = frozenset({int, Uint, float})
 
 def equal(left: Value, right: Value, spend: Callable[[int], None]) -> bool:
     """Tell whether two values are equal; those of different types are not, numbers apart. `spend` is called with the
-    work it takes, as lists may hold one list many times."""
+    work it takes, as lists may hold one list many times.
+
+    Raises:
+        CelError: the first is a quantity or version, and the second is not.
+    """
     spend(1)
     kind, other = type(left), type(right)
     if kind in _NUMBERS and other in _NUMBERS:
@@ -261,6 +303,8 @@ def equal(left: Value, right: Value, spend: Callable[[int], None]) -> bool:
         return all(
             (entry := right.entry(key)) is not None and equal(value, entry, spend) for key, value in left.items()
         )
+    if kind in (Quantity, Semver) and (kind is not other or (kind is Quantity and right.is_sum)):
+        raise no_such_overload()
     if kind is not other:
         return False
     if kind is Semver:
@@ -272,8 +316,8 @@ def equal(left: Value, right: Value, spend: Callable[[int], None]) -> bool:
     return bool(left == right)
 
 
-def compare(left: Value, right: Value) -> int | None:
-    """Return -1, 0 or 1 for values that have an order among each other; None where one is NaN.
+def compare(left: Value, right: Value) -> int:
+    """Return -1, 0 or 1 for values that have an order among each other.
 
     Raises:
         CelError: they have none.
@@ -281,7 +325,7 @@ def compare(left: Value, right: Value) -> int | None:
     kind, other = type(left), type(right)
     if kind in _NUMBERS and other in _NUMBERS:
         if (kind is float and math.isnan(left)) or (other is float and math.isnan(right)):
-            return None
+            raise CelError("NaN values cannot be ordered")
         return int(left > right) - int(left < right)
     if kind is other and kind in (str, bool):
         return int(left > right) - int(left < right)

@@ -87,7 +87,26 @@ class Expressions:
 
     _STRINGS = ("", "a", "a100", "A100-80GB", "ab,c", "x y", "añ€", "1.2.3", "10Gi", "a.b")
     _ATTRIBUTES = ("model", "count", "ok", "version", "absent")
-    _QUANTITIES = ("0", "1", "-3", "40Gi", "1500m", "1e3", "2.5", "41943040Ki", "0.1")
+    _QUANTITIES = (
+        *(
+            "0",
+            "1",
+            "-3",
+            "40Gi",
+            "1500m",
+            "1e3",
+            "2.5",
+            "41943040Ki",
+            "0.1",
+            "2000m",
+            "2.0",
+            "1u",
+            "3e-1",
+            "+7k",
+            "007",
+        ),
+    )
+    """All of them within an int64 of billionths or less: upstream's sums of larger ones change their operands."""
     _VERSIONS = ("1.2.3", "1.2.3-alpha.1", "1.2.3-beta", "2.0.0", "1.10.0+build", "v1.2")
     _PATTERNS = ("^a", "[0-9]+", "a.*c$", "(ab|a)c?", "\\\\d{2,3}", "(?i)A100", "^$", "[^a-c]+", "x*", "\\\\bA")
 
@@ -145,7 +164,8 @@ class Expressions:
             lambda: f"({self.integer(d)} {rng.choice(('<', '<=', '>', '>=', '==', '!='))} {self.integer(d)})",
             lambda: f"({self.text(d)} {rng.choice(('<', '<=', '>', '>=', '==', '!='))} {self.text(d)})",
             lambda: f"({self.attribute()} {rng.choice(('==', '!='))} {self.anything(d)})",
-            lambda: f"({self.attribute()} in {self.list(d)})",
+            # Of a version in a list of constants, cel-go says that it cannot be hashed.
+            lambda: f"({self.attribute()} in {self.list(d)}.map(x, x))",
             lambda: f"({self.integer(d)} in {self.list(d)})",
             lambda: f"({self.list(d)} {rng.choice(('==', '!='))} {self.list(d)})",
             lambda: f"{self.quantity(d)}.{rng.choice(('isGreaterThan', 'isLessThan'))}({self.quantity(d)})",
@@ -153,7 +173,7 @@ class Expressions:
             lambda: f"{self.version(d)}.{rng.choice(('isGreaterThan', 'isLessThan'))}({self.version(d)})",
             lambda: f"({self.version(d)} == {self.version(d)})",
             lambda: f"{self.quantity(d)}.isInteger()",
-            lambda: f"isQuantity({self.text(d)})",
+            lambda: f'isQuantity("{rng.choice((*self._QUANTITIES, "x", "1x", "1.2.3", "10 Gi"))}")',
             lambda: f"isSemver({self.text(d)}{rng.choice(('', ', true', ', false'))})",
             lambda: f"{self.text(d)}.{rng.choice(('contains', 'startsWith', 'endsWith'))}({self.text(d)})",
             lambda: f"{self.text(d)}.matches({self._quoted(rng.choice(self._PATTERNS))})",
@@ -270,7 +290,7 @@ class Expressions:
                 lambda: f'device.capacity["{DRIVER}"].{rng.choice(("memory", "cores", "absent"))}',
             )
         d = depth - 1
-        return f"{self.quantity(d)}.{rng.choice(('add', 'sub'))}({rng.choice((self.quantity, self.integer))(d)})"
+        return f"{self.quantity(d)}.{rng.choice(('add', 'sub'))}({rng.choice((self.quantity(d), '1', '-7', '1000'))})"
 
     def version(self, depth: int) -> str:
         """A semantic version."""
@@ -323,7 +343,10 @@ def ours_allocates(question: Json) -> Json:
         return {"error": "out of budget"}
     if isinstance(outcome, str):
         return {"allocations": None, "reason": outcome}
-    return {"allocations": json.loads(msgspec.json.encode(outcome))}
+    allocations = json.loads(msgspec.json.encode(outcome))
+    for allocation in allocations:
+        _without_nothing(allocation)
+    return {"allocations": allocations}
 
 
 def comparable(answer: Json) -> Json:

@@ -81,35 +81,24 @@ class Attempt:
 
     def _shortage(self, view: NodeView, rows: RowArray) -> dict[int, str]:
         """Return why nodes cannot serve the claims that have no devices yet."""
+        columns = self.view.objects.derived(_columns)
         exact = plain_request(self.wanted)
         if exact is not None:
-            objects = self.view.objects
-            device_class: DeviceClass | None = objects.get(CLASS, "", exact.device_class_name)
-            assert device_class is not None, "PreFilter has seen it"
-            column = objects.derived(_columns).of(exact, device_class)
-            shortage = column.shortage(view, rows, self.wanted[0], exact, Tools(_SELECTORS, self._budget))
-            if shortage.erring is not None:
-                # The search says what fails, and for which claim.
-                self._allocate(_place(view, shortage.erring))
-            return dict(shortage.reasons)
-        rejections = {}
-        for row in rows.tolist():
-            try:
-                outcome = self._allocate(_place(view, row))
-            except OutOfBudget:
-                outcome = TIMED_OUT
-            if isinstance(outcome, str):
-                rejections[row] = outcome
-        return rejections
+            counts = columns.counting(exact, self._class_of(exact.device_class_name))
+            shortage = counts.shortage(view, rows, self.wanted[0], exact, Tools(_SELECTORS, self._budget))
+        else:
+            shortage = columns.searching(self.wanted, self._class_of).shortage(view, rows, self._allocate)
+        if shortage.erring is not None:
+            # The search says what fails, and for which claim.
+            self._allocate(_place(view, shortage.erring))
+        return dict(shortage.reasons)
+
+    def _class_of(self, name: str) -> DeviceClass | None:
+        device_class: DeviceClass | None = self.view.objects.get(CLASS, "", name)
+        return device_class
 
     def _allocate(self, place: PlaceOf) -> list[ClaimAllocation] | str:
-        objects = self.view.objects
-
-        def class_of(name: str) -> DeviceClass | None:
-            device_class: DeviceClass | None = objects.get(CLASS, "", name)
-            return device_class
-
-        allocator = Allocator(class_of, self.ledger.is_in_use, _SELECTORS, self._budget)
+        allocator = Allocator(self._class_of, self.ledger.is_in_use, _SELECTORS, self._budget)
         return allocator.allocate(place, self.ledger.pools(place), self.wanted)
 
     def unavailable_claims(self) -> list[ResourceClaim]:

@@ -1,16 +1,19 @@
-"""Columns for the common case: one claim with one request for a number of devices, and nothing between them.
+"""Columns: what is known of each node, for claims that ask for the same.
+
+The common case is one claim with one request for a number of devices, and nothing between them.
 
 Then the search finds the first free devices in order that the request selects, so a node can serve the claim if it has
 as many as are wanted. How many it has is kept per request and node, and brought up to date where something changed: an
 attempt then costs one comparison of a column. Requests that are equal in what they select share a column, so the claims
-of one template do.
+of one template do. Of other claims, the search's answer is kept likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
@@ -19,7 +22,14 @@ from scheduler.plugins.dynamicresources.allocator import CANNOT_ALLOCATE, INVALI
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.devices import AllocationError, PlaceOf, Pool
 from scheduler.plugins.dynamicresources.ledger import Ledger
-from scheduler.plugins.dynamicresources.requests import EXACT_COUNT, MAX_RESULTS, Preparation, Request, SelectorCache
+from scheduler.plugins.dynamicresources.requests import (
+    EXACT_COUNT,
+    MAX_RESULTS,
+    ClassOf,
+    Preparation,
+    Request,
+    SelectorCache,
+)
 
 MAX_COLUMNS = 64
 """Of requests that differ; the one that was not asked for longest goes."""
@@ -47,25 +57,6 @@ class Tools(NamedTuple):
     budget: Budget
 
 
-class Columns:
-    """The columns of one ledger."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._columns: dict[Hashable, Column] = {}
-
-    def of(self, exact: ExactRequest, device_class: DeviceClass) -> Column:
-        """Return the column of a request."""
-        key = (device_class.metadata.name, exact.selectors, exact.tolerations)
-        column = self._columns.pop(key, None)
-        if column is None or column.device_class is not device_class:
-            if len(self._columns) >= MAX_COLUMNS:
-                del self._columns[next(iter(self._columns))]
-            column = Column(self._ledger, device_class)
-        self._columns[key] = column
-        return column
-
-
 class Shortage(NamedTuple):
     """What a column says of the nodes that do not pass: reasons by row, and the first row where the search fails."""
 
@@ -73,18 +64,92 @@ class Shortage(NamedTuple):
     erring: int | None = None
 
 
-class Column:
-    """How many free devices each node has for a request."""
+class _ByNode:
+    """Answers per node, as long as nothing has changed that they follow from: the devices that the node can use, which
+    of them are in use, and, where there are devices beyond nodes, the nodes' labels."""
 
-    def __init__(self, ledger: Ledger, device_class: DeviceClass) -> None:
-        self.device_class = device_class
+    def __init__(self, ledger: Ledger, classes: Sequence[DeviceClass | None]) -> None:
+        self.classes = classes
         self._ledger = ledger
         self._stamp: Hashable = None
         self._seen = 0
-        self._free: IntArray = np.zeros(0, dtype=np.int64)
         self._known: BoolArray = np.zeros(0, dtype=np.bool_)
         self._erring: set[int] = set()
         self._reasons: dict[int, str] = {}
+
+    def _unknown(self, view: NodeView, rows: RowArray) -> Iterator[tuple[int, PlaceOf]]:
+        """Forget what may have changed; yield the rows without an answer, which is known once the next is asked for."""
+        ledger = self._ledger
+        stamp = (view.membership, view.size, view.topology if ledger.has_shared_slices else 0)
+        changed = ledger.changed_since(self._seen) if stamp == self._stamp else None
+        self._seen, self._stamp = ledger.change_end, stamp
+        if changed is None:
+            self._begin(view.size)
+        else:
+            for row in map(view.row, changed):
+                if row >= 0:
+                    self._known[row] = False
+                    self._erring.discard(row)
+                    self._reasons.pop(row, None)
+        for row in rows[~self._known[rows]].tolist():
+            yield row, PlaceOf(view.name(row), view.info(row).labels)
+            self._known[row] = True
+
+    def _begin(self, size: int) -> None:
+        self._known = np.zeros(size, dtype=np.bool_)
+        self._erring.clear()
+        self._reasons.clear()
+
+    def _shortage(self, short: list[int], default: str) -> Shortage:
+        if self._erring:
+            erring = next((row for row in short if row in self._erring), None)
+            if erring is not None:
+                return Shortage({}, erring)
+        known = self._known
+        return Shortage({row: self._reasons.get(row, default) if known[row] else TIMED_OUT for row in short})
+
+
+class SearchColumn(_ByNode):
+    """What the search says of each node, for claims that ask for the same."""
+
+    def __init__(self, ledger: Ledger, classes: Sequence[DeviceClass | None]) -> None:
+        super().__init__(ledger, classes)
+        self._fits: BoolArray = np.zeros(0, dtype=np.bool_)
+
+    def _begin(self, size: int) -> None:
+        super()._begin(size)
+        self._fits = np.zeros(size, dtype=np.bool_)
+
+    def shortage(self, view: NodeView, rows: RowArray, search: Callable[[PlaceOf], object]) -> Shortage:
+        """Return which nodes cannot serve the claims, and why; `search` gives a text for such a node."""
+        try:
+            for row, place in self._unknown(view, rows):
+                self._fits[row] = False
+                try:
+                    outcome = search(place)
+                except AllocationError:
+                    self._erring.add(row)
+                    continue
+                if isinstance(outcome, str):
+                    self._reasons[row] = outcome
+                else:
+                    self._fits[row] = True
+        except OutOfBudget:
+            # The next attempt goes on from there.
+            pass
+        return self._shortage(rows[~(self._fits[rows] & self._known[rows])].tolist(), CANNOT_ALLOCATE)
+
+
+class CountColumn(_ByNode):
+    """How many free devices each node has for a request."""
+
+    def __init__(self, ledger: Ledger, classes: Sequence[DeviceClass | None]) -> None:
+        super().__init__(ledger, classes)
+        self._free: IntArray = np.zeros(0, dtype=np.int64)
+
+    def _begin(self, size: int) -> None:
+        super()._begin(size)
+        self._free = np.zeros(size, dtype=np.int64)
 
     def shortage(
         self, view: NodeView, rows: RowArray, claim: ResourceClaim, exact: ExactRequest, tools: Tools
@@ -93,50 +158,18 @@ class Column:
 
         A row is erring if a selector has no value for a device that the search would come to.
         """
-        self._refresh(view)
-        unknown = rows[~self._known[rows]]
-        if len(unknown):
-            self._learn(view, unknown.tolist(), claim, exact, tools)
-        short = rows[(self._free[rows] < exact.count) | ~self._known[rows]].tolist()
-        if self._erring:
-            erring = next((row for row in short if row in self._erring), None)
-            if erring is not None:
-                return Shortage({}, erring)
-        known = self._known
-        return Shortage({row: self._reasons.get(row, CANNOT_ALLOCATE) if known[row] else TIMED_OUT for row in short})
-
-    def _refresh(self, view: NodeView) -> None:
-        """Forget what may have changed."""
-        ledger = self._ledger
-        stamp = (view.membership, view.size, view.topology if ledger.has_shared_slices else 0)
-        changed = ledger.changed_since(self._seen) if stamp == self._stamp else None
-        self._seen = ledger.change_end
-        if changed is None:
-            self._stamp = stamp
-            self._free = np.zeros(view.size, dtype=np.int64)
-            self._known = np.zeros(view.size, dtype=np.bool_)
-            self._erring.clear()
-            self._reasons.clear()
-            return
-        for name in changed:
-            row = view.row(name)
-            if row >= 0:
-                self._known[row] = False
-                self._erring.discard(row)
-                self._reasons.pop(row, None)
-
-    def _learn(self, view: NodeView, rows: list[int], claim: ResourceClaim, exact: ExactRequest, tools: Tools) -> None:
-        """Count the devices of nodes, as far as the budget lasts."""
-        request = Request(claim.spec.devices.requests[0].name, "", exact, self.device_class, exact.count)
-        for row in rows:
-            place = PlaceOf(view.name(row), view.info(row).labels)
-            pools = self._ledger.pools(place)
-            preparation = Preparation(place, pools, lambda name: self.device_class, tools.selectors, tools.budget)
-            try:
+        (device_class,) = self.classes
+        assert device_class is not None, "PreFilter has seen it"
+        request = Request(claim.spec.devices.requests[0].name, "", exact, device_class, exact.count)
+        try:
+            for row, place in self._unknown(view, rows):
+                pools = self._ledger.pools(place)
+                preparation = Preparation(place, pools, lambda name: device_class, tools.selectors, tools.budget)
                 self._free[row] = self._count(row, pools, claim, request, preparation)
-            except OutOfBudget:
-                return
-            self._known[row] = True
+        except OutOfBudget:
+            # The next attempt goes on from there.
+            pass
+        return self._shortage(rows[(self._free[rows] < exact.count) | ~self._known[rows]].tolist(), CANNOT_ALLOCATE)
 
     def _count(
         self, row: int, pools: Sequence[Pool], claim: ResourceClaim, request: Request, preparation: Preparation
@@ -165,3 +198,43 @@ class Column:
         if unsupported:
             self._reasons.setdefault(row, unsupported_reason(unsupported))
         return free
+
+
+_Column = TypeVar("_Column", bound=_ByNode)
+
+
+class Columns:
+    """The columns of one ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._columns: dict[Hashable, _ByNode] = {}
+
+    def counting(self, exact: ExactRequest, device_class: DeviceClass | None) -> CountColumn:
+        """Return the column of a request."""
+        key = (exact.device_class_name, exact.selectors, exact.tolerations)
+        return self._column(CountColumn, key, (device_class,))
+
+    def searching(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> SearchColumn:
+        """Return the column of claims: those that ask for the same, by names that are the same, share it."""
+        wanted = [(claim.spec.devices.requests, claim.spec.devices.constraints) for claim in claims]
+        names = [
+            each.device_class_name
+            for claim in claims
+            for request in claim.spec.devices.requests
+            for each in (request.exactly, *request.first_available)
+            if each is not None
+        ]
+        return self._column(SearchColumn, msgspec.msgpack.encode(wanted), [class_of(name) for name in names])
+
+    def _column(
+        self, kind: Callable[[Ledger, Sequence[DeviceClass | None]], _Column], key: Hashable, classes: Sequence[Any]
+    ) -> _Column:
+        column: Any = self._columns.pop((kind, key), None)
+        if column is None or any(old is not new for old, new in zip(column.classes, classes, strict=True)):
+            if len(self._columns) >= MAX_COLUMNS:
+                del self._columns[next(iter(self._columns))]
+            column = kind(self._ledger, classes)
+        self._columns[kind, key] = column
+        kept: _Column = column
+        return kept

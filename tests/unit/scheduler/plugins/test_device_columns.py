@@ -5,6 +5,8 @@ import random
 import pytest
 
 from scheduler.plugins.dynamicresources import attempt
+from scheduler.plugins.dynamicresources.columns import Columns
+from scheduler.plugins.dynamicresources.ledger import Ledger
 from tests.unit.scheduler.core.builders import node, pod
 from tests.unit.scheduler.plugins.devices import (
     DRIVER,
@@ -16,6 +18,7 @@ from tests.unit.scheduler.plugins.devices import (
     device_class,
     devices_of,
     exactly,
+    first_available,
     using,
 )
 from tests.unit.scheduler.plugins.storage import put
@@ -43,8 +46,12 @@ def compared(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> obje
     """The outcome, by columns and by the search."""
     by_columns = outcome(server, name)
     with monkeypatch.context() as patched:
+        # Nothing is counted, and nothing kept.
         patched.setattr(attempt, "plain_request", lambda claims: None)
+        patched.setattr(attempt, "_columns", lambda objects: Columns(objects.derived(Ledger)))
+        server.state.objects._derived.pop(attempt._columns, None)
         by_search = outcome(server, name)
+        server.state.objects._derived.pop(attempt._columns, None)
     assert by_columns == by_search
     return by_columns
 
@@ -95,6 +102,10 @@ def test_columns_say_what_the_search_says(seed, monkeypatch):
         claim(f"c{index}", exactly(device_class=more.pop("device_class", "gpu"), **more))
         for index, more in enumerate(map(dict, WANTED))
     ]
+    # These are searched for.
+    matching = [{"matchAttribute": f"{DRIVER}/n"}]
+    claims.append(claim("c6", exactly(count=2), constraints=matching))
+    claims.append(claim("c7", first_available("r", exactly("odd", "odd", count=2), exactly("any")), exactly("s")))
     server = Server(*claims, device_class(), odd, nodes=NODES)
     seen = set()
     for _ in range(40):
