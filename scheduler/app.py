@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import structlog
@@ -23,7 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     options = parse_options(arguments, __version__)
     configure_logging(options.logging_format, options.verbosity)
     try:
-        configuration = _configuration(options)
+        load = _loader(options)
+        configuration = load(None)
         if options.write_config_to is not None:
             return _write_configuration(options, configuration, options.write_config_to)
         client_config = _client_config(options, configuration)
@@ -37,21 +38,31 @@ def run(arguments: Sequence[str]) -> int:
         log.warning("flag has no effect", flag=setting.written, reason=setting.reason)
     for warning in configuration.warnings:
         log.warning("configuration", problem=str(warning))
-    return _run(options, configuration, client_config)
+    return _run(options, configuration, load, client_config)
 
 
-def _run(options: Options, configuration: Configuration, client_config: ClientConfig) -> int:
+def _run(
+    options: Options,
+    configuration: Configuration,
+    load: Callable[[int | None], Configuration],
+    client_config: ClientConfig,
+) -> int:
     # Here, so that an invalid configuration is reported before the slow imports.
     from scheduler.start import run_daemon
 
     try:
-        return run_daemon(options, configuration, client_config)
+        return run_daemon(options, configuration, load, client_config)
+    except ConfigurationError as error:
+        # Only now is it known for which version of Kubernetes the configuration has to be valid.
+        report_problem(str(error), logging_format=options.logging_format)
+        return EXIT_INVALID
     except (OSError, ValueError) as error:
         report_problem(f"kube-scheduler: {error}", logging_format=options.logging_format)
         return EXIT_ERROR
 
 
-def _configuration(options: Options) -> Configuration:
+def _loader(options: Options) -> Callable[[int | None], Configuration]:
+    """Return what loads the configuration for a minor version of the cluster; the file is read once."""
     if options.config is None:
         allowed = options.allow_default_scheduler_name
         if not allowed and options.takes_the_cluster_schedulers_place:
@@ -61,19 +72,22 @@ def _configuration(options: Options) -> Configuration:
                 schedulerName="default-scheduler",
                 lease="kube-system/kube-scheduler",
             )
-        return default_configuration(options.connection, allow_default_scheduler_name=allowed)
+        return lambda cluster_minor: default_configuration(
+            options.connection, allow_default_scheduler_name=allowed, cluster_minor=cluster_minor
+        )
     try:
         text = options.config.read_text(encoding="utf-8")
     except OSError as error:
         raise OSError(f"--config {options.config}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise OSError(f"--config {options.config}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    return load_configuration(
+    return lambda cluster_minor: load_configuration(
         text,
         source=str(options.config),
         # `pulumi preview` warns of a literal token in a ConfigMap; here the user has decided.
         allow_token_in_config_map=True,
         allow_default_scheduler_name=options.allow_default_scheduler_name,
+        cluster_minor=cluster_minor,
     )
 
 

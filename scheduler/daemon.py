@@ -25,8 +25,10 @@ from scheduler.engine import (
     OvercommitReport,
     Permissions,
     Regarding,
+    VersionFollower,
     check_rules,
     declared_watches,
+    describe_versions,
     new_reflector,
     reduce_node_update,
 )
@@ -59,6 +61,7 @@ MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
 OVERCOMMITTED_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted"
 OVERCOMMITTED_MESSAGE_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted-message"
 UNREAD_ANNOTATION = "secondary-scheduler.io/unread-resources"
+VERSION_ANNOTATION = "secondary-scheduler.io/kubernetes-version"
 _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
 """How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
 with the Events and the Lease they stay below the 30 s that a pod is given by default."""
@@ -135,6 +138,7 @@ class Daemon:
             pop_from_backoff=options.feature_gates.get("SchedulerPopFromBackoffQ", True),
         )
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
+        self._version = VersionFollower(client, configuration, self._record_version)
 
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
         observer = self.metrics.clients.observer(self.client_config.server)
@@ -155,6 +159,7 @@ class Daemon:
             on_started_leading=self._on_started_leading,
         )
         elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
+        elector.set_annotation(VERSION_ANNOTATION, self.configuration.profiles[0].kubernetes.name)
         self.metrics.leader.labels(election.name).set(0)
         return elector
 
@@ -164,12 +169,14 @@ class Daemon:
             self._loop.add_signal_handler(number, self._stop.set)
         server = self._new_server()
         self.metrics.configuration.labels(self.configuration.hash).set(1)
+        self._version.announce()
         self.recorder.start()
         reflectors = self._reflectors = self._new_reflectors()
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.engine.cycle.run(), name="cycle"),
             asyncio.create_task(self._report_overcommits(), name="overcommits"),
+            asyncio.create_task(self._version.run(), name="version"),
         ]
         sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
         if server:
@@ -208,7 +215,7 @@ class Daemon:
             self._readers["pods"],
             PODS,
             self.engine.pods,
-            PodReducer().reduce,
+            PodReducer(self.configuration.profiles[0].kubernetes).reduce,
             on_page=self.engine.pods.add_page,
             salvage=salvage_pod,
         )
@@ -295,17 +302,19 @@ class Daemon:
             log.info("load data are fresh", source=status.source, age=round(status.age_seconds, 1))
         else:
             log.warning("load data are not fresh; pods are placed without them", reason=status.message)
-        if self._may_schedule():
-            self._record_load_event(status)
-
-    def _record_load_event(self, status: LoadStatus) -> None:
-        lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
-        name = self.configuration.scheduler_names[0]
         if status.fresh:
-            self.recorder.record(lease, name, "Normal", "LoadDataFresh", "ReadLoad", f"{status.source} answers again")
+            self._record("Normal", "LoadDataFresh", "ReadLoad", f"{status.source} answers again")
         else:
-            note = f"Pods are placed without load data: {status.message}"
-            self.recorder.record(lease, name, "Warning", "LoadDataStale", "ReadLoad", note)
+            self._record("Warning", "LoadDataStale", "ReadLoad", f"Pods are placed without load data: {status.message}")
+
+    def _record_version(self, note: str) -> None:
+        self._record("Warning", "KubernetesVersionChanged", "ReadVersion", note)
+
+    def _record(self, kind: str, reason: str, action: str, note: str) -> None:
+        """Record an Event about the Lease, if it is this replica that schedules."""
+        if self._may_schedule():
+            lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
+            self.recorder.record(lease, self.configuration.scheduler_names[0], kind, reason, action, note)
 
     async def _report_overcommits(self) -> None:
         while True:
@@ -332,16 +341,10 @@ class Daemon:
         self._overcommitted = report.overcommitted
         if report.overcommitted:
             log.warning("nodes are over-committed", reason=report.message)
+            self._record("Warning", "NodesOvercommitted", "CompareNodes", report.message)
         else:
             log.info("no node is over-committed any more")
-        if self._may_schedule():
-            lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
-            name = self.configuration.scheduler_names[0]
-            if report.overcommitted:
-                self.recorder.record(lease, name, "Warning", "NodesOvercommitted", "CompareNodes", report.message)
-            else:
-                note = "No node is over-committed any more"
-                self.recorder.record(lease, name, "Normal", "NodesWithinCapacity", "CompareNodes", note)
+            self._record("Normal", "NodesWithinCapacity", "CompareNodes", "No node is over-committed any more")
 
     def _refresh_gauges(self) -> None:
         state = self.engine.state
@@ -380,7 +383,10 @@ class Daemon:
             make_review_client=self._new_review_client,
             review_seconds=dataclasses.astuple(options.review_memory),
             disabled_metrics=options.disabled_metrics,
-            configz=lambda: {"componentconfig": redacted(self.configuration.model.to_dict())},
+            configz=lambda: {
+                "componentconfig": redacted(self.configuration.model.to_dict()),
+                "behavior": describe_versions(self.configuration),
+            },
             always_allow=options.always_allow_paths,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
@@ -467,15 +473,8 @@ class Daemon:
             )
         else:
             log.warning("a watch is refused: its copy grows old", resource=resource, reason=str(error))
-        if self._may_schedule():
-            lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
-            note = (
-                f"Decisions are made without {resource}" if unread else f"Decisions rest on an old copy of {resource}"
-            )
-            note = f"{note}: {error}"
-            self.recorder.record(
-                lease, self.configuration.scheduler_names[0], "Warning", "WatchRefused", "Watch", note[:1000]
-            )
+        effect = f"Decisions are made without {resource}" if unread else f"Decisions rest on an old copy of {resource}"
+        self._record("Warning", "WatchRefused", "Watch", f"{effect}: {error}"[:1000])
 
 
 def _report_renewal(problem: str | None) -> None:
@@ -490,7 +489,7 @@ def _report_end(task: asyncio.Task[Any]) -> str:
     error = None if task.cancelled() else task.exception()
     reason = "ended" if error is None else f"{type(error).__name__}: {' '.join(str(error).split())}"
     # Bad input needs no traceback; a mistake of ours does.
-    is_input = isinstance(error, OSError | ValueError | KubeError) and task.get_name() in ("sync", "serving")
+    is_input = isinstance(error, OSError | ValueError | KubeError) and task.get_name() in ("sync", "serving", "version")
     log.error("an essential task ended", task=task.get_name(), reason=reason, exc_info=None if is_input else error)
     return f"{task.get_name()}: {reason}"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from scheduler.config import ConfigurationError
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
-from stacks.image import check_versions, credential_warnings, flavour_of_stack, overridden_key_warnings
+from stacks.image import check_versions, cluster_minor, credential_warnings, flavour_of_stack, overridden_key_warnings
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
 from stacks.profile import StackConfiguration, build_profile
 from stacks.reading import read_settings, separate_keys
@@ -77,7 +77,9 @@ def check(
         flavour, part_problems = flavour_of_stack(settings, image)
         later += part_problems
         if not part_problems and not read.lacks("flavour", "extraPlugins"):
-            profile, part_problems = build_profile(settings, credentials, environment, flavour, directory)
+            profile, part_problems = build_profile(
+                settings, credentials, environment, flavour, directory, cluster_minor(settings)
+            )
             later += part_problems
         if profile is not None:
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []

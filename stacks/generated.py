@@ -46,6 +46,7 @@ class DesiredProfile:
         token: the token itself, if it goes into the configuration.
         partition: the nodes that the profile's pods are kept on.
         recheck_percent: from how full on nodes are read again before a Binding.
+        kubernetes: the version of kube-scheduler to behave as; None: that of the cluster.
     """
 
     at: Loc
@@ -58,20 +59,29 @@ class DesiredProfile:
     files: CredentialFiles
     partition: NodePartitionSettings | None = None
     recheck_percent: int | None = None
+    kubernetes: str | None = None
     token: str | None = field(default=None, repr=False)
 
 
 def desired_profiles(
-    settings: ProfileSettings, credentials: MetricCredentialValues, environment: Mapping[str, str], flavour: Flavour
+    settings: ProfileSettings,
+    credentials: MetricCredentialValues,
+    environment: Mapping[str, str],
+    flavour: Flavour,
+    kubernetes: str | None = None,
 ) -> tuple[list[DesiredProfile], list[Problem]]:
-    """Return the profiles that the settings describe, and the problems that show before generating anything."""
+    """Return the profiles that the settings describe, and the problems that show before generating anything.
+
+    `kubernetes` is the version of kube-scheduler that all of them behave as; None: that of the cluster.
+    """
     top: Loc = (_PROVIDER,)
     files, token = credentials.files, credentials.config_map_token
     shared, problems = _address(settings.metric_provider, top, environment)
     if not settings.profiles:
         only = DesiredProfile(
             (), settings.scheduler_name, _plugins(settings, flavour), settings.compatibility, settings.metric_provider,
-            top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent, token,
+            top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent,
+            kubernetes, token,
         )  # fmt: skip
         return [only], [*problems, *_profile_problems(only)]
     if settings.plugins != PluginSettings():
@@ -108,6 +118,7 @@ def desired_profiles(
                 own_files,
                 settings.node_partition,
                 settings.shared_nodes.recheck_above_percent,
+                kubernetes,
                 own_token,
             )
         )
@@ -287,6 +298,8 @@ def _options(desired: DesiredProfile) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if desired.compatibility != "safe":
         options["compatibility"] = desired.compatibility
+    if desired.kubernetes is not None:
+        options["kubernetesVersion"] = desired.kubernetes
     if desired.recheck_percent is not None:
         options["recheckNodesAbovePercent"] = desired.recheck_percent
     if (provider := desired.provider) is not None:

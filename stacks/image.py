@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.catalog import OPERATOR_NAMESPACE, Loc, PolicyRule, lookup
+from scheduler.catalog import OPERATOR_NAMESPACE, Loc, PolicyRule, lookup, minor_of
 from scheduler.config import (
     CUSTOM,
     OURS,
@@ -61,6 +61,12 @@ def _flavour_of_image(image: str | None, settings: ProfileSettings) -> Flavour:
     if image:
         return flavour_of(image)
     return CUSTOM if settings.extra_plugins else OURS
+
+
+def cluster_minor(settings: StackSettings) -> int | None:
+    """Return the minor version of the cluster's Kubernetes 1.x, as the stack names it; None where it does not."""
+    named = settings.cluster.kubernetes_version
+    return minor_of(named) if named is not None else None
 
 
 def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scheduler.catalog import CredentialRules, ExtensionPoint, PolicyRule, cluster_role_name, lookup
+from scheduler.catalog import CredentialRules, ExtensionPoint, PolicyRule, cluster_role_name, lookup, nearest_kubernetes
 from scheduler.config import (
     Configuration,
     ConfigurationError,
@@ -75,6 +75,7 @@ def build_profile(
     environment: Mapping[str, str],
     flavour: Flavour,
     directory: Path,
+    cluster_minor: int | None = None,
 ) -> tuple[StackConfiguration | None, list[Problem]]:
     """Return the configuration, or None and the problems of the settings or of the file that they name.
 
@@ -85,16 +86,19 @@ def build_profile(
         environment: the environment variables of the `pulumi` process.
         flavour: of the scheduler's image.
         directory: the folder of the stack file.
+        cluster_minor: minor version of the cluster, as the stack names it; None where it does not. Generated profiles
+            are pinned to it.
     """
     rules = credentials.rules
     if settings.configuration_file is not None:
         configuration, content, file_problems = configuration_from_file(
-            settings, credentials.files, directory, flavour, rules
+            settings, credentials.files, directory, flavour, rules, cluster_minor
         )
         if configuration is None:
             return None, file_problems
         return _profile(content, configuration, file_problems, flavour, rules), []
-    desired, problems = desired_profiles(settings, credentials, environment, flavour)
+    pinned = None if cluster_minor is None else nearest_kubernetes(cluster_minor).name
+    desired, problems = desired_profiles(settings, credentials, environment, flavour, pinned)
     problems += unusable_credentials(settings, desired, flavour)
     data = generate(desired, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
     content = render(data)
@@ -159,7 +163,9 @@ def _profile(
 
 def _summary(profile: EffectiveProfile) -> dict[str, Any]:
     """What the profile has and the default one has not. Weight 0: the plugin scores by default, and does not here."""
-    default = default_configuration(allow_default_scheduler_name=True).profiles[0]
+    default = default_configuration(allow_default_scheduler_name=True, cluster_minor=profile.kubernetes.minor).profiles[
+        0
+    ]
     weights, usual = (_weights(each) for each in (profile, default))
     changed = {name: weight for name, weight in weights.items() if usual.get(name) != weight}
     changed |= dict.fromkeys((name for name in usual if name not in weights), 0)
@@ -167,6 +173,7 @@ def _summary(profile: EffectiveProfile) -> dict[str, Any]:
     own_args = {name: _changed_args(name, value, usual_args.get(name)) for name, value in args.items()}
     summary = {
         "schedulerName": profile.scheduler_name,
+        "kubernetesVersion": profile.options.kubernetes_version,
         "plugins": [name for name in profile.enabled if not _is_default(name) and name not in changed],
         "scorePlugins": changed,
         "pluginArgs": {name: value for name, value in own_args.items() if value},

@@ -32,7 +32,12 @@ _NOT_SECRET = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 
 
 def configuration_from_file(
-    settings: ProfileSettings, files: CredentialFiles, directory: Path, flavour: Flavour, rules: CredentialRules
+    settings: ProfileSettings,
+    files: CredentialFiles,
+    directory: Path,
+    flavour: Flavour,
+    rules: CredentialRules,
+    cluster_minor: int | None = None,
 ) -> tuple[Configuration | None, str, list[Problem]]:
     """Read and check the file that the settings refer to.
 
@@ -42,6 +47,7 @@ def configuration_from_file(
         directory: the folder of the stack file.
         flavour: of the scheduler's image.
         rules: what the stack permits with its credentials.
+        cluster_minor: minor version of the cluster, which profiles follow that name none; None: not known.
 
     Returns:
         the configuration or None; the text for the ConfigMap; errors or, with a configuration, warnings. Problems of
@@ -68,6 +74,7 @@ def configuration_from_file(
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             credential_rules=bound,
+            cluster_minor=cluster_minor,
         )
 
     try:

@@ -91,17 +91,26 @@ from scheduler.catalog.registry import (
 )
 from scheduler.catalog.schedulerplugins import OPTIONS
 from scheduler.catalog.types import ArgsModel, Duration, Loc, Quantity, StrictModel, format_duration, parse_duration
+from scheduler.catalog.upstream import (
+    DEFAULT_KUBERNETES,
+    KUBERNETES_VERSIONS,
+    KubernetesVersion,
+    minor_of,
+    nearest_kubernetes,
+)
 
 __all__ = [
     "BASE_CLUSTER_ROLE",
     "CANARY_SUFFIX",
     "DEFAULT_ADDRESSES",
+    "DEFAULT_KUBERNETES",
     "ENTRY_POINT_GROUP",
     "FLOW_SCHEMAS",
     "GO_CLUSTER_ROLES",
     "GO_INTERFACES",
     "INSTANCE_NAME",
     "IN_TREE",
+    "KUBERNETES_VERSIONS",
     "LOG_VERBOSITY",
     "METRICS_READER_CLUSTER_ROLE",
     "METRIC_CREDENTIALS_DIRECTORY",
@@ -122,6 +131,7 @@ __all__ = [
     "DynamicResourcesArgs",
     "ExtensionPoint",
     "InterPodAffinityArgs",
+    "KubernetesVersion",
     "LoadOptions",
     "LoadQueries",
     "LoadVariationRiskBalancingArgs",
@@ -167,6 +177,8 @@ __all__ = [
     "is_qualified_name",
     "known_names",
     "lookup",
+    "minor_of",
+    "nearest_kubernetes",
     "operand_name",
     "out_of_tree_descriptors",
     "parse_duration",

@@ -1,12 +1,13 @@
-"""Args of the in-tree plugins of kube-scheduler 1.34: fields, defaults and checks (kubescheduler.config.k8s.io/v1)."""
+"""Args of the in-tree plugins of kube-scheduler: fields, defaults and checks (kubescheduler.config.k8s.io/v1)."""
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from scheduler.catalog.types import ArgsModel, Duration, Loc, StrictModel
+from scheduler.catalog.upstream import KubernetesVersion
 
 _QUALIFIED_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -180,6 +181,20 @@ class UtilizationShapePoint(StrictModel):
     score: int
 
 
+def check_shape(shape: list[UtilizationShapePoint], below: Loc) -> Iterator[tuple[Loc, str]]:
+    """Yield what is wrong with a curve: its numbers are in range, its utilizations increase."""
+    previous = -1
+    for index, point in enumerate(shape):
+        at: Loc = (*below, index)
+        if not 0 <= point.utilization <= 100:
+            yield (*at, "utilization"), f"{point.utilization} not in valid range [0, 100]"
+        elif point.utilization <= previous:
+            yield (*at, "utilization"), "utilization values must be sorted in increasing order"
+        if not 0 <= point.score <= 10:
+            yield (*at, "score"), f"{point.score} not in valid range [0, 10]"
+        previous = max(previous, point.utilization)
+
+
 class RequestedToCapacityRatioParam(StrictModel):
     """The curve."""
 
@@ -213,20 +228,7 @@ class ScoringStrategy(_DefaultResources):
         if self.requested_to_capacity_ratio is None or not self.requested_to_capacity_ratio.shape:
             yield ("requestedToCapacityRatio", "shape"), "at least one point must be specified"
             return
-        yield from self._check_shape(self.requested_to_capacity_ratio.shape)
-
-    @staticmethod
-    def _check_shape(shape: list[UtilizationShapePoint]) -> Iterator[tuple[Loc, str]]:
-        previous = -1
-        for index, point in enumerate(shape):
-            at: Loc = ("requestedToCapacityRatio", "shape", index)
-            if not 0 <= point.utilization <= 100:
-                yield (*at, "utilization"), f"{point.utilization} not in valid range [0, 100]"
-            elif point.utilization <= previous:
-                yield (*at, "utilization"), "utilization values must be sorted in increasing order"
-            if not 0 <= point.score <= 10:
-                yield (*at, "score"), f"{point.score} not in valid range [0, 10]"
-            previous = max(previous, point.utilization)
+        yield from check_shape(self.requested_to_capacity_ratio.shape, ("requestedToCapacityRatio", "shape"))
 
 
 def _least_allocated() -> ScoringStrategy:
@@ -257,6 +259,28 @@ class NodeResourcesFitArgs(ArgsModel):
                 yield ("ignoredResourceGroups", index), f'"{group}" is not a valid resource group name'
         for loc, message in self.strategy.check():
             yield ("scoringStrategy", *loc), message
+
+    def check_as(self, kubernetes: KubernetesVersion) -> Iterator[tuple[Loc, str]]:
+        """Newer versions refuse parameters of the ratio without its type, and the type without them."""
+        if not kubernetes.needs_ratio_shape:
+            yield from self.check()
+            return
+        strategy = self.scoring_strategy
+        if strategy is None:
+            yield ("scoringStrategy",), "Required value: ScoringStrategy field is required"
+            return
+        at: Loc = ("scoringStrategy", "requestedToCapacityRatio")
+        is_ratio, has_shape = (
+            strategy.type == "RequestedToCapacityRatio",
+            strategy.requested_to_capacity_ratio is not None,
+        )
+        if is_ratio and not has_shape:
+            yield at, "Required value: must be specified when type is RequestedToCapacityRatio"
+        elif has_shape and not is_ratio:
+            yield at, "Forbidden: must be nil when type is not RequestedToCapacityRatio"
+        for loc, message in self.check():
+            if has_shape or loc != (*at, "shape"):
+                yield loc, message
 
 
 class NodeResourcesBalancedAllocationArgs(ArgsModel, _DefaultResources):
@@ -327,19 +351,52 @@ class VolumeBindingArgs(ArgsModel):
     shape: list[UtilizationShapePoint] | None = None
 
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """Timeout >= 0; a shape needs a feature gate that is off."""
+        """Timeout >= 0."""
         if self.bind_timeout_seconds < 0:
             yield ("bindTimeoutSeconds",), "invalid BindTimeoutSeconds, should not be a negative value"
-        if self.shape is not None:
+
+    def check_as(self, kubernetes: KubernetesVersion) -> Iterator[tuple[Loc, str]]:
+        """A shape needs a version that scores capacity."""
+        yield from self.check()
+        if self.shape is None:
+            return
+        if kubernetes.scores_storage_capacity:
+            yield from check_shape(self.shape, ("shape",))
+        else:
             yield ("shape",), "unexpected field: the feature StorageCapacityScoring is disabled"
+
+    def completed_as(self, kubernetes: KubernetesVersion) -> Self:
+        """Where capacity is scored, the default shape prefers the smallest volume that is large enough."""
+        if self.shape or not kubernetes.scores_storage_capacity:
+            return self
+        shape = [UtilizationShapePoint(utilization=0, score=10), UtilizationShapePoint(utilization=100, score=0)]
+        return self.model_copy(update={"shape": shape})
 
 
 class DynamicResourcesArgs(ArgsModel):
     """DynamicResources."""
 
     filter_timeout: Duration = 10.0
+    binding_timeout: Duration | None = None
 
     def check(self) -> Iterator[tuple[Loc, str]]:
         """Timeout >= 0."""
         if self.filter_timeout < 0:
             yield ("filterTimeout",), "must not be negative"
+
+    def check_as(self, kubernetes: KubernetesVersion) -> Iterator[tuple[Loc, str]]:
+        """A timeout of bindings needs a version that waits for devices, and is 1 s at least."""
+        yield from self.check()
+        if self.binding_timeout is None:
+            return
+        if not kubernetes.waits_for_devices:
+            message = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
+            yield ("bindingTimeout",), f"Forbidden: {message}"
+        elif self.binding_timeout < 1:
+            yield ("bindingTimeout",), "must be at least 1 second"
+
+    def completed_as(self, kubernetes: KubernetesVersion) -> Self:
+        """Where devices are waited for, ten minutes by default."""
+        if self.binding_timeout is not None or not kubernetes.waits_for_devices:
+            return self
+        return self.model_copy(update={"binding_timeout": 600.0})

@@ -57,6 +57,7 @@ class ActionType(IntFlag):
     UPDATE_POD_TOLERATION = 1 << 9
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 10
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 11
+    UPDATE_NODE_DECLARED_FEATURE = 1 << 12
     UPDATE = (
         UPDATE_NODE_ALLOCATABLE
         | UPDATE_NODE_LABEL
@@ -68,6 +69,7 @@ class ActionType(IntFlag):
         | UPDATE_POD_TOLERATION
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
         | UPDATE_POD_GENERATED_RESOURCE_CLAIM
+        | UPDATE_NODE_DECLARED_FEATURE
     )
     ALL = ADD | DELETE | UPDATE
 
@@ -117,7 +119,7 @@ class PluginDescriptor:
         crds: names of the CustomResourceDefinitions it reads.
         watches: what the daemon must list and watch for it.
         implemented: whether this scheduler can run it.
-        default: whether the default profile's multiPoint lists it.
+        default: whether the default profile's multiPoint lists it, of some version.
         flavours: families of images that know the name (`ours`, `kube-scheduler`, `scheduler-plugins`).
         factory: `module:attribute` of the constructor, for out-of-tree plugins only.
     """

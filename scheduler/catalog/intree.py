@@ -1,4 +1,5 @@
-"""The in-tree plugins of kube-scheduler 1.34, in the order of the default profile's multiPoint list."""
+"""The in-tree plugins of kube-scheduler. Which of them are default plugins, and in which order, depends on the version
+(`scheduler.catalog.upstream`)."""
 
 from scheduler.catalog.args_intree import (
     DefaultPreemptionArgs,
@@ -193,6 +194,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     ),
     PluginDescriptor("ImageLocality", points(["score"]), default_weight=1, implemented=True, default=True),
     PluginDescriptor("DefaultBinder", points(["bind"]), implemented=True, default=True),
+    PluginDescriptor("NodeDeclaredFeatures", points(["preFilter", "filter"]), implemented=True, default=True),
 )
 
 REMOVED_IN_V1 = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from scheduler.catalog.types import ArgsModel, Loc, StrictModel
+from scheduler.catalog.upstream import KUBERNETES_VERSIONS, minor_of
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WINDOW = re.compile(r"([0-9]+(ms|[smhdwy]))+")
@@ -73,16 +74,22 @@ class LoadOptions(StrictModel):
 class SecondarySchedulerOptionsArgs(ArgsModel):
     """Options of this scheduler.
 
+    `kubernetesVersion` is the version of kube-scheduler to behave as, such as "1.36" (none: the cluster's).
     `compatibility: upstream` turns every deliberate difference off. `recheckNodesAbovePercent`: before a pod is bound,
     a node that is as full as this, or fuller, is read again from the API server (none: no node is).
     """
 
+    kubernetes_version: str | None = None
     compatibility: Literal["safe", "upstream"] = "safe"
     recheck_nodes_above_percent: int | None = None
     load: LoadOptions = Field(default_factory=LoadOptions)
 
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """Check the load options; a percentage of 0 to 100."""
+        """Check the load options; a known version; a percentage of 0 to 100."""
+        version = self.kubernetes_version
+        if version is not None and minor_of(version) not in KUBERNETES_VERSIONS:
+            known = ", ".join(f'"{row.name}"' for row in KUBERNETES_VERSIONS.values())
+            yield ("kubernetesVersion",), f'"{version}" is not a version of kube-scheduler that is known: {known}'
         percent = self.recheck_nodes_above_percent
         if percent is not None and not 0 <= percent <= 100:
             yield ("recheckNodesAbovePercent",), f"{percent} is not between 0 and 100"

@@ -1,5 +1,6 @@
 """Plugins by name, and the ClusterRoles and object names that follow from them."""
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator
 from functools import cache
@@ -10,6 +11,7 @@ from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule
 from scheduler.catalog.intree import IN_TREE
 from scheduler.catalog.schedulerplugins import OPTIONS_DESCRIPTOR, SCHEDULER_PLUGINS
 from scheduler.catalog.types import ArgsModel
+from scheduler.catalog.upstream import DEFAULT_KUBERNETES, KubernetesVersion
 
 OPERATOR_NAMESPACE = "openshift-secondary-scheduler-operator"
 """Namespace of upstream's operator, and the default of ours."""
@@ -116,9 +118,12 @@ def known_names() -> tuple[str, ...]:
     return tuple(name for name in _all() if name != OPTIONS_DESCRIPTOR.name)
 
 
-def default_plugins() -> Iterator[PluginDescriptor]:
-    """Yield the plugins of the default profile in multiPoint order."""
-    return (descriptor for descriptor in IN_TREE if descriptor.default)
+def default_plugins(kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> Iterator[PluginDescriptor]:
+    """Yield the plugins of a version's default profile in multiPoint order, with their weights there."""
+    weights = dict(kubernetes.default_weights)
+    for name in kubernetes.default_plugins:
+        descriptor, weight = _BUILT_IN[name], weights.get(name)
+        yield descriptor if weight is None else dataclasses.replace(descriptor, default_weight=weight)
 
 
 def cluster_role_name(plugin: str) -> str:

@@ -6,11 +6,12 @@ at its own field path and in upstream's words.
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
+from scheduler.catalog.upstream import KubernetesVersion
 from scheduler.kube.primitives import QuantityError, quantity_milli_value
 
 Loc = tuple[str | int, ...]
@@ -47,6 +48,14 @@ class StrictModel(BaseModel):
 
 class ArgsModel(StrictModel):
     """Base of a plugin's args (`pluginConfig[].args`): exactly upstream's fields and defaults."""
+
+    def check_as(self, kubernetes: KubernetesVersion) -> Iterator[tuple[Loc, str]]:
+        """Yield what `check` does, and what only this version of kube-scheduler refuses."""
+        yield from self.check()
+
+    def completed_as(self, kubernetes: KubernetesVersion) -> Self:
+        """Return the args with the defaults that depend on the version of kube-scheduler."""
+        return self
 
     def source_key(self) -> str | None:
         """Return the identity of the load source these args ask for, or None for a plugin that reads no load."""

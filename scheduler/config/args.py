@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.catalog import (
+    DEFAULT_KUBERNETES,
+    KUBERNETES_VERSIONS,
     OPTIONS,
     REMOVED_IN_V1,
     ArgsModel,
     CredentialRules,
+    KubernetesVersion,
     LoadOptions,
     Loc,
     PeaksArgs,
@@ -16,6 +19,8 @@ from scheduler.catalog import (
     TrimaranArgs,
     credential_of,
     lookup,
+    minor_of,
+    nearest_kubernetes,
 )
 from scheduler.config.decode import decode, nearest
 from scheduler.config.document import Document
@@ -29,8 +34,16 @@ class ArgsReader:
     """Reads the pluginConfig of one profile and collects its problems."""
 
     def __init__(
-        self, document: Document, loc: Loc, flavour: Flavour, *, allow_token_in_config_map: bool, external_load: bool
+        self,
+        document: Document,
+        loc: Loc,
+        flavour: Flavour,
+        *,
+        kubernetes: KubernetesVersion = DEFAULT_KUBERNETES,
+        allow_token_in_config_map: bool,
+        external_load: bool,
     ) -> None:
+        self._kubernetes = kubernetes
         self._document = document
         self._loc: Loc = (*loc, "pluginConfig")
         self._flavour = flavour
@@ -153,7 +166,7 @@ class ArgsReader:
         args = decode(self._document, data, descriptor.args_model, loc, self.problems)
         if args is None:
             return None
-        for below, message in args.check():
+        for below, message in args.check_as(self._kubernetes):
             self._error((*loc, *below), message)
         self._check_token(args, loc)
         return args
@@ -193,14 +206,18 @@ def missing_plugin(name: str, flavour: Flavour, kind: str = "plugin") -> str:
 
 
 def with_defaults(
-    given_args: Mapping[str, ArgsModel], enabled: tuple[str, ...], flavour: Flavour = OURS
+    given_args: Mapping[str, ArgsModel],
+    enabled: tuple[str, ...],
+    flavour: Flavour = OURS,
+    kubernetes: KubernetesVersion = DEFAULT_KUBERNETES,
 ) -> dict[str, ArgsModel]:
-    """Return the args, with defaults, of every enabled plugin that takes any."""
+    """Return the args, with the defaults of a version, of every enabled plugin that takes any."""
     result: dict[str, ArgsModel] = {}
     for name in enabled:
         descriptor = flavour.find(name)
         if descriptor is not None and descriptor.args_model is not None:
-            result[name] = given_args[name] if name in given_args else descriptor.args_model.model_validate({})
+            args = given_args[name] if name in given_args else descriptor.args_model.model_validate({})
+            result[name] = args.completed_as(kubernetes)
     return result
 
 
@@ -208,3 +225,21 @@ def options_of(given_args: Mapping[str, ArgsModel]) -> SecondarySchedulerOptions
     """Return a profile's `SecondarySchedulerOptions`; defaults if the file has none."""
     options = given_args.get(OPTIONS)
     return options if isinstance(options, SecondarySchedulerOptionsArgs) else SecondarySchedulerOptionsArgs()
+
+
+def kubernetes_of(profile: KubeSchedulerProfile, flavour: Flavour, cluster: int | None) -> KubernetesVersion:
+    """Return the version of kube-scheduler that a profile behaves as: the one its options name, else the cluster's.
+
+    Args:
+        profile: as written; options with a version that is not known are refused elsewhere.
+        flavour: of the image; others than ours behave as what they are built from.
+        cluster: minor version of the cluster; None where it is not known.
+    """
+    if not flavour.is_ours:
+        return nearest_kubernetes(flavour.kubernetes)
+    for entry in profile.plugin_config:
+        named = (entry.args or {}).get("kubernetesVersion") if entry.name == OPTIONS else None
+        minor = minor_of(named) if isinstance(named, str) else None
+        if minor is not None and minor in KUBERNETES_VERSIONS:
+            return KUBERNETES_VERSIONS[minor]
+    return DEFAULT_KUBERNETES if cluster is None else nearest_kubernetes(cluster)

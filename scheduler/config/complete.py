@@ -34,7 +34,8 @@ def completed(configuration: Configuration, leader_election: Mapping[str, Any] |
 
 
 def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: str) -> dict[str, Any]:
-    multi_point = merged_multi_point(profile, configuration.flavour)
+    effective = configuration.profile(name)
+    multi_point = merged_multi_point(profile, configuration.flavour, effective.kubernetes)
     needed = dict.fromkeys(plugin.name for plugin in multi_point)
     plugins: dict[str, Any] = {}
     for point in ExtensionPoint:
@@ -52,8 +53,7 @@ def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: 
     data: dict[str, Any] = {"schedulerName": name, "plugins": plugins}
     if profile.percentage_of_nodes_to_score is not None:
         data["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
-    effective = configuration.profile(name)
-    args = with_defaults(effective.given_args, tuple(needed), configuration.flavour)
+    args = with_defaults(effective.given_args, tuple(needed), configuration.flavour, effective.kubernetes)
     if OPTIONS in effective.given_args:
         args[OPTIONS] = effective.options
     if args:

@@ -1,7 +1,7 @@
 """Expansion of the plugin sets in a file to the plugins that run at each extension point.
 
 Follows pkg/scheduler/apis/config/v1/default_plugins.go (merge) and pkg/scheduler/framework/runtime/framework.go
-(expansion, weights) of kube-scheduler 1.34, including their error texts.
+(expansion, weights) of kube-scheduler, including their error texts.
 """
 
 import dataclasses
@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.catalog import (
+    DEFAULT_KUBERNETES,
     GO_INTERFACES,
     REMOVED_IN_V1,
     ArgsModel,
     ExtensionPoint,
+    KubernetesVersion,
     Loc,
     PluginDescriptor,
     SecondarySchedulerOptionsArgs,
@@ -49,6 +51,7 @@ class EffectiveProfile:
         left_out: default plugins that this scheduler does not implement yet; there is a warning about them.
         percentage_of_nodes_to_score: the profile's or the file's value; None means all nodes.
         given_args: the args in the file, also of plugins that do not run.
+        kubernetes: the version of kube-scheduler that it behaves as.
     """
 
     scheduler_name: str
@@ -58,6 +61,7 @@ class EffectiveProfile:
     left_out: tuple[str, ...] = ()
     percentage_of_nodes_to_score: int | None = None
     given_args: Mapping[str, ArgsModel] = dataclasses.field(default_factory=dict)
+    kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
 
     def plugins(self, point: ExtensionPoint) -> tuple[EnabledPlugin, ...]:
         """Return the plugins of one extension point in running order."""
@@ -86,8 +90,16 @@ class EffectiveProfile:
 class Expander:
     """Expands one profile and collects its problems."""
 
-    def __init__(self, document: Document, profile: KubeSchedulerProfile, loc: Loc, flavour: Flavour = OURS) -> None:
+    def __init__(
+        self,
+        document: Document,
+        profile: KubeSchedulerProfile,
+        loc: Loc,
+        flavour: Flavour = OURS,
+        kubernetes: KubernetesVersion = DEFAULT_KUBERNETES,
+    ) -> None:
         self._document = document
+        self._kubernetes = kubernetes
         self._flavour = flavour
         self._profile = profile
         self._loc = loc
@@ -97,7 +109,7 @@ class Expander:
     def expand(self) -> dict[ExtensionPoint, tuple[EnabledPlugin, ...]]:
         """Return the plugins per extension point; look at `problems` before using them."""
         self._check_names()
-        multi_point = merged_multi_point(self._profile, self._flavour)
+        multi_point = merged_multi_point(self._profile, self._flavour, self._kubernetes)
         points = {point: self._expand_point(point, multi_point) for point in ExtensionPoint}
         self._check_result(points)
         return points
@@ -105,7 +117,7 @@ class Expander:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Return the default plugins that would run if this scheduler implemented them."""
-        return tuple(plugin.name for plugin in default_plugins() if plugin.name in self._left_out)
+        return tuple(plugin.name for plugin in default_plugins(self._kubernetes) if plugin.name in self._left_out)
 
     def _error(self, loc: Loc, message: str, hint: str = "") -> None:
         self.problems.append(self._document.problem((*self._loc, *loc), message, hint=hint))
@@ -186,7 +198,7 @@ class Expander:
 
     def _usable(self, descriptor: PluginDescriptor) -> bool:
         usable = self._flavour.runs(descriptor)
-        if not usable and descriptor.default:
+        if not usable and descriptor.name in self._kubernetes.default_plugins:
             self._left_out.add(descriptor.name)
         return usable
 
@@ -211,14 +223,16 @@ class Expander:
             self._error(("plugins", "score"), "total score of Score plugins could overflow")
 
 
-def merged_multi_point(profile: KubeSchedulerProfile, flavour: Flavour = OURS) -> list[EnabledPlugin]:
+def merged_multi_point(
+    profile: KubeSchedulerProfile, flavour: Flavour = OURS, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
+) -> list[EnabledPlugin]:
     """Return multiPoint merged with the defaults: a default plugin that is enabled again keeps its position."""
     custom = profile.plugins.multi_point
     disabled = {entry.name for entry in custom.disabled}
     chosen = {entry.name: entry for entry in custom.enabled}
     merged: list[EnabledPlugin] = []
     replaced: set[str] = set()
-    for default in () if "*" in disabled else default_plugins():
+    for default in () if "*" in disabled else default_plugins(kubernetes):
         if default.name in disabled or flavour.find(default.name) is None:
             continue
         own = chosen.get(default.name)

@@ -112,6 +112,7 @@ _SINCE = {
     "Peaks": 31,
     "SchedulingGates": 26,
     "DynamicResources": 26,
+    "NodeDeclaredFeatures": 35,
 }
 _VERSIONS: dict[int, tuple[str, ...]] = {
     22: ("v1beta2", "v1beta1"),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from scheduler.catalog import CredentialRules, ExtensionPoint, Loc
-from scheduler.config.args import ArgsReader, options_of, with_defaults
+from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion, Loc
+from scheduler.config.args import ArgsReader, kubernetes_of, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_top_level
 from scheduler.config.decode import decode
@@ -39,6 +39,7 @@ class Configuration:
         model: every top-level field with its default filled in.
         profiles: what runs, one per scheduler name.
         warnings: what is accepted but probably not intended.
+        cluster_minor: minor version of the cluster that it was loaded for; None where that was not known.
     """
 
     source: str
@@ -49,6 +50,7 @@ class Configuration:
     model: KubeSchedulerConfiguration
     profiles: tuple[EffectiveProfile, ...]
     warnings: tuple[Problem, ...]
+    cluster_minor: int | None = None
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
@@ -73,6 +75,7 @@ def load_configuration(
     external_load: bool = False,
     converting: bool = False,
     credential_rules: CredentialRules | None = None,
+    cluster_minor: int | None = None,
 ) -> Configuration:
     """Decode, convert, default, validate and expand a `KubeSchedulerConfiguration`.
 
@@ -87,6 +90,8 @@ def load_configuration(
         converting: the text will be rewritten as v1, so the image need not read its present version.
         credential_rules: refuse credentials for a metric source that these do not let the scheduler send; None where
             only the scheduler itself judges, as it does each time.
+        cluster_minor: of the cluster's Kubernetes 1.x, which profiles follow that name no version; None where it is
+            not known.
 
     Raises:
         ConfigurationError: with every error found, in the order of the file.
@@ -108,13 +113,19 @@ def load_configuration(
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
         problems += _check_scheduler_name(document, profile, loc, allowed=allow_default_scheduler_name)
-        expander = Expander(document, profile, loc, chosen)
+        kubernetes = kubernetes_of(profile, chosen, cluster_minor)
+        expander = Expander(document, profile, loc, chosen, kubernetes)
         points = expander.expand()
         reader = ArgsReader(
-            document, loc, chosen, allow_token_in_config_map=allow_token_in_config_map, external_load=external_load
+            document,
+            loc,
+            chosen,
+            kubernetes=kubernetes,
+            allow_token_in_config_map=allow_token_in_config_map,
+            external_load=external_load,
         )
         given_args = reader.read(profile)
-        effective = _effective_profile(model, profile, points, given_args, expander.left_out, chosen)
+        effective = _effective_profile(model, profile, points, given_args, expander.left_out, chosen, kubernetes)
         reader.check_sources(profile, given_args, effective.plugin_args)
         if credential_rules is not None:
             reader.check_credentials(profile, effective.plugin_args, credential_rules, effective.options.load)
@@ -125,7 +136,7 @@ def load_configuration(
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)
     problems += _warn_of_left_out(document, profiles)
-    return Configuration(source, data, version, chosen, digest, model, tuple(profiles), tuple(problems))
+    return Configuration(source, data, version, chosen, digest, model, tuple(profiles), tuple(problems), cluster_minor)
 
 
 def _without_consequences_of_placeholders(problems: list[Problem]) -> list[Problem]:
@@ -136,13 +147,16 @@ def _without_consequences_of_placeholders(problems: list[Problem]) -> list[Probl
 
 
 def default_configuration(
-    fields: Mapping[str, object] = MappingProxyType({}), *, allow_default_scheduler_name: bool = False
+    fields: Mapping[str, object] = MappingProxyType({}),
+    *,
+    allow_default_scheduler_name: bool = False,
+    cluster_minor: int | None = None,
 ) -> Configuration:
     """Return what kube-scheduler runs without a file: one profile with the default plugins.
 
     Args:
         fields: top-level fields that have another value than by default, as deprecated flags give them.
-        allow_default_scheduler_name: as for `load_configuration`.
+        allow_default_scheduler_name, cluster_minor: as for `load_configuration`.
 
     Raises:
         ConfigurationError: a field has a value that it may not have.
@@ -151,6 +165,7 @@ def default_configuration(
         {"apiVersion": API_VERSION, "kind": KIND, **fields},
         source="default configuration",
         allow_default_scheduler_name=allow_default_scheduler_name,
+        cluster_minor=cluster_minor,
     )
 
 
@@ -161,17 +176,19 @@ def _effective_profile(
     given_args: dict[str, Any],
     left_out: tuple[str, ...],
     flavour: Flavour,
+    kubernetes: KubernetesVersion,
 ) -> EffectiveProfile:
     bare = EffectiveProfile(profile.scheduler_name, points, {}, options_of(given_args))
     percentage = profile.percentage_of_nodes_to_score
     return EffectiveProfile(
         profile.scheduler_name,
         points,
-        with_defaults(given_args, bare.enabled, flavour),
+        with_defaults(given_args, bare.enabled, flavour, kubernetes),
         bare.options,
         left_out,
         model.percentage_of_nodes_to_score if percentage is None else percentage,
         given_args,
+        kubernetes,
     )
 
 

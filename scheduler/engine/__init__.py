@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
+    from scheduler.engine.versions import VersionFollower, describe_versions
 
 __getattr__ = lazy_attributes(
     __name__,
@@ -40,6 +41,8 @@ __getattr__ = lazy_attributes(
         "OvercommitReport": "overcommits",
         "EventRecorder": "recorder",
         "Regarding": "recorder",
+        "VersionFollower": "versions",
+        "describe_versions": "versions",
     },
 )
 
@@ -57,9 +60,11 @@ __all__ = [
     "OvercommitReport",
     "Permissions",
     "Regarding",
+    "VersionFollower",
     "assemble",
     "check_rules",
     "declared_watches",
+    "describe_versions",
     "is_reserved",
     "new_reflector",
     "plugin_environment",

@@ -1,5 +1,5 @@
 """What happens in the cluster, and which of it may make a rejected pod schedulable (ClusterEvent and QueueingHint of
-kube-scheduler 1.34).
+kube-scheduler).
 
 Without hints every event would move every unschedulable pod, and each would cost an attempt. The engine sends an event
 for each kind of change, not one for the object: a node's heartbeat is none at all.
@@ -75,6 +75,7 @@ _NODE_BITS = (
     (_A.UPDATE_NODE_LABEL, "NodeUpdateNodeLabel"),
     (_A.UPDATE_NODE_CONDITION, "NodeUpdateNodeCondition"),
     (_A.UPDATE_NODE_ANNOTATION, "NodeUpdateNodeAnnotation"),
+    (_A.UPDATE_NODE_DECLARED_FEATURE, "NodeUpdateNodeDeclaredFeature"),
 )
 _POD_BITS = (
     (_A.UPDATE_POD_LABEL, "UpdatePodLabel"),
@@ -100,6 +101,8 @@ def node_changes(old: NodeInfo, new: NodeInfo) -> ActionType:
         changes |= _A.UPDATE_NODE_CONDITION
     if old.annotations != new.annotations:
         changes |= _A.UPDATE_NODE_ANNOTATION
+    if old.declared_features != new.declared_features:
+        changes |= _A.UPDATE_NODE_DECLARED_FEATURE
     return changes
 
 

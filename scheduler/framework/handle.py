@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from scheduler.catalog import SecondarySchedulerOptionsArgs
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion, SecondarySchedulerOptionsArgs
 from scheduler.framework.clocks import STOPPED_CLOCKS, Clocks, MonotonicSeconds, WallSeconds
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis
@@ -216,6 +216,7 @@ class PluginContext:
         filters: runs the profile's filters. Not all of its plugins exist before the first attempt: keep it, and do not
             call it in the constructor.
         environment: what plugins may know of the process.
+        kubernetes: the version of kube-scheduler that the profile behaves as.
     """
 
     scheduler_name: str
@@ -223,6 +224,7 @@ class PluginContext:
     handle: Handle | None = None
     filters: FilterRunner | None = None
     environment: PluginEnvironment = PluginEnvironment()
+    kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
 
     @property
     def clocks(self) -> Clocks:

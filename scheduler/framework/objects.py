@@ -112,6 +112,8 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         overhead: what the pod takes beside its containers.
         qos: Guaranteed, Burstable or BestEffort.
         seccomp: the seccomp profiles it names.
+        image_volumes: normalised images of volumes.
+        features: of the kubelet, which the node must declare.
         parts: how many things it lists that plugins loop over, such as terms, values, ports and volumes.
     """
 
@@ -145,6 +147,8 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     qos: str = "BestEffort"
     seccomp: SeccompPaths = NO_SECCOMP_PATHS
     parts: int = 0
+    image_volumes: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
 
     @property
     def lists_much(self) -> bool:
@@ -202,7 +206,8 @@ class PodInfo(Struct, frozen=True, eq=False):
 
 
 class NodeInfo(Struct, frozen=True, eq=False):
-    """A node. `addresses` are its IP addresses and host names, by which a metric source may know it."""
+    """A node. `addresses` are its IP addresses and host names, by which a metric source may know it;
+    `declared_features` are those of its kubelet."""
 
     name: str
     uid: str
@@ -218,3 +223,4 @@ class NodeInfo(Struct, frozen=True, eq=False):
     conditions: Mapping[str, str]
     addresses: tuple[str, ...] = ()
     resource_version: str = ""
+    declared_features: tuple[str, ...] = ()

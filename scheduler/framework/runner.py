@@ -99,7 +99,9 @@ class ProfileRunner:
         self.effective = effective
         self.scheduler_name = effective.scheduler_name
         self.options = effective.options
-        context = PluginContext(effective.scheduler_name, effective.options, handle, self, environment)
+        context = PluginContext(
+            effective.scheduler_name, effective.options, handle, self, environment, effective.kubernetes
+        )
         # What the core remembers between decisions of this profile: without it they are slower, and the same.
         self.memory: MutableMapping[str, object] = {}
         # Measures attempts, where the engine sets it.

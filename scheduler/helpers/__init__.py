@@ -14,7 +14,14 @@ from scheduler.helpers.resources import (
     parse_resources,
     pod_requests,
 )
-from scheduler.helpers.scoring import default_normalize, go_divide, go_round, min_max_normalize, round_half_away
+from scheduler.helpers.scoring import (
+    default_normalize,
+    go_divide,
+    go_round,
+    interpolate,
+    min_max_normalize,
+    round_half_away,
+)
 from scheduler.helpers.selecting import (
     labels_mask,
     node_matches,
@@ -48,6 +55,7 @@ __all__ = [
     "go_divide",
     "go_round",
     "has_untolerated_taint",
+    "interpolate",
     "is_scalar_resource",
     "labels_mask",
     "min_max_normalize",

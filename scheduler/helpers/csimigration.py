@@ -96,11 +96,12 @@ def migrated_plugins(node: CSINode | None) -> frozenset[str]:
     return frozenset(listed.split(",")) if listed else frozenset()
 
 
-def is_migration_on(migration: Migration, node: CSINode | None) -> bool:
-    """Tell whether NodeVolumeLimits counts an in-tree plugin's volumes as the driver's (isCSIMigrationOn)."""
+def is_migration_on(migration: Migration, node: CSINode | None, *, all_nodes: bool = False) -> bool:
+    """Tell whether NodeVolumeLimits counts an in-tree plugin's volumes as the driver's (isCSIMigrationOn); with
+    `all_nodes`, whatever a node says about the plugin."""
     if node is None or not migration.enabled:
         return False
-    return migration.always or migration.plugin in migrated_plugins(node)
+    return migration.always or all_nodes or migration.plugin in migrated_plugins(node)
 
 
 def handle_of(volume: Volume | PersistentVolume, source: Source) -> str:

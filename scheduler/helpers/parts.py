@@ -15,7 +15,9 @@ def parts(spec: PodSpec) -> int:
         len(spec.node_selector)
         + (0 if spec.affinity is None else _of_affinity(spec.affinity))
         + len(spec.tolerations)
-        + sum(1 + len(each.ports) + len(each.resources.requests) for each in containers)
+        + sum(
+            1 + len(each.ports) + len(each.resources.requests) + len(each.restart_policy_rules) for each in containers
+        )
         + sum(1 + _of_selector(each.label_selector) + len(each.match_label_keys) for each in constraints)
         + len(spec.volumes)
         + len(spec.resource_claims)

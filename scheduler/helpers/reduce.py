@@ -6,8 +6,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.framework import NO_SECCOMP_PATHS, HostPort, NodeInfo, PodInfo, SeccompPaths, SpecInfo, pod_terms
 from scheduler.helpers.declared import declared
+from scheduler.helpers.features import needed_features
 from scheduler.helpers.holding import holds, is_attachable
 from scheduler.helpers.parts import parts
 from scheduler.helpers.qos import qos_class
@@ -43,7 +45,9 @@ class PodReducer:
     """Reduces pods, giving pods of one class (equal in everything a filter or score sees, labels apart) one
     `SpecInfo`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> None:
+        """`kubernetes` is the version of kube-scheduler by which pods that are resized occupy their nodes."""
+        self._kubernetes = kubernetes
         self._specs: WeakValueDictionary[bytes, SpecInfo] = WeakValueDictionary()
 
     def reduce(self, pod: Pod) -> PodInfo:
@@ -56,12 +60,12 @@ class PodReducer:
         spec = self._specs.get(key)
         if spec is None:
             spec = self._specs[key] = _spec_info(pod, key)
-        return _pod_info(pod, spec)
+        return _pod_info(pod, spec, self._kubernetes)
 
 
-def reduce_pod(pod: Pod) -> PodInfo:
+def reduce_pod(pod: Pod, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> PodInfo:
     """Return one reduced pod, sharing nothing."""
-    return _pod_info(pod, _spec_info(pod, class_key(pod)))
+    return _pod_info(pod, _spec_info(pod, class_key(pod)), kubernetes)
 
 
 def class_key(pod: Pod) -> bytes:
@@ -86,6 +90,7 @@ def class_key(pod: Pod) -> bytes:
         spec.resource_claims,
         spec.preemption_policy,
         _seccomp_paths(pod),
+        spec.host_network and spec.host_users is False,
     )
     try:
         encoded = _ENCODER.encode(visible)
@@ -159,14 +164,16 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         qos=qos_class(pod),
         seccomp=_seccomp_paths(pod),
         parts=parts(spec),
+        image_volumes=tuple(normalized_image(volume.image.reference) for volume in volumes if volume.image is not None),
+        features=needed_features(spec),
     )
 
 
-def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
+def _pod_info(pod: Pod, spec: SpecInfo, kubernetes: KubernetesVersion) -> PodInfo:
     meta, status = pod.metadata, pod.status
     requests, nonzero_cpu, nonzero_memory = spec.requests, spec.nonzero_cpu, spec.nonzero_memory
-    if pod.spec.node_name and (status.container_statuses or status.init_container_statuses):
-        occupied = pod_requests(pod, use_status=True)
+    if pod.spec.node_name and (status.container_statuses or status.init_container_statuses or status.resources):
+        occupied = pod_requests(pod, use_status=True, kubernetes=kubernetes)
         if occupied.requests != requests:
             requests = occupied.requests
         nonzero_cpu, nonzero_memory = occupied.nonzero_cpu, occupied.nonzero_memory
@@ -247,6 +254,7 @@ def reduce_node(node: Node) -> NodeInfo:
         conditions={condition.type: condition.status for condition in status.conditions},
         addresses=tuple(address.address for address in status.addresses),
         resource_version=meta.resource_version,
+        declared_features=status.declared_features,
     )
 
 

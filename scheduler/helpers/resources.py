@@ -1,12 +1,13 @@
-"""Effective resource requests of a pod (k8s.io/component-helpers/resource, kube-scheduler 1.34).
+"""Effective resource requests of a pod (k8s.io/component-helpers/resource).
 
 CPU in milli-units, everything else in whole units; each quantity is rounded up on its own, per container.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.framework import ContainerCPU, ContainerResources, Resources
 from scheduler.kube.model import Container, ContainerStatus, Pod, ResourceList
 from scheduler.kube.primitives import quantity_milli_value, quantity_value
@@ -102,12 +103,17 @@ def _requests(
         yield requests
 
 
-def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
-    """Return what a pod requests; with `use_status`, what it occupies while it is being resized in place.
+def pod_requests(
+    pod: Pod, *, use_status: bool = False, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
+) -> PodRequests:
+    """Return what a pod requests; with `use_status`, what it occupies while it is being resized in place, as this
+    version of kube-scheduler counts it.
 
     Raises:
         QuantityError: a quantity cannot be read.
     """
+    if use_status and kubernetes.compares_sums_of_resized:
+        return _requests_of_resized(pod, kubernetes)
     main_statuses: dict[str, ContainerStatus] = {}
     init_statuses: dict[str, ContainerStatus] = {}
     infeasible = False
@@ -118,11 +124,7 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
         init_statuses = {
             status.name: status for status in pod.status.init_container_statuses if status.name in sidecars
         }
-        # A condition says it since 1.33, a field of the status before.
-        infeasible = pod.status.resize == "Infeasible" or any(
-            condition.type == "PodResizePending" and condition.reason == "Infeasible"
-            for condition in pod.status.conditions
-        )
+        infeasible = _is_infeasible(pod)
     spec = pod.spec
     main = list(_requests(spec.containers, main_statuses, infeasible))
     sidecar = [container.restart_policy == "Always" for container in spec.init_containers]
@@ -133,10 +135,16 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
         map(_with_default_requests, main),
         [(_with_default_requests(requests), is_sidecar) for requests, is_sidecar in init],
     )
+    return _with_pod_level(containers, filled, overhead, _pod_level(pod, use_status and kubernetes.resizes_pods))
 
+
+def _with_pod_level(
+    containers: dict[str, int], filled: dict[str, int], overhead: Mapping[str, int], pod_level: Mapping[str, int]
+) -> PodRequests:
+    """Return the requests of a pod: those of the pod as a whole replace its containers'; `filled` are those with
+    defaults."""
     score = {**filled}
     _add(score, overhead)
-    pod_level = _pod_level(pod)
     requests = {**containers, **pod_level}
     _add(requests, overhead)
     if pod_level:
@@ -146,6 +154,69 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
     else:
         nonzero = score
     return PodRequests(requests, score, nonzero.get("cpu", 0), nonzero.get("memory", 0))
+
+
+def _requests_of_resized(pod: Pod, kubernetes: KubernetesVersion) -> PodRequests:
+    """Return what a pod occupies since 1.37 (AggregateContainerRequests with status): the largest of three sums."""
+    infeasible = _is_infeasible(pod)
+    statuses = {status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+    sources = (_granted, _in_effect) if infeasible else (_specified, _granted, _in_effect)
+
+    def most(default: Callable[[Mapping[str, int]], Mapping[str, int]]) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for source in sources:
+
+            def amounts(container: Container, source: _Source = source) -> Mapping[str, int]:
+                return default(source(container, statuses.get(container.name), infeasible))
+
+            init = [(amounts(each), each.restart_policy == "Always") for each in pod.spec.init_containers]
+            _set_max(total, _aggregate(map(amounts, pod.spec.containers), init))
+        return total
+
+    status = pod.status
+    if status.allocated_resources and status.resources is not None and status.resources.requests:
+        # The sums over all containers, as the kubelet says.
+        whole: dict[str, int] = {} if infeasible else _sum_of_specified(pod)
+        _set_max(whole, parse_resources(status.allocated_resources))
+        _set_max(whole, parse_resources(status.resources.requests))
+        containers = whole
+    else:
+        containers = most(dict)
+    overhead = parse_resources(pod.spec.overhead)
+    return _with_pod_level(containers, most(_with_default_requests), overhead, _pod_level(pod, True))
+
+
+_Source = Callable[[Container, ContainerStatus | None, bool], Mapping[str, int]]
+
+
+def _sum_of_specified(pod: Pod) -> dict[str, int]:
+    init = [
+        (parse_resources(each.resources.requests), each.restart_policy == "Always") for each in pod.spec.init_containers
+    ]
+    return _aggregate([parse_resources(each.resources.requests) for each in pod.spec.containers], init)
+
+
+def _specified(container: Container, status: ContainerStatus | None, infeasible: bool) -> Mapping[str, int]:
+    return parse_resources(container.resources.requests)
+
+
+def _granted(container: Container, status: ContainerStatus | None, infeasible: bool) -> Mapping[str, int]:
+    if status is not None and status.allocated_resources:
+        return parse_resources(status.allocated_resources)
+    return {} if infeasible else parse_resources(container.resources.requests)
+
+
+def _in_effect(container: Container, status: ContainerStatus | None, infeasible: bool) -> Mapping[str, int]:
+    if status is not None and status.resources is not None and status.resources.requests:
+        return parse_resources(status.resources.requests)
+    return _granted(container, status, infeasible)
+
+
+def _is_infeasible(pod: Pod) -> bool:
+    """Tell whether the kubelet cannot do a resize: a condition says it since 1.33, a field of the status before."""
+    return pod.status.resize == "Infeasible" or any(
+        condition.type == "PodResizePending" and condition.reason == "Infeasible" for condition in pod.status.conditions
+    )
 
 
 def pod_limits(pod: Pod) -> dict[str, int]:
@@ -171,8 +242,18 @@ def pod_limits(pod: Pod) -> dict[str, int]:
     return limits
 
 
-def _pod_level(pod: Pod) -> dict[str, int]:
-    return {} if pod.spec.resources is None else _of_pod_level(pod.spec.resources.requests)
+def _pod_level(pod: Pod, resized: bool) -> dict[str, int]:
+    """Return what a pod requests as a whole; where it may be `resized`, the most of that and of what it was given."""
+    if pod.spec.resources is None:
+        return {}
+    wanted = _of_pod_level(pod.spec.resources.requests)
+    status = pod.status
+    if not resized or status.resources is None or not wanted:
+        return wanted
+    total = {} if _is_infeasible(pod) else dict(wanted)
+    for amounts in (status.resources.requests, status.allocated_resources):
+        _set_max(total, _of_pod_level(amounts))
+    return {name: total.get(name, 0) for name in wanted}
 
 
 def _of_pod_level(resources: ResourceList) -> dict[str, int]:

@@ -1,5 +1,8 @@
 """Arithmetic that plugins share: Go's rounding and the default normalisation."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 
 from scheduler.framework import MAX_SCORE, FloatArray, IntArray
@@ -65,3 +68,17 @@ def go_round(value: float) -> int:
     if abs(value - truncated) >= 0.5:
         return truncated + (1 if value > 0 else -1)
     return truncated
+
+
+def interpolate(utilization: FloatArray, shape: Sequence[tuple[int, int]]) -> FloatArray:
+    """Return the broken line through (utilization, score) points, flat outside them, truncated toward zero between
+    them.
+
+    helper.BuildBrokenLinearFunction: s0 + (s1-s0)*(u-u0)/(u1-u0) in integers. Amounts are at most 100*100, so
+    float64 is exact.
+    """
+    result = np.full(len(utilization), float(shape[-1][1]))
+    for (x0, y0), (x1, y1) in reversed(list(pairwise(shape))):
+        between = y0 + np.trunc((y1 - y0) * (utilization - x0) / (x1 - x0))
+        result = np.where(utilization < x1, between, result)
+    return np.where(utilization < shape[0][0], float(shape[0][1]), result)

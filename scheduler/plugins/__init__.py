@@ -25,6 +25,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
     "LowRiskOverCommitment": "lowriskovercommitment:low_risk_over_commitment",
     "NetworkOverhead": "networkoverhead:NetworkOverhead",
     "NodeAffinity": "nodeaffinity:NodeAffinity",
+    "NodeDeclaredFeatures": "nodedeclaredfeatures:NodeDeclaredFeatures",
     "NodeName": "nodename:NodeName",
     "NodePorts": "nodeports:NodePorts",
     "NodeResourcesAllocatable": "noderesourcesallocatable:NodeResourcesAllocatable",

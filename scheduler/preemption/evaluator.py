@@ -1,4 +1,4 @@
-"""PostFilter of the plugins that preempt (Evaluator.Preempt of kube-scheduler 1.34)."""
+"""PostFilter of the plugins that preempt (Evaluator.Preempt of kube-scheduler)."""
 
 from collections.abc import Callable
 
@@ -56,6 +56,7 @@ class Evaluator:
         self._dry_runs = DryRunCache()
         self._wanted = wanted
         self._prefix = prefix
+        self._reports_victims = context.kubernetes.reports_victims
         self._evictions = None if context.handle is None else Evictions(plugin, context.handle)
 
     def awaits_watch(self, pod: PodInfo) -> bool:
@@ -79,10 +80,17 @@ class Evaluator:
         result = self._dry_runs.search(state, pod, view, self._filters, rows, self._wanted(len(rows)), self._rules, rng)
         if isinstance(result, Candidate):
             self._evict(pod, result, view)
-            return PostFilterResult(result.node, result.victims), SUCCESS
+            return PostFilterResult(result.node, result.victims), self._success(result)
         if result.errors:
             return None, failure(self._prefix + result.error)
         return PostFilterResult(""), unschedulable(self._prefix + result.message(len(view.rows)))
+
+    def _success(self, chosen: Candidate) -> Status:
+        if not self._reports_victims:
+            return SUCCESS
+        count = len(chosen.victims)
+        text = f"found a potential placement for pod on node {chosen.node}, preempting {count} victims"
+        return Status(Code.SUCCESS, (self._prefix + text,))
 
     def _unfinished(self, pod: PodInfo, view: NodeView) -> str | None:
         """Return why the pod must not preempt while an earlier preemption of its own is not over; None if it may."""

@@ -69,11 +69,18 @@ def unreadable(file: str, error: Exception) -> Checked:
 
 
 def check_file(
-    path: Path, text: str, flavour: Flavour | None, *, allow_token: bool, rules: CredentialRules = UNDECIDED_RULES
+    path: Path,
+    text: str,
+    flavour: Flavour | None,
+    *,
+    allow_token: bool,
+    rules: CredentialRules = UNDECIDED_RULES,
+    cluster_minor: int | None = None,
 ) -> Iterator[Checked]:
     """Check every configuration in a file. `flavour` overrides the one of a stack's image; the default is ours.
 
-    `rules` say which credentials for metric sources are allowed; a stack's file says so itself.
+    `rules` say which credentials for metric sources are allowed; a stack's file says so itself. `cluster_minor` is the
+    minor version of the cluster; None where it is not known, or the stack's file says it.
     """
     if stackfile.is_stack_file(path, text):
         yield _stack(path, text)
@@ -84,20 +91,22 @@ def check_file(
     for resource in resources:
         yield Checked(str(path), RESOURCE, None, resource.problems)
     if not config_maps and not resources:
-        configuration, problems = _check(text, str(path), flavour, allow_token=True, rules=rules)
+        configuration, problems = _check(text, str(path), flavour, cluster_minor, allow_token=True, rules=rules)
         yield Checked(str(path), KIND, configuration, problems)
     for root in config_maps:
         owner = _owner(root, resources)
         if owner is None or owner.spec is None:
-            yield _config_map(path, text, root, flavour, allow_token=allow_token, rules=rules)
+            yield _config_map(path, text, root, flavour, cluster_minor, allow_token=allow_token, rules=rules)
             continue
         allowed = allow_token or owner.spec.allow_token_in_config_map
         permitted = owner.spec.credential_rules
-        yield _config_map(path, text, root, flavour or owner.flavour, allow_token=allowed, rules=permitted)
+        yield _config_map(
+            path, text, root, flavour or owner.flavour, cluster_minor, allow_token=allowed, rules=permitted
+        )
 
 
 def _check(
-    text: str, source: str, flavour: Flavour | None, *, allow_token: bool, rules: CredentialRules
+    text: str, source: str, flavour: Flavour | None, minor: int | None, *, allow_token: bool, rules: CredentialRules
 ) -> tuple[Configuration | None, tuple[Problem, ...]]:
     try:
         configuration = load_configuration(
@@ -107,6 +116,7 @@ def _check(
             allow_token_in_config_map=allow_token,
             allow_default_scheduler_name=True,
             credential_rules=rules,
+            cluster_minor=minor,
         )
     except ConfigurationError as error:
         return None, (*error.problems, *error.warnings)
@@ -114,7 +124,14 @@ def _check(
 
 
 def _config_map(
-    path: Path, text: str, root: MappingNode, flavour: Flavour | None, *, allow_token: bool, rules: CredentialRules
+    path: Path,
+    text: str,
+    root: MappingNode,
+    flavour: Flavour | None,
+    minor: int | None,
+    *,
+    allow_token: bool,
+    rules: CredentialRules,
 ) -> Checked:
     data = _child_node(root, "data")
     entries = {str(key.value): value for key, value in data.value} if isinstance(data, MappingNode) else {}
@@ -128,7 +145,7 @@ def _config_map(
         hint = f"put the {KIND} there as text"
         return Checked(str(path), "ConfigMap", None, (Problem(("data",), message, line, 1, "error", hint, str(path)),))
     inner = _embedded(text, chosen, entries[chosen])
-    configuration, inner_problems = _check(inner.text, str(path), flavour, allow_token=allow_token, rules=rules)
+    configuration, inner_problems = _check(inner.text, str(path), flavour, minor, allow_token=allow_token, rules=rules)
     problems = [inner.in_outer_file(problem) for problem in inner_problems]
     if chosen != CONFIG_KEY:
         message = f"the operator reads the key {CONFIG_KEY}, not {chosen}"

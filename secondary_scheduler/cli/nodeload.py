@@ -1,5 +1,7 @@
-"""How a snapshot file carries the load of its nodes: `snapshot` writes it, `simulate` reads it."""
+"""How a snapshot file carries what is no Kubernetes object: `snapshot` writes it, `simulate` reads it."""
 
 LOAD_API_VERSION = "secondary-scheduler.io/v1"
 LOAD_KIND = "NodeLoad"
 """Kind of the document that holds what load-watcher serves at `/watcher`."""
+VERSION_KIND = "ClusterVersion"
+"""Kind of the document that holds what the API server says at `/version`."""

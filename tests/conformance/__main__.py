@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 from collections.abc import Iterator
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS, minor_of
 from tests.conformance import profiles
 from tests.conformance.case import Case
 from tests.conformance.controlplane import ControlPlane, control_plane_running
@@ -21,9 +23,15 @@ from tests.conformance.runner import Runner, keep, regressions
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.conformance",
-        description="Compare our scheduler with the real kube-scheduler 1.34 on random clusters and pods.",
+        description="Compare our scheduler with the real kube-scheduler on random clusters and pods.",
     )
     parser.add_argument("--cases", type=int, default=500, metavar="N", help="number of cases (500)")
+    parser.add_argument(
+        "--kubernetes",
+        default=os.environ.get("KUBERNETES", DEFAULT_KUBERNETES.name),
+        metavar="MINOR",
+        help=f"of the real scheduler, and what ours behaves as ({DEFAULT_KUBERNETES.name})",
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="first seed (random; printed)")
     parser.add_argument("--features", default="", metavar="A,B", help="only these; see --list")
     parser.add_argument("--together", action="store_true", help="all chosen features in every case")
@@ -36,14 +44,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.cases < 1:
         parser.error("--cases: at least 1")
+    minor = minor_of(options.kubernetes)
+    if minor is None or minor not in KUBERNETES_VERSIONS:
+        known = ", ".join(row.name for row in KUBERNETES_VERSIONS.values())
+        parser.error(f"--kubernetes: {options.kubernetes} is none of {known}")
+    options.kubernetes = KUBERNETES_VERSIONS[minor]
     names = [name for name in options.features.split(",") if name]
     unknown = [name for name in names if name not in FEATURES]
     if unknown:
         parser.error(f"--features: no feature {', '.join(unknown)}; one of {', '.join(FEATURES)}")
     options.features = names
-    known = [variant.name for variant in profiles.variants()]
-    if options.profile and options.profile not in known:
-        parser.error(f"--profile: no profile {options.profile}; one of {', '.join(known)}")
+    variants = [variant.name for variant in profiles.variants()]
+    if options.profile and options.profile not in variants:
+        parser.error(f"--profile: no profile {options.profile}; one of {', '.join(variants)}")
     return options
 
 
@@ -63,11 +76,13 @@ def _cases(options: argparse.Namespace, seed: int) -> Iterator[Case]:
 
 async def _run(options: argparse.Namespace, seed: int, control_plane: ControlPlane) -> int:
     async with oracle_of(control_plane) as oracle:
-        summary = await Runner(oracle, Ours()).run(_cases(options, seed), seconds=options.seconds)
+        summary = await Runner(oracle, Ours(kubernetes=control_plane.kubernetes)).run(
+            _cases(options, seed), seconds=options.seconds
+        )
     print("\n\n".join(summary.mismatches))
     if options.keep:
         print(f"kept {keep(summary.failed)} new regressions")
-    print(f"seed {seed}")
+    print(f"seed {seed}, Kubernetes {control_plane.kubernetes.name}")
     print(summary.text())
     return 1 if summary.mismatches or summary.refused else 0
 
@@ -84,7 +99,7 @@ def main(arguments: list[str]) -> int:
         print("profiles:", ", ".join(variant.name for variant in profiles.variants()))
         return 0
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
-    with control_plane_running() as control_plane:
+    with control_plane_running(options.kubernetes) as control_plane:
         return asyncio.run(_run(options, seed, control_plane))
 
 

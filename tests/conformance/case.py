@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+SPARES_LEAVING_VICTIMS = 35
+"""Minor since which the real scheduler requests nothing for victims that are terminating; ours never does."""
+
 Json = dict[str, Any]
 
 BOUND = "bound"

@@ -15,8 +15,9 @@ from devcluster.ports import LOOPBACK
 from devcluster.processes import ServiceProcess
 from devcluster.progress import SilentReporter
 from devcluster.services import control_plane
-from devcluster.state import RecordedCluster, StateDirectory
+from devcluster.state import RecordedCluster, StateDirectory, cache_root
 from devcluster.toolchain import binaries
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from tests.conformance import profiles
 from tests.conformance.schedulerlog import VMODULE
 
@@ -36,8 +37,11 @@ _NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-scheduler")
 class ControlPlane:
     """What is running."""
 
-    def __init__(self, layout: Layout, api_server: str, log: Path, alive: Callable[[], bool]) -> None:
+    def __init__(
+        self, layout: Layout, api_server: str, log: Path, alive: Callable[[], bool], kubernetes: KubernetesVersion
+    ) -> None:
         self.layout = layout
+        self.kubernetes = kubernetes
         self.api_server = api_server
         self.log = log
         self.alive = alive
@@ -49,9 +53,18 @@ class ControlPlane:
         return context
 
 
-def _scheduler(binary: Path, layout: Layout, port: int) -> ServiceProcess:
+_OLD_SERVER_FLAGS: dict[int, tuple[str, ...]] = {
+    # It watches what only an API server of its own version serves, and waits for that before it schedules.
+    37: ("--feature-gates=DRADeviceTaintRules=false",),
+}
+"""What a scheduler of a minor needs where the API server is older."""
+
+
+def _scheduler(
+    binary: Path, layout: Layout, port: int, kubernetes: KubernetesVersion, *, old_server: bool
+) -> ServiceProcess:
     configuration = layout.config("conformance.json")
-    configuration.write_text(profiles.configuration(str(layout.kubeconfig)))
+    configuration.write_text(profiles.configuration(str(layout.kubeconfig), kubernetes))
     return ServiceProcess(
         "kube-scheduler",
         [
@@ -63,24 +76,38 @@ def _scheduler(binary: Path, layout: Layout, port: int) -> ServiceProcess:
             f"--authorization-kubeconfig={layout.kubeconfig}",
             "-v=2",
             f"--vmodule={VMODULE}",
+            *(_OLD_SERVER_FLAGS.get(kubernetes.minor, ()) if old_server else ()),
         ],
         ports=[port],
     )
 
 
 @contextlib.contextmanager
-def control_plane_running() -> Iterator[ControlPlane]:
+def control_plane_running(kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> Iterator[ControlPlane]:
     """Start everything, below a temporary directory of its own, and end it again."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as root:
         directory = StateDirectory(Path(root), "oracle")
         try:
-            yield _start(directory)
+            yield _start(directory, kubernetes)
         finally:
             _stop(directory)
 
 
-def _start(directory: StateDirectory) -> ControlPlane:
+def _binaries(kubernetes: KubernetesVersion) -> dict[str, Path]:
     paths = binaries.ensure(["etcd", "kube-apiserver", "kube-scheduler"], SilentReporter())
+    if kubernetes != DEFAULT_KUBERNETES:
+        for name in ("kube-apiserver", "kube-scheduler"):
+            built = sorted((cache_root() / "minors").glob(f"{kubernetes.name}.*/bin/{name}"))
+            if built:
+                paths[name] = built[-1]
+            elif name == "kube-scheduler":
+                raise LookupError(f"no {name} {kubernetes.name} in {cache_root() / 'minors'}")
+    return paths
+
+
+def _start(directory: StateDirectory, kubernetes: KubernetesVersion) -> ControlPlane:
+    paths = _binaries(kubernetes)
+    old_server = f"/{kubernetes.name}." not in str(paths["kube-apiserver"])
     numbers = ports.allocate(_NAMES, {})
     state = RecordedCluster(name=directory.name, nodes=0, real_nodes=0, ports=numbers, pod_network="", binaries=paths)
     directory.create()
@@ -90,7 +117,9 @@ def _start(directory: StateDirectory) -> ControlPlane:
     services: tuple[Callable[[], ServiceProcess], ...] = (
         lambda: control_plane.etcd(paths["etcd"], layout, numbers),
         lambda: control_plane.kube_apiserver(paths["kube-apiserver"], layout, numbers, _API_SERVER_FLAGS),
-        lambda: _scheduler(paths["kube-scheduler"], layout, numbers["kube-scheduler"]),
+        lambda: _scheduler(
+            paths["kube-scheduler"], layout, numbers["kube-scheduler"], kubernetes, old_server=old_server
+        ),
     )
     for make in services:
         service = make()
@@ -99,7 +128,7 @@ def _start(directory: StateDirectory) -> ControlPlane:
         directory.write(state)
         processes.wait_ready(service, record)
     scheduler = state.processes[-1]
-    return ControlPlane(layout, api_server, scheduler.log, lambda: processes.is_alive(scheduler))
+    return ControlPlane(layout, api_server, scheduler.log, lambda: processes.is_alive(scheduler), kubernetes)
 
 
 def _stop(directory: StateDirectory) -> None:

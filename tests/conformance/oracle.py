@@ -17,7 +17,18 @@ from typing import BinaryIO
 
 from tests.conformance import profiles
 from tests.conformance.apiclient import COLLECTIONS, Api, ApiError
-from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Asked, Case, Json, key_of
+from tests.conformance.case import (
+    BOUND,
+    ERROR,
+    GATED,
+    SPARES_LEAVING_VICTIMS,
+    UNSCHEDULABLE,
+    Answer,
+    Asked,
+    Case,
+    Json,
+    key_of,
+)
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.schedulerlog import Attempt, LogState
 from tests.conformance.surroundings import NAMESPACES, PERMANENT
@@ -27,6 +38,7 @@ _POLL_SECONDS = 0.002
 _SEEN_SECONDS = 30.0
 _VERDICT_SECONDS = 20.0
 _PREEMPTION_SECONDS = 0.2
+_VICTIMS_SECONDS = 2.0
 _ORDER = (
     ("StorageClass", "CSIDriver", "Service", "ReplicationController", "ReplicaSet", "StatefulSet"),
     (
@@ -182,7 +194,12 @@ class Oracle:
         if not nominated:
             return answer
         # Victims are deleted one after the other, beside the scheduling loop.
-        await self._until(lambda: bool(attempt.victims), f"victims of {key_of(pod)}", _VERDICT_SECONDS)
+        if self._control_plane.kubernetes.minor < SPARES_LEAVING_VICTIMS:
+            await self._until(lambda: bool(attempt.victims), f"victims of {key_of(pod)}", _VERDICT_SECONDS)
+        else:
+            # All of them may be terminating already, and then nothing is logged.
+            with contextlib.suppress(NoVerdict):
+                await self._until(lambda: bool(attempt.victims), f"victims of {key_of(pod)}", _VICTIMS_SECONDS)
         await asyncio.sleep(max(_PREEMPTION_SECONDS, settle))
         self._read()
         return dataclasses.replace(answer, nominated=nominated, victims=tuple(sorted(attempt.victims)))

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.config import load_configuration
 from scheduler.core import Explanation, Placement, decide, explain, run_post_filters
 from scheduler.engine import assemble
@@ -16,7 +17,7 @@ from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from tests.conformance import profiles
-from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Json
+from tests.conformance.case import BOUND, ERROR, GATED, SPARES_LEAVING_VICTIMS, UNSCHEDULABLE, Answer, Json
 from tests.conformance.coverage import Exercised, exercised
 
 _NOT_AVAILABLE = " nodes are available:"
@@ -29,9 +30,10 @@ class Ours:
     Nothing is kept between questions, but `exercised`: what plugins did about each pod asked about.
     """
 
-    def __init__(self, text: str | None = None) -> None:
-        text = profiles.configuration("") if text is None else text
+    def __init__(self, text: str | None = None, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> None:
+        text = profiles.configuration("", kubernetes) if text is None else text
         configuration = load_configuration(text, source="conformance")
+        self._kubernetes = kubernetes
         self._runners = assemble(configuration).runners
         self.exercised: list[Exercised] = []
 
@@ -43,7 +45,7 @@ class Ours:
 
     def _answer(self, pod: Json, world: Iterable[Json]) -> tuple[Answer, Exercised]:
         runner = self._runners[pod["spec"]["schedulerName"]]
-        reducer = PodReducer()
+        reducer = PodReducer(self._kubernetes)
         state = ClusterState()
         for item in world:
             load(state, reducer, item)
@@ -60,7 +62,7 @@ class Ours:
             if decision.message != explanation.message:
                 message = f"decide and explain disagree: {decision.message!r} and {explanation.message!r}"
                 return Answer(ERROR, message=message), did
-            answer = _answer_of_rejection(snapshot, incoming, runner, decision)
+            answer = _answer_of_rejection(snapshot, incoming, runner, decision, self._kubernetes)
             if answer.nominated:
                 did = dataclasses.replace(did, decided=did.decided | {"DefaultPreemption"})
             return answer, did
@@ -80,7 +82,9 @@ class Ours:
         return answer, did
 
 
-def _answer_of_rejection(snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, placement: Placement) -> Answer:
+def _answer_of_rejection(
+    snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, placement: Placement, kubernetes: KubernetesVersion
+) -> Answer:
     message = placement.message or ""
     if placement.diagnosis is None or _NOT_AVAILABLE not in message:
         return Answer(ERROR, message=message)
@@ -89,7 +93,9 @@ def _answer_of_rejection(snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner
     for seed in range(_CHANCES):
         again = decide(snapshot, pod, runner, random.Random(seed))
         outcome = run_post_filters(snapshot, again, runner)
-        victims = tuple(sorted(victim.key for victim in outcome.victims))
+        # Those whose deletion is requested: it is what the real scheduler logs.
+        spared = kubernetes.minor >= SPARES_LEAVING_VICTIMS
+        victims = tuple(sorted(victim.key for victim in outcome.victims if not (spared and victim.deleting)))
         evictions[outcome.nominated_node or "", victims] = None
         if not outcome.nominated_node:
             break

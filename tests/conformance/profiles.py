@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scheduler.catalog import descriptors
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion, default_plugins
 from tests.conformance.case import Json
 
 PLAIN = "plain"
@@ -132,12 +132,12 @@ VARIANTS: tuple[Variant, ...] = (
 
 def implemented() -> frozenset[str]:
     """Names of the default plugins our scheduler has."""
-    return frozenset(descriptor.name for descriptor in descriptors() if descriptor.default and descriptor.implemented)
+    return frozenset(descriptor.name for descriptor in default_plugins() if descriptor.implemented)
 
 
 def missing() -> tuple[str, ...]:
     """Default plugins our scheduler lacks: the real one is asked without them."""
-    return tuple(descriptor.name for descriptor in descriptors() if descriptor.default and not descriptor.implemented)
+    return tuple(descriptor.name for descriptor in default_plugins() if not descriptor.implemented)
 
 
 def variants(have: Iterable[str] | None = None) -> tuple[Variant, ...]:
@@ -151,7 +151,7 @@ def scheduler_name(variant: str) -> str:
     return f"conformance-{variant}"
 
 
-def _profile(variant: Variant) -> Json:
+def _profile(variant: Variant, kubernetes: KubernetesVersion) -> Json:
     plugins: Json = {"multiPoint": {"disabled": [{"name": name} for name in missing()]}}
     if variant.score:
         plugins["score"] = {
@@ -166,12 +166,23 @@ def _profile(variant: Variant) -> Json:
         "schedulerName": scheduler_name(variant.name),
         "plugins": plugins,
         "pluginConfig": [{"name": name, "args": value} for name, value in args.items()]
-        + [{"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream"}}],
+        + [{"name": "SecondarySchedulerOptions", "args": options(kubernetes)}],
     }
 
 
-def configuration(kubeconfig: str) -> str:
+def options(kubernetes: KubernetesVersion) -> Json:
+    """What makes our scheduler decide as that version of the real one does."""
+    return {"compatibility": "upstream", "kubernetesVersion": kubernetes.name}
+
+
+def configuration(kubeconfig: str, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> str:
     """The KubeSchedulerConfiguration, as JSON (which is YAML)."""
+    plain = {
+        "schedulerName": scheduler_name(PLAIN),
+        "pluginConfig": [
+            {"name": "SecondarySchedulerOptions", "args": {"kubernetesVersion": kubernetes.name}},
+        ],
+    }
     return json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -179,7 +190,7 @@ def configuration(kubeconfig: str) -> str:
             "percentageOfNodesToScore": 100,
             "leaderElection": {"leaderElect": False},
             "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "profiles": [*map(_profile, variants()), {"schedulerName": scheduler_name(PLAIN)}],
+            "profiles": [*(_profile(variant, kubernetes) for variant in variants()), plain],
         },
         indent=1,
     )

@@ -80,6 +80,8 @@ def scheduler_plugins_running(running: ControlPlane, text: str, vmodule: str = V
     )
     record = processes.start(service, layout.root)
     try:
-        yield ControlPlane(layout, running.api_server, record.log, lambda: processes.is_alive(record))
+        yield ControlPlane(
+            layout, running.api_server, record.log, lambda: processes.is_alive(record), running.kubernetes
+        )
     finally:
         processes.stop([record])

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from scheduler.kube.client.http import KubeClient
     from scheduler.kube.client.listwatch import Reflector, ReflectorState, ReflectorTiming, Sink, unchanged
     from scheduler.kube.client.pages import PageReader
+    from scheduler.kube.client.serverversion import server_version
     from scheduler.kube.client.sync import SyncClient, SyncConnection
 
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "WriteWithheld",
     "api_path",
     "object_meta",
+    "server_version",
     "unchanged",
 ]
 
@@ -99,6 +101,7 @@ __getattr__ = lazy_attributes(
         "Sink": "listwatch",
         "SyncClient": "sync",
         "SyncConnection": "sync",
+        "server_version": "serverversion",
         "ReflectorTiming": "listwatch",
         "unchanged": "listwatch",
     },

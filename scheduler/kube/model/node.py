@@ -54,6 +54,7 @@ class NodeStatus(Struct, frozen=True, gc=False, rename="camel"):
     images: tuple[ContainerImage, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     conditions: tuple[NodeCondition, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(Object, frozen=True, gc=False, rename="camel"):

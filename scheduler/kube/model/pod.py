@@ -124,6 +124,12 @@ class SecurityContext(Struct, frozen=True, gc=False, rename="camel"):
     privileged: bool = False
 
 
+class ContainerRestartRule(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.ContainerRestartRule without its condition."""
+
+    action: str = ""
+
+
 class Container(Struct, frozen=True, gc=False, rename="camel"):
     """v1.Container; `restart_policy` "Always" makes an init container a sidecar."""
 
@@ -132,6 +138,7 @@ class Container(Struct, frozen=True, gc=False, rename="camel"):
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     security_context: SecurityContext | None = None
 
 
@@ -195,6 +202,7 @@ class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
+    host_users: bool | None = None
     termination_grace_period_seconds: Int64 | None = None
     security_context: SecurityContext | None = None
     scheduling_group: PodSchedulingGroup | None = None
@@ -239,6 +247,8 @@ class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     resize: str = ""
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 

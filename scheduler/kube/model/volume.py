@@ -118,6 +118,12 @@ class Portworx(Struct, frozen=True, gc=False, rename="camel"):
     volume_id: str = field(default="", name="volumeID")
 
 
+class ImageVolume(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.ImageVolumeSource."""
+
+    reference: str = ""
+
+
 class Volume(Struct, frozen=True, gc=False, rename="camel"):
     """v1.Volume; sources that no plugin reads are left out."""
 
@@ -133,3 +139,4 @@ class Volume(Struct, frozen=True, gc=False, rename="camel"):
     cinder: Cinder | None = None
     vsphere_volume: VsphereVolume | None = None
     portworx_volume: Portworx | None = None
+    image: ImageVolume | None = None

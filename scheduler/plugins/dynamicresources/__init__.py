@@ -65,6 +65,7 @@ class DynamicResources:
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
         self._handle = context.handle
+        self._nothing_freed = unschedulable(*((NO_CLAIMS,) if context.kubernetes.reports_claims_in_preemption else ()))
         self._objects: Objects | None = None
         self._hints = Hints(lambda: self._objects)
 
@@ -117,7 +118,7 @@ class DynamicResources:
             if state.read(self.name, _PreFilterRan) is None:
                 # PreFilter ended before this plugin.
                 return None, failure("not found")
-            return None, unschedulable(NO_CLAIMS)
+            return None, self._nothing_freed
         candidates = [claim for claim in attempt.unavailable_claims() if _is_only_user(pod, claim)]
         if not candidates or self._handle is None:
             return None, unschedulable("still not schedulable")

@@ -31,13 +31,14 @@ class ImageLocality:
 
     def __init__(self, args: Any, context: PluginContext) -> None:
         """Take no args."""
+        self._counts_volumes = context.kubernetes.counts_image_volumes
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return 0..100 between 23 MiB and 1000 MiB per container."""
         total = np.zeros(len(rows), dtype=np.int64)
         nodes = len(view.rows)
         any_present = False
-        for name in pod.spec.images:
+        for name in self._images(pod):
             image = view.image(name)
             if image is not None:
                 any_present = True
@@ -49,9 +50,14 @@ class ImageLocality:
         clamped = np.clip(total, MIN_BYTES, max_bytes)
         return 100 * (clamped - MIN_BYTES) // (max_bytes - MIN_BYTES)
 
+    def _images(self, pod: PodInfo) -> tuple[str, ...]:
+        """Return the images that count. Those of volumes raise no threshold: upstream divides by containers alone."""
+        spec = pod.spec
+        return (*spec.images, *spec.image_volumes) if self._counts_volumes and spec.image_volumes else spec.images
+
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's images, their sizes, and the share of the nodes that hold them."""
-        names = pod.spec.images
+        names = self._images(pod)
 
         def version(now: NodeView) -> Hashable:
             images = [now.image(name) for name in names]

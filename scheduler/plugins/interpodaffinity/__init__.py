@@ -170,7 +170,9 @@ class InterPodAffinity:
     def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
-        self._resolver = UpstreamTermResolver() if context.upstream else TermResolver()
+        self._kubernetes = context.kubernetes
+        repeats_selectors = context.upstream and not context.kubernetes.merges_namespaces
+        self._resolver = UpstreamTermResolver() if repeats_selectors else TermResolver()
         self._hints = UpstreamAffinityHints if context.upstream else AffinityHints
         # Hints get no view; the store of other objects is the same one for every view of a daemon.
         self._objects: Objects | None = None
@@ -315,7 +317,7 @@ class InterPodAffinity:
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register pods that terms match, pods with anti-affinity, and nodes with the keys."""
-        return self._hints(self._resolver, lambda: self._objects).registrations()
+        return self._hints(self._resolver, lambda: self._objects, self._kubernetes).registrations()
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from scheduler.catalog import ActionType
+from scheduler.catalog import ActionType, KubernetesVersion
 from scheduler.framework import (
     NODE,
     POD,
@@ -19,11 +19,14 @@ _A = ActionType
 
 
 class AffinityHints:
-    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler 1.34), with repairs of
+    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler), with repairs of
     what upstream's overlook: see `UpstreamAffinityHints`."""
 
-    def __init__(self, resolver: TermResolver, objects: Callable[[], Objects | None]) -> None:
+    def __init__(
+        self, resolver: TermResolver, objects: Callable[[], Objects | None], kubernetes: KubernetesVersion
+    ) -> None:
         """`objects` returns the store of Namespaces once a pod has been looked at; hints get no view."""
+        self._kubernetes = kubernetes
         self._resolver = resolver
         self._objects = objects
 
@@ -46,7 +49,7 @@ class AffinityHints:
         after = new if isinstance(new, PodInfo) else None
         if after is not None and after.uid == pod.uid:
             return self.own_pod_changed()
-        if any(other is not None and not other.node_name for other in (before, after)):
+        if any(other is not None and not self._is_placed(other) for other in (before, after)):
             return Hint.SKIP
         wanted, unwanted = self.terms_of(pod)
         if (
@@ -59,6 +62,9 @@ class AffinityHints:
             return Hint.SKIP
         gone = self.anti_affinity_gone(pod, unwanted, before, after)
         return Hint.QUEUE if gone else Hint.SKIP
+
+    def _is_placed(self, other: PodInfo) -> bool:
+        return bool(other.node_name or (self._kubernetes.nominated_pods_spread and other.nominated_node))
 
     def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
         """A node came with a key the pod needs, or moved to another domain."""

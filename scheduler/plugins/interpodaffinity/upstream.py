@@ -1,5 +1,4 @@
-"""What `compatibility: upstream` changes in InterPodAffinity: plugins/interpodaffinity of kube-scheduler 1.34 as it
-is."""
+"""What `compatibility: upstream` changes in InterPodAffinity: plugins/interpodaffinity of kube-scheduler as it is."""
 
 from collections.abc import Sequence
 
@@ -22,8 +21,9 @@ class UpstreamTermResolver(TermResolver):
 class UpstreamAffinityHints(AffinityHints):
     """The hints without the repairs.
 
-    They evaluate namespace selectors against no labels; a pod rejected for other pods' anti-affinity is not woken when
-    these are deleted; and of several anti-affinity terms only a pod that all of them match counts.
+    They evaluate namespace selectors against no labels. Before 1.36 a pod rejected for other pods' anti-affinity is not
+    woken when these are deleted, nor when its own labels change. Before 1.37, of several anti-affinity terms only a pod
+    that all of them match counts.
     """
 
     def registrations(self) -> tuple[HintRegistration, ...]:
@@ -31,14 +31,24 @@ class UpstreamAffinityHints(AffinityHints):
         return self.pod_registration(), self.node_registration()
 
     def own_pod_changed(self) -> Hint:
-        """Ignore the pod's own labels."""
-        return Hint.SKIP
+        """Ignore the pod's own labels, before 1.36."""
+        return Hint.QUEUE if self._kubernetes.nominated_pods_spread else Hint.SKIP
 
     def anti_affinity_gone(
         self, pod: PodInfo, unwanted: Sequence[OwnTerm], before: PodInfo, after: PodInfo | None
     ) -> bool:
-        """Tell whether a pod that all terms together match no longer matches all of them."""
-        return matches_all_terms(unwanted, before) and not (after is not None and matches_all_terms(unwanted, after))
+        """Tell whether a pod that all terms together match, or one of them, no longer does; since 1.36 also whether one
+        whose own terms match this pod is deleted."""
+        if self._matches(unwanted, before):
+            return after is None or not self._matches(unwanted, after)
+        if after is not None or not self._kubernetes.nominated_pods_spread:
+            return False
+        return self._matches([_unresolved(term) for term in before.spec.terms.anti_affinity], pod)
+
+    def _matches(self, terms: Sequence[OwnTerm], pod: PodInfo) -> bool:
+        if self._kubernetes.hints_match_any_term:
+            return any(matches_all_terms((term,), pod) for term in terms)
+        return matches_all_terms(terms, pod)
 
     def any_node_may_help(self, pod: PodInfo) -> bool:
         """Never: only the pod's own terms are looked at."""

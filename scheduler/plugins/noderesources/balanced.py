@@ -26,42 +26,40 @@ from scheduler.framework import (
     Status,
     gather,
 )
-from scheduler.plugins.noderesources.kernels import BASIC, COLUMNS, NUMBERS, balance_of_two, used_fraction
+from scheduler.plugins.noderesources.kernels import BASIC, COLUMNS, NUMBERS, balance_of_two, rate_change, used_fraction
 
 NAME = "NodeResourcesBalancedAllocation"
+UNCHANGED = 75
+"""Score of a node whose balance does not change (1.36)."""
 _ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")
 _fraction_of_columns, _fraction_of_node = used_fraction(COLUMNS), used_fraction(NUMBERS)
 
 
 class NodeResourcesBalancedAllocation:
     """Scores 100 where all resources would be used by the same fraction; uses real requests, pod-level ones
-    included."""
+    included.
+
+    Since 1.36 it scores how much nearer to that the pod brings the node: 75 where it changes nothing.
+    """
 
     name = NAME
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, context: PluginContext) -> None:
         self._resources = [spec.name for spec in args.resources]
+        self._rates_change = context.kubernetes.rates_change_of_balance
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
         """Skip for a pod that requests none of the resources."""
         return SUCCESS if any(pod.spec.requests.get(name, 0) for name in self._resources) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-        """Return (1 - standard deviation of the fractions) * 100, truncated."""
-        fractions: list[FloatArray] = []
-        present: list[BoolArray] = []
-        for resource in self._counted_resources(pod):
-            allocatable = gather(view, view.allocatable(resource), rows)
-            requested = gather(view, view.requested(resource), rows) + pod.spec.requests.get(resource, 0)
-            fractions.append(_fraction_of_columns(np.maximum(allocatable, 1.0), requested))
-            present.append(allocatable > 0)
-        if not fractions:
-            return np.full(len(rows), MAX_SCORE, dtype=np.int64)
-        if len(fractions) == 2:
-            score = np.where(present[0] & present[1], balance_of_two(*fractions), MAX_SCORE)
-        else:
-            score = (1.0 - _standard_deviation(fractions, present)) * 100.0
-        return score.astype(np.int64)
+        """Return (1 - standard deviation of the fractions) * 100, truncated, or what the pod changes about it."""
+        counted = self._counted_resources(pod)
+        after = _balance(view, rows, [(name, pod.spec.requests.get(name, 0)) for name in counted])
+        if not self._rates_change:
+            return after
+        changed: IntArray = rate_change(after, _balance(view, rows, [(name, 0) for name in counted]))
+        return changed
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's amounts and what its pods request."""
@@ -85,7 +83,16 @@ class NodeResourcesBalancedAllocation:
             whole: IntArray = balance_of_two(fractions[0], fractions[1]).astype(np.int64)
             return whole
 
-        return rate
+        if not self._rates_change:
+            return rate
+
+        def rate_changed(block: FloatArray) -> IntArray:
+            fractions = _fraction_of_columns(block[:2], block[2:4].copy())
+            before = balance_of_two(fractions[0], fractions[1]).astype(np.int64)
+            changed: IntArray = rate_change(rate(block), before)
+            return changed
+
+        return rate_changed
 
     def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
         """Return `score` on one row; None unless two resources count."""
@@ -105,7 +112,38 @@ class NodeResourcesBalancedAllocation:
             fraction_a = _fraction_of_node(capacity_a, requested_a(row) + request_a)
             return int(balance_of_two(fraction_a, _fraction_of_node(capacity_b, requested_b(row) + request_b)))
 
-        return rate
+        if not self._rates_change:
+            return rate
+
+        def rate_changed(now: NodeView, row: int) -> int:
+            capacity_a, capacity_b = allocatable_a(row), allocatable_b(row)
+            if capacity_a <= 0.0 or capacity_b <= 0.0:
+                return UNCHANGED
+            fraction_a = _fraction_of_node(capacity_a, requested_a(row))
+            before = int(balance_of_two(fraction_a, _fraction_of_node(capacity_b, requested_b(row))))
+            changed: int = rate_change(rate(now, row), before)
+            return changed
+
+        return rate_changed
+
+
+def _balance(view: NodeView, rows: RowArray, requests: list[tuple[str, int]]) -> IntArray:
+    """Return (1 - standard deviation of the fractions) * 100, truncated, with these requests on top of what is
+    requested."""
+    fractions: list[FloatArray] = []
+    present: list[BoolArray] = []
+    for resource, request in requests:
+        allocatable = gather(view, view.allocatable(resource), rows)
+        requested = gather(view, view.requested(resource), rows) + request
+        fractions.append(_fraction_of_columns(np.maximum(allocatable, 1.0), requested))
+        present.append(allocatable > 0)
+    if not fractions:
+        return np.full(len(rows), MAX_SCORE, dtype=np.int64)
+    if len(fractions) == 2:
+        score = np.where(present[0] & present[1], balance_of_two(*fractions), MAX_SCORE)
+    else:
+        score = (1.0 - _standard_deviation(fractions, present)) * 100.0
+    return score.astype(np.int64)
 
 
 def _standard_deviation(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:

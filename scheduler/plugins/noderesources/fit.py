@@ -38,12 +38,11 @@ from scheduler.framework import (
     Verdicts,
     gather,
 )
-from scheduler.helpers import covers, round_half_away
+from scheduler.helpers import covers, interpolate, round_half_away
 from scheduler.plugins.noderesources.kernels import (
     BASIC,
     COLUMNS,
     NUMBERS,
-    interpolate,
     is_insufficient,
     least_requested_score,
     most_requested_score,

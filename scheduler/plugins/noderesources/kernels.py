@@ -6,9 +6,8 @@ Amounts are float64: milli-units of cpu, whole units of everything else.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -107,6 +106,12 @@ def balance_of_two(fraction: Amount, other: Amount) -> Amount:
     return score
 
 
+def rate_change(after: Any, before: Any) -> Any:
+    """Return 50 to 100 for a balance that a pod worsens to improves; both balances are truncated, and so is half their
+    difference (balanced_allocation.go, balancedResourceScorer since 1.36)."""
+    return 50 + (50 + after - before) // 2
+
+
 def wide_percent(part: FloatArray, whole: FloatArray) -> FloatArray:
     """Return Go's `part * 100 / whole` in int64, which overflows where Go's does; `part * 100` where whole is 0.
 
@@ -124,17 +129,3 @@ def utilization_percent(allocatable: FloatArray, requested: FloatArray, *, wide:
     else:
         percent = np.floor(requested * 100.0 / np.maximum(allocatable, 1.0))
     return np.where(requested > allocatable, 100.0, percent)
-
-
-def interpolate(utilization: FloatArray, shape: Sequence[tuple[int, int]]) -> FloatArray:
-    """Return the broken line through (utilization, score) points, flat outside them, truncated toward zero between
-    them.
-
-    helper.BuildBrokenLinearFunction: s0 + (s1-s0)*(u-u0)/(u1-u0) in integers. Amounts are at most 100*100, so
-    float64 is exact.
-    """
-    result = np.full(len(utilization), float(shape[-1][1]))
-    for (x0, y0), (x1, y1) in reversed(list(pairwise(shape))):
-        between = y0 + np.trunc((y1 - y0) * (utilization - x0) / (x1 - x0))
-        result = np.where(utilization < x1, between, result)
-    return np.where(utilization < shape[0][0], float(shape[0][1]), result)

@@ -3,6 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -31,11 +32,12 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.helpers.csimigration import migration_of, source_of
+from scheduler.helpers.csimigration import is_migration_on, migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
 from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
 from scheduler.plugins.nodevolumelimits.attachable import (
     AttachmentIndex,
+    IsMigrated,
     MissingClaim,
     Volumes,
     attachable_volumes,
@@ -55,6 +57,7 @@ class NodeVolumeLimits:
         self._prefix = secrets.token_hex(16)
         self._attachments = AttachmentIndex()
         self._nodes = CSINodeLimits()
+        self._all_migrated = context.kubernetes.migrates_portworx
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip pods without a volume that a driver could have to attach."""
@@ -70,7 +73,7 @@ class NodeVolumeLimits:
             for migration_kind, example in enumerate(columns.examples):
                 of_kind = migration_kinds == migration_kind
                 if of_kind.any():
-                    new = attachable_volumes(pod, view.objects, example, self._prefix, required=True)
+                    new = attachable_volumes(pod, view.objects, self._is_migrated(example), self._prefix, required=True)
                     full |= of_kind & self._may_exceed_limits(new, columns, view, rows)
         except MissingClaim as missing:
             everywhere = np.ones(len(rows), dtype=np.bool_)
@@ -90,12 +93,12 @@ class NodeVolumeLimits:
         return near
 
     def _exceeds_limits(self, pod: PodInfo, columns: Columns, view: NodeView, row: int) -> bool:
-        node = columns.examples[int(columns.migration_kinds[row])]
-        new = attachable_volumes(pod, view.objects, node, self._prefix, required=True)
+        migrated = self._is_migrated(columns.examples[int(columns.migration_kinds[row])])
+        new = attachable_volumes(pod, view.objects, migrated, self._prefix, required=True)
         attached: Volumes = {}
         for other in view.pods_on(row):
             if other.spec.attachable:
-                attached |= attachable_volumes(other, view.objects, node, self._prefix, required=False)
+                attached |= attachable_volumes(other, view.objects, migrated, self._prefix, required=False)
         by_api = self._attachments.on_node(view.objects, view.name(row))
         current = Counter(attached.values())
         current.update(driver for volume, driver in by_api.items() if volume not in attached)
@@ -104,6 +107,9 @@ class NodeVolumeLimits:
             driver in columns.limits and current[driver] + count > columns.limits[driver][row]
             for driver, count in wanted.items()
         )
+
+    def _is_migrated(self, node: CSINode | None) -> IsMigrated:
+        return partial(is_migration_on, node=node, all_nodes=self._all_migrated)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without volumes to attach pass."""

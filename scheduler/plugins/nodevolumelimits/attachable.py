@@ -1,21 +1,20 @@
 """Which of a pod's volumes a CSI driver attaches to the node, under names that tell one volume from another."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from scheduler.framework import IntArray, NodeView, Objects, PodInfo
 from scheduler.helpers.csimigration import (
+    Migration,
     TranslationError,
     handle_of,
-    is_migration_on,
     migration_of,
     migration_of_plugin,
     source_of,
 )
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CLASS, VOLUME, claim_class, claim_of, ownership_error
 from scheduler.kube.model import (
-    CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -25,6 +24,8 @@ from scheduler.kube.model import Volume as PodVolume
 
 Volumes = dict[str, str]
 """Driver by unique volume name (`driver/handle`)."""
+IsMigrated = Callable[[Migration], bool]
+"""Tells whether a node's volumes of an in-tree plugin count as the driver's."""
 
 
 class MissingClaim(LookupError):
@@ -35,11 +36,13 @@ class MissingClaim(LookupError):
         self.name = name
 
 
-def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, prefix: str, *, required: bool) -> Volumes:
+def attachable_volumes(
+    pod: PodInfo, objects: Objects, is_migrated: IsMigrated, prefix: str, *, required: bool
+) -> Volumes:
     """Return the volumes that count against a driver's limit on a node.
 
     Args:
-        node: what drivers say about the node; it decides which in-tree volumes are a driver's.
+        is_migrated: of the node; it decides which in-tree volumes are a driver's.
         prefix: begins the names of volumes that do not exist yet.
         required: whether a missing claim matters; a running pod's is left out.
 
@@ -51,7 +54,7 @@ def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, pre
     for volume in pod.spec.volumes:
         named = claim_of(pod, volume)
         if named is None:
-            _add_inline(volume, node, attached)
+            _add_inline(volume, is_migrated, attached)
             continue
         name, ephemeral = named
         if not name:
@@ -64,18 +67,18 @@ def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, pre
         foreign = ownership_error(pod, claim) if ephemeral else ""
         if foreign:
             raise ValueError(foreign)
-        driver, handle = _volume_of_claim(claim, objects, node, prefix)
+        driver, handle = _volume_of_claim(claim, objects, is_migrated, prefix)
         if driver and handle:
             attached[f"{driver}/{handle}"] = driver
     return attached
 
 
-def _add_inline(volume: PodVolume, node: CSINode | None, attached: Volumes) -> None:
+def _add_inline(volume: PodVolume, is_migrated: IsMigrated, attached: Volumes) -> None:
     source = source_of(volume)
     if source is None:
         return
     migration = migration_of(source)
-    if not is_migration_on(migration, node):
+    if not is_migrated(migration):
         return
     try:
         handle = handle_of(volume, source)
@@ -85,18 +88,18 @@ def _add_inline(volume: PodVolume, node: CSINode | None, attached: Volumes) -> N
 
 
 def _volume_of_claim(
-    claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str
+    claim: PersistentVolumeClaim, objects: Objects, is_migrated: IsMigrated, prefix: str
 ) -> tuple[str, str]:
     """Return (driver, handle) of a claim's volume; empty texts where no driver attaches it."""
     name = claim.spec.volume_name
     volume: PersistentVolume | None = objects.get(VOLUME, "", name) if name else None
     if volume is None:
         # Not provisioned, or pre-bound to a volume still to come: counted as one of the class.
-        return _volume_of_class(claim, objects, node, prefix)
+        return _volume_of_class(claim, objects, is_migrated, prefix)
     if volume.spec.csi is not None:
         return volume.spec.csi.driver, volume.spec.csi.volume_handle
     source = source_of(volume)
-    if source is None or not is_migration_on(migration_of(source), node):
+    if source is None or not is_migrated(migration_of(source)):
         return "", ""
     try:
         return migration_of(source).driver, handle_of(volume, source)
@@ -105,7 +108,7 @@ def _volume_of_claim(
 
 
 def _volume_of_class(
-    claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str
+    claim: PersistentVolumeClaim, objects: Objects, is_migrated: IsMigrated, prefix: str
 ) -> tuple[str, str]:
     name = claim_class(claim)
     storage_class: StorageClass | None = objects.get(CLASS, "", name) if name else None
@@ -115,7 +118,7 @@ def _volume_of_class(
     migration = migration_of_plugin(storage_class.provisioner)
     if migration is None:
         return storage_class.provisioner, handle
-    return (migration.driver, handle) if is_migration_on(migration, node) else ("", "")
+    return (migration.driver, handle) if is_migrated(migration) else ("", "")
 
 
 class AttachmentIndex:

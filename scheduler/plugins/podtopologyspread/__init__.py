@@ -109,6 +109,7 @@ class PodTopologySpread:
         self._uses_system_defaults = args.defaulting_type == "System"
         self._constraints = Constraints(_SYSTEM_DEFAULTS if self._uses_system_defaults else args.default_constraints)
         self._node_sets = NodeSets()
+        self._kubernetes = context.kubernetes
         # Hints get no view; the store of other objects is the same one for every view of a daemon.
         self._objects: Objects | None = None
 
@@ -220,7 +221,7 @@ class PodTopologySpread:
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register pods that match a constraint, and nodes that make or lose a domain."""
-        return SpreadHints(lambda pod: self._constraints.of(pod, self._objects, HARD)).registrations()
+        return SpreadHints(lambda pod: self._constraints.of(pod, self._objects, HARD), self._kubernetes).registrations()
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

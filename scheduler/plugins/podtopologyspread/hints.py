@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from scheduler.catalog import ActionType
+from scheduler.catalog import ActionType, KubernetesVersion
 from scheduler.framework import NODE, POD, Hint, HintRegistration, NodeInfo, PodInfo
 from scheduler.plugins.podtopologyspread.constraints import Constraint
 
@@ -11,10 +11,11 @@ _A = ActionType
 
 
 class SpreadHints:
-    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler 1.34)."""
+    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler)."""
 
-    def __init__(self, constraints_of: ConstraintsOf) -> None:
+    def __init__(self, constraints_of: ConstraintsOf, kubernetes: KubernetesVersion) -> None:
         self._constraints_of = constraints_of
+        self._counts_nominated = kubernetes.nominated_pods_spread
 
     def registrations(self) -> tuple[HintRegistration, ...]:
         """Return the events of interest with their hints."""
@@ -26,7 +27,7 @@ class SpreadHints:
         """A matching pod came or went, or a pod began or ceased to match; or the pod itself tolerates more."""
         before = old if isinstance(old, PodInfo) else None
         after = new if isinstance(new, PodInfo) else None
-        if any(other is not None and not _concerns(other, pod) for other in (before, after)):
+        if any(other is not None and not self._concerns(other, pod) for other in (before, after)):
             return Hint.SKIP
         constraints = self._constraints_of(pod)
         if before is None or after is None:
@@ -45,6 +46,10 @@ class SpreadHints:
             )
         )
 
+    def _concerns(self, other: PodInfo, pod: PodInfo) -> bool:
+        placed = bool(other.node_name or (self._counts_nominated and other.nominated_node))
+        return other.uid == pod.uid or (placed and other.namespace == pod.namespace)
+
     def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
         """A node that has all keys came or went, moved to another domain, or has other taints."""
         constraints = self._constraints_of(pod)
@@ -61,10 +66,6 @@ class SpreadHints:
             for constraint in constraints
         )
         return _queue_if(has_keys and (moved or before.taints != after.taints))
-
-
-def _concerns(other: PodInfo, pod: PodInfo) -> bool:
-    return other.uid == pod.uid or (bool(other.node_name) and other.namespace == pod.namespace)
 
 
 def _has_keys(labels: Mapping[str, str], constraints: Sequence[Constraint]) -> bool:

@@ -43,6 +43,7 @@ from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, re
 from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, claim_error, pod_claims
 from scheduler.plugins.volumebinding.matching import REASONS, VolumeMatches, find_pod_volumes
 from scheduler.plugins.volumebinding.provisioning import volume_limit
+from scheduler.plugins.volumebinding.scoring import score_volumes
 
 _NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
@@ -62,6 +63,10 @@ class _StateData:
     def find_pod_volumes(self, rows: RowArray) -> VolumeMatches:
         self.rows, self.matches = rows, find_pod_volumes(self.view, rows, self.claims)
         return self.matches
+
+    def matches_of(self, rows: RowArray) -> VolumeMatches:
+        """Return what serves the claims on these rows."""
+        return self.matches if np.array_equal(self.rows, rows) else find_pod_volumes(self.view, rows, self.claims)
 
     def volumes_for_row(self, row: int) -> PodVolumes:
         """Return what serves the claims on one node: as found while filtering, which took longest."""
@@ -87,6 +92,8 @@ class VolumeBinding:
 
     def __init__(self, args: VolumeBindingArgs, context: PluginContext) -> None:
         self._timeout = float(args.bind_timeout_seconds)
+        # 0..10 in the args.
+        self._shape = [(point.utilization, point.score * 10) for point in args.shape or ()]
         self._handle = context.handle
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
@@ -114,12 +121,15 @@ class VolumeBinding:
         return Verdicts(codes, bits, REASONS)
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
-        """Skip: upstream scores volumes only with a feature gate that is off."""
-        return SKIP
+        """Skip where nothing is scored: without a shape, which versions before 1.37 do not have, or without claims."""
+        return SUCCESS if self._shape and state.read(self.name, _StateData) is not None else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
-        """Nothing, as PreScore says Skip."""
-        return None
+        """Score how much of the volumes' capacity would be used."""
+        attempt = state.read(self.name, _StateData)
+        if attempt is None:
+            return None
+        return score_volumes(view, rows, attempt.matches_of(rows), self._shape)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Take the volumes that serve the claims on the node, so that the next pod does not count on them."""
@@ -151,7 +161,9 @@ class VolumeBinding:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without volumes pass."""
-        return Locality(DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING, DependsOn.NOTHING)
+        if not pod.spec.volumes:
+            return Locality(DependsOn.NOTHING, DependsOn.NOTHING)
+        return Locality(DependsOn.ANYTHING, DependsOn.ANYTHING if self._shape else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register everything that can make a volume usable, or a class able to provision one."""

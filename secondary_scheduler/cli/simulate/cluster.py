@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
+from scheduler.catalog import minor_of, nearest_kubernetes
 from scheduler.framework import LoadReading, PodInfo
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, ObjectMeta
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_value
 from scheduler.state import WATCHED_KINDS, ClusterState
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.nodeload import LOAD_KIND
+from secondary_scheduler.cli.nodeload import LOAD_KIND, VERSION_KIND
 from secondary_scheduler.cli.simulate.defaults import (
     DEFAULT_CLASS_ANNOTATION,
     NAME_LABEL,
@@ -44,6 +45,7 @@ _CLUSTER_WIDE = frozenset(
         "ResourceSlice",
         "DeviceClass",
         LOAD_KIND,
+        VERSION_KIND,
     }
 )
 _GROUPS: Mapping[str, str] = {
@@ -51,6 +53,7 @@ _GROUPS: Mapping[str, str] = {
     "Pod": "",
     "PriorityClass": "scheduling.k8s.io",
     LOAD_KIND: "secondary-scheduler.io",
+    VERSION_KIND: "secondary-scheduler.io",
     **{watched.kind: watch.api_version.rpartition("/")[0] for watch, watched in WATCHED_KINDS.items()},
 }
 """API group of every kind that is read."""
@@ -87,6 +90,11 @@ class _NodeTimes(Struct):
     status: Status | None = None
 
 
+class _ClusterVersion(Struct, rename="camel"):
+    git_version: str = ""
+
+
+_cluster_version = msgspec.json.Decoder(_ClusterVersion)
 _identity = msgspec.json.Decoder(_Identity)
 _priority_class = msgspec.json.Decoder(_PriorityClass)
 _node_times = msgspec.json.Decoder(_NodeTimes)
@@ -123,6 +131,7 @@ class SimulatedCluster:
         newest: the newest time in the snapshot, seconds since the epoch; NaN when there is none.
         load: the load that came with the snapshot.
         pods: how many the files hold.
+        minor: minor version of the cluster's Kubernetes 1.x; None where the files do not say.
         others: pending pods of other schedulers, by the scheduler's name; nothing is decided about them.
     """
 
@@ -132,6 +141,7 @@ class SimulatedCluster:
     newest: float = math.nan
     load: LoadReading | None = None
     pods: int = 0
+    minor: int | None = None
     others: Counter[str] = field(default_factory=Counter)
 
 
@@ -238,6 +248,7 @@ class _Reader:
         """Put everything into the state: what others depend on first."""
         self._read_classes()
         self._read_load()
+        self._read_version()
         for kind, codec in _CODECS.items():
             for obj in self._of(kind):
                 item = self._decode(obj, codec)
@@ -284,6 +295,13 @@ class _Reader:
         for obj in self._of(LOAD_KIND):
             self._cluster.load = read_load(bytes(obj.entry.data), str(obj.entry.place), self._report)
 
+    def _read_version(self) -> None:
+        for obj in self._of(VERSION_KIND):
+            try:
+                self._cluster.minor = minor_of(_cluster_version.decode(obj.entry.data).git_version)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                self._report.leave_out(obj.entry.place, obj.entry.kind, with_field(error))
+
     def _node(self, obj: _NamedObject) -> None:
         node = self._decode(obj, NODES)
         if node is None:
@@ -300,7 +318,8 @@ class _Reader:
             self._note_times(condition.last_heartbeat_time, condition.last_transition_time)
 
     def _pods(self, added: _NamedObject | None) -> None:
-        reducer = PodReducer()
+        minor = self._cluster.minor
+        reducer = PodReducer() if minor is None else PodReducer(nearest_kubernetes(minor))
         state, pending = self._cluster.state, self._cluster.pending
         namespaces: set[str] = set()
         for obj in self._of("Pod"):

@@ -54,6 +54,10 @@ class Report:
         self._shown += 1
         self._say(printable(text))
 
+    def note(self, text: str) -> None:
+        """Print one line that is no problem; it is shown however many problems there are."""
+        self._say(printable(text))
+
     def close(self) -> None:
         """Say how many lines were not shown."""
         if self._hidden:

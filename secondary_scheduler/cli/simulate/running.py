@@ -17,6 +17,7 @@ import typer
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.engine import Assembly, assemble
 from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, RandomSource, WallSeconds
+from scheduler.state import ClusterState
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.reading import read_text
@@ -33,26 +34,30 @@ from secondary_scheduler.cli.simulate.watcherload import read_load
 def run(request: Request) -> bool:
     """Decide and write; false when the snapshot holds an invalid object, which is reported on stderr."""
     report = Report(lambda text: typer.echo(text, err=True))
-    configuration = _configuration(request.config, report)
-    _decide(request, configuration, report)
+    text = read_text(request.config, option="--config")
+    _decide(request, text, report)
     report.close()
     return not report.invalid
 
 
-def _decide(request: Request, configuration: Configuration, report: Report) -> None:
+def _decide(request: Request, text: str, report: Report) -> None:
+    configuration = _configuration(request.config, text, report)
     output, detail = request.output, request.detail
     clock = _SnapshotClock()
     taken_over = _taken_over(request.as_scheduler, configuration)
-    assembly = _assembled(configuration, clock, request.rng)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     cluster = read_cluster(
         request.files,
         report,
         taken_over=taken_over,
-        state=assembly.state,
         scheduler_names=configuration.scheduler_names,
         pod_file=request.pod,
     )
+    if cluster.minor is not None:
+        # Which plugins run by default depends on the version, which only the snapshot knows.
+        configuration = _configuration(request.config, text, report, cluster.minor)
+    _tell_version(configuration, report)
+    assembly = _assembled(configuration, clock, request.rng, cluster.state)
     measured = measured or cluster.load
     matched = _set_load(cluster, configuration, measured) if measured is not None else None
     clock.seconds = request.now if request.now is not None else _now(measured, cluster.newest)
@@ -95,10 +100,21 @@ def _write(outcomes: Iterator[Outcome], output: ResultFormat, detail: Detail, ou
         forms.write_table(outcomes, out, wide=output is ResultFormat.WIDE)
 
 
-def _configuration(path: Path, report: Report) -> Configuration:
-    text = read_text(path, option="--config")
+def _tell_version(configuration: Configuration, report: Report) -> None:
+    """Say which version of kube-scheduler decides, and why that."""
+    for profile in configuration.profiles:
+        if profile.options.kubernetes_version is not None:
+            origin = "its kubernetesVersion"
+        elif configuration.cluster_minor is not None:
+            origin = "the cluster's version"
+        else:
+            origin = "the default, as the snapshot names no version"
+        report.note(f"{profile.scheduler_name} decides as kube-scheduler {profile.kubernetes.name}: {origin}")
+
+
+def _configuration(path: Path, text: str, report: Report, minor: int | None = None) -> Configuration:
     if path.name.startswith("Pulumi.") or "kind: ConfigMap" in text:
-        return _embedded_configuration(path, text, report)
+        return _embedded_configuration(path, text, report, minor)
     try:
         configuration = load_configuration(
             text,
@@ -106,26 +122,27 @@ def _configuration(path: Path, report: Report) -> Configuration:
             allow_token_in_config_map=True,
             allow_default_scheduler_name=True,
             external_load=True,
+            cluster_minor=minor,
         )
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
         raise typer.Exit(ExitCode.INVALID_INPUT) from error
-    for warning in configuration.warnings:
+    for warning in configuration.warnings if minor is None else ():
         report.warn(f"warning: {warning}")
     return configuration
 
 
-def _embedded_configuration(path: Path, text: str, report: Report) -> Configuration:
+def _embedded_configuration(path: Path, text: str, report: Report, minor: int | None) -> Configuration:
     """The configuration that a ConfigMap holds, or that follows from a stack file."""
     # Here, not above: most runs need neither.
     from secondary_scheduler.cli.checking import check_file
 
-    results = list(check_file(path, text, None, allow_token=True))
+    results = list(check_file(path, text, None, allow_token=True, cluster_minor=minor))
     for problem in (problem for result in results for problem in result.problems):
         if problem.severity == "error":
             typer.echo(str(problem), err=True)
-        else:
+        elif minor is None:
             report.warn(f"warning: {problem}")
     if not all(result.valid for result in results):
         raise typer.Exit(ExitCode.INVALID_INPUT)
@@ -167,10 +184,10 @@ class _SnapshotClock:
         return WallSeconds(self.seconds)
 
 
-def _assembled(configuration: Configuration, clock: _SnapshotClock, rng: RandomSource) -> Assembly:
+def _assembled(configuration: Configuration, clock: _SnapshotClock, rng: RandomSource, state: ClusterState) -> Assembly:
     try:
         with importing():
-            return assemble(configuration, clocks=Clocks(clock.wall, STOPPED_CLOCKS.monotonic), rng=rng)
+            return assemble(configuration, clocks=Clocks(clock.wall, STOPPED_CLOCKS.monotonic), rng=rng, state=state)
     except ValueError as error:
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 

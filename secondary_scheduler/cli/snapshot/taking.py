@@ -14,9 +14,10 @@ from typing import IO, Any
 
 import msgspec
 
-from scheduler.kube.client import ClientConfig, KubeClient
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError, server_version
 from scheduler.load import nodes_by_address
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, VERSION_KIND
 from secondary_scheduler.cli.snapshot.measuring import LoadOrigin, read_load_document
 from secondary_scheduler.cli.snapshot.reading import RESOURCES, SnapshotResource, read_objects
 from secondary_scheduler.cli.yamltext import dump_yaml
@@ -36,22 +37,32 @@ def take_snapshot(
         LoadError: the source of the load does not answer with loads.
         CommandError: the file cannot be written.
     """
-    documents = list(_documents(asyncio.run(_read(config, say)), origin, say))
+    version, items = asyncio.run(_read(config, say))
+    documents = list(_documents(version, items, origin, say))
     with _target(file) as out:
         _write([data for _, data in documents], out, as_yaml=as_yaml)
-    return Counter(kind for kind, _ in documents)
+    return Counter(kind for kind, _ in documents if kind != VERSION_KIND)
 
 
-async def _read(config: ClientConfig, say: Say) -> list[tuple[SnapshotResource, list[bytes]]]:
+async def _read(config: ClientConfig, say: Say) -> tuple[str, list[tuple[SnapshotResource, list[bytes]]]]:
+    """Return the API server's version ("" where it does not say), and the objects."""
     # A few hundred lists at most: no rate limit of ours, the API server has its own.
     async with KubeClient(config, qps=0, user_agent="secondary-scheduler/snapshot", timeout=_TIMEOUT) as client:
-        return [(resource, await read_objects(client, resource, say)) for resource in RESOURCES]
+        try:
+            version = await server_version(client, timeout=_TIMEOUT)
+        except KubeError as error:
+            say(f"left out the cluster's version: {error}")
+            version = ""
+        return version, [(resource, await read_objects(client, resource, say)) for resource in RESOURCES]
 
 
 def _documents(
-    items: list[tuple[SnapshotResource, list[bytes]]], origin: LoadOrigin | None, say: Say
+    version: str, items: list[tuple[SnapshotResource, list[bytes]]], origin: LoadOrigin | None, say: Say
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (kind, JSON)."""
+    if version:
+        document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
+        yield VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version})
     for resource, objects in items:
         for data in objects:
             yield resource.kind, data

@@ -107,10 +107,13 @@ def runner(
     args: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     compatibility: str = "safe",
+    kubernetes: str = "1.34",
 ) -> ProfileRunner:
-    """A profile: plugin sets as in a file, args by plugin name."""
+    """A profile: plugin sets as in a file, args by plugin name, and the kube-scheduler it behaves as."""
     config = [{"name": name, "args": dict(values)} for name, values in (args or {}).items()]
-    config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
+    config.append(
+        {"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility, "kubernetesVersion": kubernetes}}
+    )
     encode = msgspec.json.encode
     text = CONFIGURATION.format(plugins=encode(plugins or {}).decode(), plugin_config=encode(config).decode())
     effective = load_configuration(text, source="test", external_load=True).profiles[0]

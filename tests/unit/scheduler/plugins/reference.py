@@ -101,14 +101,23 @@ def broken_line(utilization: int, shape: Sequence[tuple[int, int]]) -> int:
     return points[-1][1]
 
 
-def balanced_score(pod: PodInfo, node: NodeInfo, pods: Sequence[PodInfo], resources: Sequence[str]) -> int:
+def change_of_balance(pod: PodInfo, node: NodeInfo, pods: Sequence[PodInfo], resources: Sequence[str]) -> int:
+    """As since 1.36: 50 and half of 50 more or less the change of the balance, everything truncated."""
+    counted = [name for name in resources if pod.spec.requests.get(name, 0) or "." not in name]
+    before = balanced_score(pod, node, pods, counted, with_pod=False)
+    return 50 + (50 + balanced_score(pod, node, pods, counted) - before) // 2
+
+
+def balanced_score(
+    pod: PodInfo, node: NodeInfo, pods: Sequence[PodInfo], resources: Sequence[str], *, with_pod: bool = True
+) -> int:
     fractions = []
     for resource in resources:
         allocatable = node.allocatable.get(resource, 0)
         request = pod.spec.requests.get(resource, 0)
         if allocatable == 0 or (request == 0 and resource not in ("cpu", "memory", "ephemeral-storage")):
             continue
-        fractions.append(min(1.0, (used(pods, resource) + request) / allocatable))
+        fractions.append(min(1.0, (used(pods, resource) + (request if with_pod else 0)) / allocatable))
     deviation = 0.0
     if len(fractions) == 2:
         deviation = abs(fractions[0] - fractions[1]) / 2

@@ -74,16 +74,20 @@ def fit_profile(strategy: str, weights: dict[str, int], shape: tuple[tuple[int, 
 
 
 @settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("version", ["1.35", "1.36"])
 @given(clusters(), pods("new"), st.sampled_from([("cpu", "memory"), ("cpu", "memory", "example.com/gpu"), ("cpu",)]))
-def test_balanced_scores_are_the_references(state: ClusterState, info: PodInfo, resources: tuple[str, ...]) -> None:
+def test_balanced_scores_are_the_references(
+    version: str, state: ClusterState, info: PodInfo, resources: tuple[str, ...]
+) -> None:
     args = {"resources": [{"name": name, "weight": 1} for name in resources]}
     name = "NodeResourcesBalancedAllocation"
-    explanation, nodes = matrix(state, info, runner(only_scores(name), {name: args}))
+    explanation, nodes = matrix(state, info, runner(only_scores(name), {name: args}, kubernetes=version))
+    wanted = reference.balanced_score if version == "1.35" else reference.change_of_balance
     skipped = not any(info.spec.requests.get(resource, 0) for resource in resources)
     for node_name, bound in nodes:
         explained = explanation.node(node_name)
         if explained.feasible:
-            expected = reference.balanced_score(info, state.node(node_name), bound, resources)
+            expected = wanted(info, state.node(node_name), bound, resources)
             assert (explained.scores[name].raw if name in explained.scores else None) == (None if skipped else expected)
 
 

@@ -14,6 +14,7 @@ from tests.unit.scheduler.core.strategies import clusters, pods
 WEIGHTS = [{"name": "memory", "weight": 3}, {"name": "cpu", "weight": 2}]
 PROFILES = {
     "least": runner(),
+    "least, 1.36": runner(kubernetes="1.36"),
     "least, weighted": runner(
         args={"NodeResourcesFit": {"scoringStrategy": {"type": "LeastAllocated", "resources": WEIGHTS}}}
     ),

@@ -1,0 +1,141 @@
+"""What kube-scheduler's minor versions do differently: a row per version that says what differs from the one before.
+
+Plugins and engine ask a row by the name of a behavior, never for a version. So this file is the whole list of what
+depends on the version; `docs/versions.md` explains it. Rows were read from k8s.io/kubernetes 1.34.4, 1.35.4, 1.36.3
+and 1.37.0; paths in this file are below pkg/scheduler there.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+_VERSION = re.compile(r"v?1\.(\d{1,3})\+?(?:\.\d+)?(?:[-+].*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesVersion:
+    """The behavior of kube-scheduler of a minor version.
+
+    Attributes:
+        minor: of Kubernetes 1.x.
+        default_plugins: the default profile's multiPoint list (apis/config/v1/default_plugins.go).
+        default_weights: weights in that list that differ from the plugins' own.
+        rates_change_of_balance: NodeResourcesBalancedAllocation scores what the pod changes about the balance, instead
+            of the balance with the pod (framework/plugins/noderesources/balanced_allocation.go, PR 135573).
+        counts_image_volumes: ImageLocality adds the images of volumes
+            (framework/plugins/imagelocality/image_locality.go, PR 130231).
+        resizes_pods: the resources of a pod as a whole are those granted, too, while it is resized
+            (InPlacePodLevelResourcesVerticalScaling; component-helpers resource/helpers.go).
+        scores_storage_capacity: VolumeBinding scores how well volumes fit (StorageCapacityScoring).
+        needs_ratio_shape: NodeResourcesFitArgs must have the ratio's parameters with the type RequestedToCapacityRatio,
+            and only then (apis/config/validation/validation_pluginargs.go).
+        nominated_pods_spread: pods nominated to a node count as placed for the queueing hints of InterPodAffinity and
+            PodTopologySpread; that of InterPodAffinity follows the pod's own labels
+            (framework/plugins/interpodaffinity/plugin.go, podtopologyspread/plugin.go).
+        migrates_portworx: NodeVolumeLimits counts Portworx volumes as the driver's on every node
+            (framework/plugins/nodevolumelimits/utils.go).
+        waits_for_devices: DynamicResources waits for the binding conditions of devices (DRADeviceBindingConditions).
+        merges_namespaces: InterPodAffinity evaluates a term's namespaceSelector once, against the Namespaces; older
+            versions evaluate it again, against no labels (mergeAffinityTermNamespacesIfNotEmpty got a copy).
+        hints_match_any_term: for its hint, a pod that leaves need match only one anti-affinity term instead of all.
+        compares_sums_of_resized: of a pod that is resized, the largest of the sums over its containers counts (as
+            specified, as granted, as in effect), instead of the sum of the largest (component-helpers v0.37.0).
+        reports_claims_in_preemption: DynamicResources adds its own part to the message after a failed preemption
+            (framework/plugins/dynamicresources/dynamicresources.go, PostFilter).
+        reports_victims: the message of a pod that preempts names the node and the number of its victims.
+    """
+
+    minor: int
+    default_plugins: tuple[str, ...]
+    default_weights: tuple[tuple[str, int], ...] = ()
+    rates_change_of_balance: bool = False
+    counts_image_volumes: bool = False
+    resizes_pods: bool = False
+    scores_storage_capacity: bool = False
+    needs_ratio_shape: bool = False
+    nominated_pods_spread: bool = False
+    migrates_portworx: bool = False
+    waits_for_devices: bool = False
+    merges_namespaces: bool = False
+    hints_match_any_term: bool = False
+    compares_sums_of_resized: bool = False
+    reports_claims_in_preemption: bool = True
+    reports_victims: bool = False
+
+    @property
+    def name(self) -> str:
+        """The version as users write it, such as `1.36`."""
+        return f"1.{self.minor}"
+
+
+_1_34 = KubernetesVersion(
+    34,
+    default_plugins=(
+        "SchedulingGates",
+        "PrioritySort",
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "DefaultPreemption",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+        "DefaultBinder",
+    ),
+)
+_1_35 = replace(_1_34, minor=35, default_weights=(("DynamicResources", 2),))
+_1_36 = replace(
+    _1_35,
+    minor=36,
+    default_plugins=(*_1_35.default_plugins, "NodeDeclaredFeatures"),
+    rates_change_of_balance=True,
+    counts_image_volumes=True,
+    resizes_pods=True,
+    needs_ratio_shape=True,
+    nominated_pods_spread=True,
+    migrates_portworx=True,
+    waits_for_devices=True,
+)
+_1_37 = replace(
+    _1_36,
+    minor=37,
+    # NodeName before NodeUnschedulable: the cheapest filter that leaves the fewest nodes comes first.
+    default_plugins=(
+        *("SchedulingGates", "PrioritySort", "NodeName", "NodeUnschedulable"),
+        *_1_36.default_plugins[4:],
+    ),
+    scores_storage_capacity=True,
+    merges_namespaces=True,
+    hints_match_any_term=True,
+    compares_sums_of_resized=True,
+    reports_claims_in_preemption=False,
+    reports_victims=True,
+)
+
+KUBERNETES_VERSIONS: Mapping[int, KubernetesVersion] = MappingProxyType(
+    {row.minor: row for row in (_1_34, _1_35, _1_36, _1_37)}
+)
+"""The versions this scheduler can behave as, by minor, oldest first."""
+DEFAULT_KUBERNETES = _1_34
+"""Where nothing says which version is meant."""
+
+
+def minor_of(version: str) -> int | None:
+    """Return the minor of a version such as `1.36`, `v1.36.3` or `1.36+`; None for any other text."""
+    match = _VERSION.fullmatch(version)
+    return int(match[1]) if match else None
+
+
+def nearest_kubernetes(minor: int) -> KubernetesVersion:
+    """Return the version that this scheduler behaves as on a cluster: its own, or the closest of the table."""
+    return KUBERNETES_VERSIONS[min(max(minor, min(KUBERNETES_VERSIONS)), max(KUBERNETES_VERSIONS))]

@@ -1,0 +1,108 @@
+"""Which version of kube-scheduler the profiles behave as, and whether the cluster still has the version they follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from scheduler.catalog import minor_of, nearest_kubernetes
+from scheduler.config import Configuration
+from scheduler.kube.client import KubeClient, KubeError, server_version
+
+_UNKNOWN_SECONDS: Final = 2.0
+_KNOWN_SECONDS: Final = 300.0
+"""How often the cluster's version is read. Clusters are upgraded by people, in minutes."""
+_READ_SECONDS: Final = 10.0
+log = structlog.get_logger(component="version")
+
+Record = Callable[[str], None]
+"""Records a warning Event with this note."""
+
+
+class VersionUnknownAtStartError(ValueError):
+    """This process, which could not read the cluster's version at its start, behaves as another one."""
+
+
+def describe_versions(configuration: Configuration) -> dict[str, object]:
+    """Return the version that each profile behaves as, by scheduler name, and the cluster's, as /configz shows them."""
+    cluster = configuration.cluster_minor
+    return {
+        "kubernetesVersion": {profile.scheduler_name: profile.kubernetes.name for profile in configuration.profiles},
+        "clusterVersion": "unknown" if cluster is None else f"1.{cluster}",
+    }
+
+
+class VersionFollower:
+    """Says what the profiles behave as, and when the cluster has become something else meanwhile."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        configuration: Configuration,
+        record: Record,
+        *,
+        unknown_seconds: float = _UNKNOWN_SECONDS,
+        known_seconds: float = _KNOWN_SECONDS,
+    ) -> None:
+        """Configure; `record` is called on the loop, the seconds are the waits between two readings."""
+        self._client = client
+        self._record = record
+        self._known = configuration.cluster_minor
+        self._profiles = configuration.profiles
+        self._waits = unknown_seconds, known_seconds
+
+    def announce(self) -> None:
+        """Log what each profile behaves as, and why."""
+        cluster = "unknown" if self._known is None else f"1.{self._known}"
+        for profile in self._profiles:
+            pinned = profile.options.kubernetes_version is not None
+            origin = "kubernetesVersion" if pinned else "default" if self._known is None else "cluster"
+            log.info(
+                "behaves as kube-scheduler",
+                version=profile.kubernetes.name,
+                because_of=origin,
+                cluster=cluster,
+                profile=profile.scheduler_name,
+            )
+
+    async def run(self) -> None:
+        """Read the cluster's version again and again.
+
+        Raises:
+            VersionUnknownAtStartError: it was not known at the start, and only a new process can follow it.
+        """
+        while True:
+            await asyncio.sleep(self._waits[self._known is not None])
+            try:
+                minor = minor_of(await server_version(self._client, timeout=_READ_SECONDS))
+            except KubeError:
+                # Whether the API server answers is for those to say who need it.
+                continue
+            if minor is not None and minor != self._known:
+                self._compare(minor)
+                self._known = minor
+
+    def _compare(self, minor: int) -> None:
+        wanted = nearest_kubernetes(minor)
+        behind = [
+            profile
+            for profile in self._profiles
+            if profile.options.kubernetes_version is None and profile.kubernetes != wanted
+        ]
+        if not behind:
+            return
+        name, version = behind[0].scheduler_name, behind[0].kubernetes.name
+        if self._known is None:
+            raise VersionUnknownAtStartError(
+                f"the cluster is Kubernetes 1.{minor}, which could not be read at the start: profile {name} behaves as "
+                f"kube-scheduler {version} until this process starts again"
+            )
+        note = (
+            f"The cluster is Kubernetes 1.{minor} now, and was 1.{self._known}: profile {name} behaves as "
+            f"kube-scheduler {version} until the scheduler is restarted"
+        )
+        log.warning("the cluster has another version now", cluster=f"1.{minor}", version=version, profile=name)
+        self._record(note)
