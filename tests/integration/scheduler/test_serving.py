@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
 
 from devcluster import pki
 from devcluster.cluster import LocalCluster
@@ -235,6 +236,13 @@ def test_a_right_that_is_withdrawn_after_the_start_is_named_until_it_is_back(
         cluster.rbac.delete_cluster_role("serving-rest")
 
 
+def unread(control_plane: LocalCluster) -> str | None:
+    """What the scheduler says on its Lease that it goes without."""
+    api = kubernetes_config.new_client_from_config(str(control_plane.kubeconfig))
+    lease = kubernetes.CoordinationV1Api(api).read_namespaced_lease("unread", NAME)
+    return (lease.metadata.annotations or {}).get("secondary-scheduler.io/unread-resources")
+
+
 @pytest.mark.slow
 def test_a_right_that_was_never_given_delays_the_start_and_does_not_prevent_it(
     control_plane: LocalCluster, cluster: Cluster, wire: Wire, tmp_path: Path
@@ -256,7 +264,8 @@ def test_a_right_that_was_never_given_delays_the_start_and_does_not_prevent_it(
         {"metadata": {"name": role_name}, "subjects": [account], "roleRef": role_ref}
     )
     try:
-        with daemon(tmp_path, configuration(kubeconfig, NAME)) as running:
+        election = {"leaderElect": True, "resourceNamespace": NAME, "resourceName": "unread"}
+        with daemon(tmp_path, configuration(kubeconfig, NAME, leaderElection=election)) as running:
             eventually(lambda: running.get("/readyz").text == "ok", "it is ready without them")
             (record,) = [line for line in running.records() if "may not be read" in line["event"]]
             assert record["resource"] == "volumeattachments"
@@ -264,8 +273,10 @@ def test_a_right_that_was_never_given_delays_the_start_and_does_not_prevent_it(
             refused = 'secondary_scheduler_watch_refused{resource="volumeattachments"} 1'
             assert refused in running.get("/metrics").text
             cluster.place(NAME)
+            eventually(lambda: unread(control_plane) == "volumeattachments (refused)", "the operator can see it")
             cluster.rbac.patch_cluster_role(role_name, {"rules": [*rules, missing]})
             eventually(lambda: running.records("a watch is allowed again"), "it reads them as soon as it may")
+            eventually(lambda: unread(control_plane) is None, "nothing is missing any more")
     finally:
         cluster.rbac.delete_cluster_role_binding(role_name)
         cluster.rbac.delete_cluster_role(role_name)
