@@ -6,38 +6,106 @@ imports `stacks`. It may import `scheduler.catalog`, `scheduler.config` and `sch
 Children have the component as parent and names that begin with the component's; every object has an explicit name and,
 unless cluster-scoped, an explicit namespace, because a name or namespace guessed by the provider differs when the
 cluster cannot be reached.
+
+A component is imported when it is asked for: `components.settings` is also read where there is no pulumi.
 """
 
-from . import _shared as _shared
-from .admission import AdmissionPolicies, AdmissionPoliciesArgs
-from .alerts import SchedulerAlerts, SchedulerAlertsArgs
-from .catalog_source import CatalogSource, CatalogSourceArgs
-from .crd import PluginCrds, PluginCrdsArgs, SecondarySchedulerCrd, SecondarySchedulerCrdArgs
-from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
-from .document import CredentialRules, CustomPlugin, PolicyRule
-from .drift import PutBack
-from .existing_operator import ExistingOperator, ExistingOperatorArgs
-from .installation import InstallMode, OlmSource
-from .installation_record import InstallationRecord, InstallationRecordArgs
-from .kube_object import ClusterProvider
-from .labels import common_labels, common_labels_transform
-from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
-from .namespace import Namespace, NamespaceArgs
-from .olm_operator import OlmOperator, OlmOperatorArgs
-from .operand_rollout import OperandRollout, OperandRolloutArgs
-from .operator_install import OperatorInstall, OperatorInstallArgs
-from .operator_network import OperatorNetwork, OperatorNetworkArgs
-from .priority_class import SchedulerPriority, SchedulerPriorityArgs
-from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
-from .scheduler_installation import (
-    MetricAccess,
-    OptionalObjects,
-    SchedulerInstallation,
-    SchedulerInstallationArgs,
+from typing import TYPE_CHECKING
+
+from ._shared import lazy_attributes
+
+if TYPE_CHECKING:
+    from .admission import AdmissionPolicies, AdmissionPoliciesArgs
+    from .alerts import SchedulerAlerts, SchedulerAlertsArgs
+    from .catalog_source import CatalogSource, CatalogSourceArgs
+    from .crd import PluginCrds, PluginCrdsArgs, SecondarySchedulerCrd, SecondarySchedulerCrdArgs
+    from .described import custom_plugins
+    from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
+    from .document import CredentialRules, CustomPlugin, PolicyRule
+    from .drift import PutBack
+    from .existing_operator import ExistingOperator, ExistingOperatorArgs
+    from .installation import InstallMode, OlmSource
+    from .installation_record import InstallationRecord, InstallationRecordArgs
+    from .kube_object import ClusterProvider
+    from .labels import common_labels, common_labels_transform
+    from .metric_access import MetricAccess
+    from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
+    from .namespace import Namespace, NamespaceArgs
+    from .olm_operator import OlmOperator, OlmOperatorArgs
+    from .operand_rollout import OperandRollout, OperandRolloutArgs
+    from .operator_install import OperatorInstall, OperatorInstallArgs
+    from .operator_network import OperatorNetwork, OperatorNetworkArgs
+    from .priority_class import SchedulerPriority, SchedulerPriorityArgs
+    from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
+    from .scheduler_installation import (
+        OptionalObjects,
+        SchedulerInstallation,
+        SchedulerInstallationArgs,
+    )
+    from .scheduler_roles import SchedulerRoles, SchedulerRolesArgs
+    from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
+    from .upstream_operator import UpstreamOperator, UpstreamOperatorArgs
+
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "AdmissionPolicies": "admission",
+        "AdmissionPoliciesArgs": "admission",
+        "SchedulerAlerts": "alerts",
+        "SchedulerAlertsArgs": "alerts",
+        "CatalogSource": "catalog_source",
+        "CatalogSourceArgs": "catalog_source",
+        "PluginCrds": "crd",
+        "PluginCrdsArgs": "crd",
+        "SecondarySchedulerCrd": "crd",
+        "SecondarySchedulerCrdArgs": "crd",
+        "custom_plugins": "described",
+        "DirectScheduler": "direct_scheduler",
+        "DirectSchedulerArgs": "direct_scheduler",
+        "CredentialRules": "document",
+        "CustomPlugin": "document",
+        "PolicyRule": "document",
+        "PutBack": "drift",
+        "ExistingOperator": "existing_operator",
+        "ExistingOperatorArgs": "existing_operator",
+        "InstallMode": "installation",
+        "OlmSource": "installation",
+        "InstallationRecord": "installation_record",
+        "InstallationRecordArgs": "installation_record",
+        "ClusterProvider": "kube_object",
+        "common_labels": "labels",
+        "common_labels_transform": "labels",
+        "MetricCredentials": "metric_credentials",
+        "MetricCredentialsArgs": "metric_credentials",
+        "SecretKeyReference": "metric_credentials",
+        "Namespace": "namespace",
+        "NamespaceArgs": "namespace",
+        "OlmOperator": "olm_operator",
+        "OlmOperatorArgs": "olm_operator",
+        "OperandRollout": "operand_rollout",
+        "OperandRolloutArgs": "operand_rollout",
+        "OperatorInstall": "operator_install",
+        "OperatorInstallArgs": "operator_install",
+        "OperatorNetwork": "operator_network",
+        "OperatorNetworkArgs": "operator_network",
+        "SchedulerPriority": "priority_class",
+        "SchedulerPriorityArgs": "priority_class",
+        "SchedulerConfiguration": "scheduler_configuration",
+        "SchedulerConfigurationArgs": "scheduler_configuration",
+        "MetricAccess": "metric_access",
+        "OptionalObjects": "scheduler_installation",
+        "SchedulerInstallation": "scheduler_installation",
+        "SchedulerInstallationArgs": "scheduler_installation",
+        "SchedulerRoles": "scheduler_roles",
+        "SchedulerRolesArgs": "scheduler_roles",
+        "SCHEDULER_NAME": "secondary_scheduler",
+        "SecondaryScheduler": "secondary_scheduler",
+        "SecondarySchedulerArgs": "secondary_scheduler",
+        "UpstreamOperator": "upstream_operator",
+        "UpstreamOperatorArgs": "upstream_operator",
+    },
 )
-from .scheduler_roles import SchedulerRoles, SchedulerRolesArgs
-from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
-from .upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 
 __all__ = [
     "SCHEDULER_NAME",
@@ -93,4 +161,5 @@ __all__ = [
     "UpstreamOperatorArgs",
     "common_labels",
     "common_labels_transform",
+    "custom_plugins",
 ]

@@ -32,3 +32,5 @@ def _reason() -> str:
 
 
 require_scheduler()
+
+from scheduler.lazy import lazy_attributes as lazy_attributes  # noqa: E402 - whose scheduler it is, is known now

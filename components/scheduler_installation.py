@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
 
 from scheduler import operand
-from scheduler.catalog import STATUS_KINDS, CredentialRules, cluster_role_name
+from scheduler.catalog import STATUS_KINDS, cluster_role_name
 from scheduler.config import Configuration, bound_rules
 
 from .crd import PluginCrds, PluginCrdsArgs
+from .described import describe_scheduler
 from .document import CustomPlugin, load_document
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
+from .metric_access import MetricAccess
 from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import NAMESPACE, cluster_scoped_name
 from .parts import Parts
 from .scheduler import SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .secondary_scheduler import SCHEDULER_NAME
-
-
-@dataclass(frozen=True)
-class MetricAccess:
-    """How the scheduler may read the metric source; at most one of token, existing_secret and cluster_role.
-
-    Attributes:
-        token, certificate_authority: for a Secret of the installation: bearer token, and PEM bundle for the source.
-        existing_secret, existing_key: a Secret in the namespace that is managed elsewhere, and its key with the token.
-        cluster_role: ClusterRole to bind the scheduler's ServiceAccount to, whose own token is sent.
-        audience: of that token, if it is not the API server's.
-        rules: what the scheduler may do with them; the address follows from the configuration.
-        in_configuration: the configuration itself holds a token, which whoever may read ConfigMaps can read.
-    """
-
-    token: pulumi.Input[str] | None = field(default=None, repr=False)
-    certificate_authority: pulumi.Input[str] | None = None
-    existing_secret: str | None = None
-    existing_key: str = "token"
-    cluster_role: str | None = None
-    audience: str = ""
-    rules: CredentialRules = field(default_factory=CredentialRules)
-    in_configuration: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +50,10 @@ class OptionalObjects:
 class SchedulerInstallationArgs:
     """Attributes:
     image, flavour: the scheduler's image, and its flavour where the name does not show it.
-    configuration: a KubeSchedulerConfiguration as YAML. It is checked: a wrong one fails the preview.
+    settings: plugins, metricProvider, profiles and the other settings of a stack file that make the scheduler's
+        configuration, with the names that they have there. They are checked as a stack file is: wrong ones fail the
+        preview. Default: the default scheduler's profile under the name secondary-scheduler.
+    configuration: instead of settings, a KubeSchedulerConfiguration as YAML. It is checked, too.
     mode: how the operator is installed, if there is one.
     namespace: where operator and scheduler run. Several installations on one cluster have a namespace each; upstream's
         operator knows the usual one only.
@@ -81,7 +63,7 @@ class SchedulerInstallationArgs:
     adopting: provider of the same cluster that adopts objects which others create, for these two modes and upstream's
         operator: see `ClusterProvider.adopting`.
     metric_access: how the scheduler may read the metric source.
-    custom_plugins: plugins that only a custom image has.
+    custom_plugins: plugins that only a custom image has; with settings, their extraPlugins.
     log_level: Normal, Debug, Trace or TraceAll.
     replicas: number of schedulers; one leads, the others wait for the Lease.
     resources: requests and limits of the scheduler's container; None for the default.
@@ -104,7 +86,8 @@ class SchedulerInstallationArgs:
     """
 
     image: str
-    configuration: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    configuration: str = ""
     mode: InstallMode = "manifests"
     flavour: str = ""
     namespace: str = NAMESPACE
@@ -147,18 +130,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SchedulerInstallationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:index:SchedulerInstallation", name, None, opts)
-        self._args = args
         self._parts = Parts(self, name, args.formerly_at_root)
-        self._configuration = load_document(
-            args.configuration,
-            source=f"{name}: configuration",
-            flavour=args.flavour,
-            image=args.image,
-            custom_plugins=args.custom_plugins,
-            credential_rules=args.metric_access.rules,
-            allow_token_in_config_map=args.metric_access.in_configuration,
-            allow_default_scheduler_name=args.allow_default_scheduler_name,
-        )
+        self._args, self._configuration = self._checked(args)
         self._crds = self._plugin_crds()
         installation = install(self._installation_args(), self._parts)
         self.cluster_roles: frozenset[str] = frozenset(installation.roles)
@@ -184,6 +157,41 @@ class SchedulerInstallation(pulumi.ComponentResource):
                 "configMapName": self.config_map_name,
             }
         )
+
+    def _checked(self, args: SchedulerInstallationArgs) -> tuple[SchedulerInstallationArgs, Configuration]:
+        """The Args with what follows from their settings, and the configuration as the scheduler loads it."""
+        name = self._parts.prefix
+        if args.configuration:
+            if args.settings:
+                raise pulumi.RunError(f"{name}: must hold either settings or configuration")
+            return args, load_document(
+                args.configuration,
+                source=f"{name}: configuration",
+                flavour=args.flavour,
+                image=args.image,
+                custom_plugins=args.custom_plugins,
+                credential_rules=args.metric_access.rules,
+                allow_token_in_config_map=args.metric_access.in_configuration,
+                allow_default_scheduler_name=args.allow_default_scheduler_name,
+            )
+        if args.custom_plugins:
+            raise pulumi.RunError(f"{name}: custom_plugins: are for configuration; with settings, use extraPlugins")
+        beside = {"flavour": args.flavour, "allowDefaultSchedulerName": args.allow_default_scheduler_name}
+        settings = {**{key: value for key, value in beside.items() if value}, **args.settings}
+        described = describe_scheduler(
+            settings, source=f"{name}: settings", image=args.image, access=args.metric_access
+        )
+        for warning in described.warnings:
+            pulumi.log.warn(str(warning), self)
+        changed = replace(
+            args,
+            configuration=described.content,
+            metric_access=described.access,
+            flavour=described.flavour,
+            custom_plugins=described.custom_plugins,
+            allow_default_scheduler_name=described.allow_default_scheduler_name,
+        )
+        return changed, described.configuration
 
     @property
     def plugin_crds(self) -> frozenset[str]:

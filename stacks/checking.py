@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from components.settings import CheckedConfiguration, MetricCredentialValues, build_profile, flavour_of_settings
 from scheduler.config import ConfigurationError
-from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
-from stacks.image import check_versions, cluster_minor, credential_warnings, flavour_of_stack, overridden_key_warnings
+from stacks.credentials import SECRET_KEYS, find_credentials, misplaced_secrets
+from stacks.image import check_versions, cluster_minor, credential_warnings, overridden_key_warnings
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
-from stacks.profile import StackConfiguration, build_profile
-from stacks.reading import read_settings, separate_keys
+from stacks.profile_file import configuration_from_file
+from stacks.reading import read_stack_settings, separate_keys
 from stacks.settings import StackSettings
 
 OBJECTS = (
@@ -46,7 +47,7 @@ def check(
     directory: Path = DIRECTORY,
     *,
     with_kubeconfig: bool = True,
-) -> tuple[StackSettings, StackConfiguration, MetricCredentialValues]:
+) -> tuple[StackSettings, CheckedConfiguration, MetricCredentialValues]:
     """Check the values of this project's keys and return settings, scheduler configuration and credentials.
 
     Args:
@@ -62,7 +63,7 @@ def check(
     problems = misplaced_secrets(encrypted, values)
     document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
     problems += separate_keys(document, OBJECTS)
-    read = read_settings(document)
+    read = read_stack_settings(document)
     problems += read.problems
     settings, later = read.settings, []
     if settings is not None and with_kubeconfig:
@@ -74,12 +75,14 @@ def check(
         credentials, part_problems = find_credentials(provider.credentials if provider else None, secrets, environment)
         later += part_problems
         image = None if read.lacks("schedulerImage") else settings.scheduler_image
-        flavour, part_problems = flavour_of_stack(settings, image)
+        flavour, part_problems = flavour_of_settings(settings, image)
         later += part_problems
         if not part_problems and not read.lacks("flavour", "extraPlugins"):
-            profile, part_problems = build_profile(
-                settings, credentials, environment, flavour, directory, cluster_minor(settings)
-            )
+            minor = cluster_minor(settings)
+            if settings.configuration_file is not None:
+                profile, part_problems = configuration_from_file(settings, credentials, directory, flavour, minor)
+            else:
+                profile, part_problems = build_profile(settings, credentials, environment, flavour, minor)
             later += part_problems
         if profile is not None:
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []

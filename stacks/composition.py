@@ -33,7 +33,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         olm=_olm_source(stack),
         adopting=cluster.adopting("cluster-adopting") if adopts else None,
         metric_access=_metric_access(stack),
-        custom_plugins=_custom_plugins(stack),
+        custom_plugins=components.custom_plugins(settings),
         log_level=settings.log_level,
         replicas=settings.replicas,
         resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
@@ -82,18 +82,3 @@ def _metric_access(stack: Stack) -> components.MetricAccess:
         rules=credentials.rules,
         in_configuration=stack.profile.holds_token,
     )
-
-
-def _custom_plugins(stack: Stack) -> list[components.CustomPlugin]:
-    return [
-        components.CustomPlugin(
-            plugin.name,
-            [str(point) for point in plugin.points],
-            [
-                components.PolicyRule(rule.api_groups, rule.resources, rule.verbs, rule.resource_names)
-                for rule in plugin.rbac
-            ],
-            plugin.crds,
-        )
-        for plugin in stack.settings.extra_plugins
-    ]

@@ -1,66 +1,26 @@
-"""The flavour of a stack's scheduler image, and its compatibility with operator and cluster."""
+"""Compatibility of a stack's scheduler image with operator and cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.catalog import OPERATOR_NAMESPACE, Loc, PolicyRule, lookup, minor_of
+from scheduler.catalog import OPERATOR_NAMESPACE, Loc, minor_of
 from scheduler.config import (
-    CUSTOM,
-    OURS,
     ClusterVersions,
     Configuration,
-    ExtraPlugin,
     Flavour,
     LeaseFlags,
     OperatorRelease,
     Problem,
-    UnknownFlavourError,
-    custom_flavour,
-    flavour_named,
-    flavour_of,
     incompatibilities,
     lease_timings,
     operator_of,
     operator_of_csv,
     overridden_lease_keys,
 )
-from stacks.settings import ProfileSettings, StackSettings
+from stacks.settings import StackSettings
 
 _SCHEDULER_NAME = "secondary-scheduler"
-
-
-def flavour_of_stack(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[Problem]]:
-    """Return the image's flavour, by the setting `flavour` or else by the image's name, and what is wrong with it.
-
-    Where the flavour is not known it is ours, so that the rest of the settings can still be checked."""
-    try:
-        flavour = flavour_named(settings.flavour) if settings.flavour else _flavour_of_image(image, settings)
-    except UnknownFlavourError as error:
-        return OURS, [Problem(("flavour",), str(error))]
-    extra = settings.extra_plugins
-    if not extra:
-        return flavour, []
-    if flavour.family != "custom":
-        message = f"are only for custom images, and this one is {flavour.name}; set flavour: custom if it is your own"
-        return flavour, [Problem(("extraPlugins",), message)]
-    problems = list(_extra_plugin_problems(settings))
-    plugins = [
-        ExtraPlugin(
-            plugin.name,
-            frozenset(plugin.points),
-            tuple(PolicyRule(rule.api_groups, rule.resources, rule.verbs, rule.resource_names) for rule in plugin.rbac),
-            plugin.crds,
-        )
-        for plugin in extra
-    ]
-    return custom_flavour(plugins), problems
-
-
-def _flavour_of_image(image: str | None, settings: ProfileSettings) -> Flavour:
-    if image:
-        return flavour_of(image)
-    return CUSTOM if settings.extra_plugins else OURS
 
 
 def cluster_minor(settings: StackSettings) -> int | None:
@@ -127,14 +87,3 @@ def credential_warnings(settings: StackSettings, flavour: Flavour) -> Iterator[P
             "placed without load; use installMode manifests, catalog or direct"
         )
         yield Problem(("metricProvider", "credentials"), message)
-
-
-def _extra_plugin_problems(settings: ProfileSettings) -> Iterator[Problem]:
-    seen: dict[str, int] = {}
-    for index, plugin in enumerate(settings.extra_plugins):
-        at: Loc = ("extraPlugins", index, "name")
-        if seen.setdefault(plugin.name, index) != index:
-            yield Problem(at, f'"{plugin.name}" is already declared at extraPlugins[{seen[plugin.name]}]; remove one')
-        elif (known := lookup(plugin.name)) is not None and known.points:
-            message = f'"{plugin.name}" is a known plugin, whose args are checked; remove it here'
-            yield Problem(at, message)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from stacks.values import Image, SettingsModel, Subdomain, absent_if_empty
+from components.settings import Image, SettingsModel, Subdomain, absent_if_empty
 
 InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 OperatorFlavour = Literal["ours", "upstream"]

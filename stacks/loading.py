@@ -9,12 +9,11 @@ from pathlib import Path
 import pulumi
 import pulumi.runtime.config as runtime_config
 
+from components.settings import CheckedConfiguration, MetricCredentialValues
 from scheduler.config import ConfigurationError
 from stacks.applied import log_changes
 from stacks.checking import check
-from stacks.credentials import MetricCredentialValues
 from stacks.problems import locate
-from stacks.profile import StackConfiguration
 from stacks.settings import StackSettings
 
 PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent
@@ -34,7 +33,7 @@ class Stack:
 
     name: str
     settings: StackSettings
-    profile: StackConfiguration
+    profile: CheckedConfiguration
     credentials: MetricCredentialValues
     kubeconfig: pulumi.Output[str] | None = None
 

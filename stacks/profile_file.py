@@ -8,6 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from components.settings import (
+    SECRET_ARGUMENT,
+    TOKEN_IN_CONFIG_MAP,
+    CheckedConfiguration,
+    CredentialFiles,
+    MetricCredentialValues,
+    ProfileSettings,
+    checked_configuration,
+)
 from scheduler.catalog import CredentialRules, Loc
 from scheduler.config import (
     Configuration,
@@ -18,9 +27,7 @@ from scheduler.config import (
     load_configuration,
     render,
 )
-from stacks.credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles
-from stacks.settings import ProfileSettings
-from stacks.values import SECRET_ARGUMENT
+from stacks.settings import StackSettings
 
 _KEY = "configurationFile"
 _REPLACED_SETTINGS = ("schedulerName", "plugins", "profiles", "compatibility")
@@ -32,26 +39,23 @@ _NOT_SECRET = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 
 
 def configuration_from_file(
-    settings: ProfileSettings,
-    files: CredentialFiles,
+    settings: StackSettings,
+    credentials: MetricCredentialValues,
     directory: Path,
     flavour: Flavour,
-    rules: CredentialRules,
     cluster_minor: int | None = None,
-) -> tuple[Configuration | None, str, list[Problem]]:
+) -> tuple[CheckedConfiguration | None, list[Problem]]:
     """Read and check the file that the settings refer to.
 
     Args:
         settings: with `configuration_file`.
-        files: where the scheduler's pod finds token and certificate authority, if the stack provides them.
+        credentials: what the stack provides for the metric source.
         directory: the folder of the stack file.
         flavour: of the scheduler's image.
-        rules: what the stack permits with its credentials.
         cluster_minor: minor version of the cluster, which profiles follow that name none; None: not known.
 
     Returns:
-        the configuration or None; the text for the ConfigMap; errors or, with a configuration, warnings. Problems of
-        the file have its name, line and column.
+        the configuration, or None and its problems; those of the file have its name, line and column.
     """
     name = settings.configuration_file or ""
     shown = f"{directory.name}/{name}"
@@ -65,7 +69,7 @@ def configuration_from_file(
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
         message = f'cannot read "{shown}": {reason}; give a file relative to the folder of the stack file'
-        return None, "", [*problems, Problem((_KEY,), message)]
+        return None, [*problems, Problem((_KEY,), message)]
 
     def load(bound: CredentialRules | None) -> Configuration:
         return load_configuration(
@@ -78,19 +82,20 @@ def configuration_from_file(
         )
 
     try:
-        configuration = load(bound_rules(load(None), rules))
+        configuration = load(bound_rules(load(None), credentials.rules))
     except ConfigurationError as error:
-        return None, "", [*problems, *(_from_file(problem) for problem in error.problems)]
+        return None, [*problems, *(_from_file(problem) for problem in error.problems)]
     problems += _secrets_in_args(configuration.data, shown)
     if problems:
-        return None, "", problems
+        return None, problems
     warnings = [_from_file(problem) for problem in configuration.warnings]
-    warnings += _unused_token(configuration, files, shown)
+    warnings += _unused_token(configuration, credentials.files, shown)
     # Comments are dropped: the ConfigMap is immutable and its name depends only on the data.
-    return configuration, render(configuration.data), warnings
+    content = render(configuration.data)
+    return checked_configuration(content, configuration, warnings, flavour, credentials.rules), []
 
 
-def _duplicate_settings(settings: ProfileSettings, name: str) -> Iterator[Problem]:
+def _duplicate_settings(settings: StackSettings, name: str) -> Iterator[Problem]:
     fields = {field.alias or key: (key, field) for key, field in ProfileSettings.model_fields.items()}
     for alias in _REPLACED_SETTINGS:
         key, field = fields[alias]

@@ -24,9 +24,10 @@ from pydantic import BaseModel  # noqa: E402
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema  # noqa: E402
 from rich.console import Console  # noqa: E402
 
+from components.settings import PluginChoice  # noqa: E402
 from scheduler.catalog import ArgsModel, descriptors, out_of_tree_descriptors  # noqa: E402
 from scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration  # noqa: E402
-from stacks.settings import PluginChoice, StackSettings  # noqa: E402
+from stacks.settings import StackSettings  # noqa: E402
 
 DIRECTORY = ROOT / "docs" / "schemas"
 STACK, CONFIGURATION = "stack.schema.json", "kubeschedulerconfiguration.schema.json"

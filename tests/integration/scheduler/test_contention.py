@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.partition import NodePartitionSettings
+from components.settings import NodePartitionSettings
 from tests.integration.scheduler.contention import NODE_NAMES, NODES, OURS, REAL, SLOTS, contention_running
 
 pytestmark = pytest.mark.slow

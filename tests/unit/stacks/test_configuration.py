@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from components.settings import CheckedConfiguration
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import ConfigurationError, Problem, configuration_hash, flavour_names
 from stacks.checking import check
-from stacks.profile import StackConfiguration
 
 OURS = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
 GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v{}"
@@ -43,7 +43,7 @@ class Stack:
         self.directory = directory
         self.environment = {"KUBECONFIG": str(kubeconfig)}
 
-    def check(self, encrypted: set[str] | None = None, /, **changes: Any) -> StackConfiguration:
+    def check(self, encrypted: set[str] | None = None, /, **changes: Any) -> CheckedConfiguration:
         document: dict[str, Any] = {
             "cluster": {"clusterIdentifier": "test"},
             "schedulerImage": OURS,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from components.settings import NodePartitionSettings
 from scheduler.config import ConfigurationError
 from stacks.checking import check
-from stacks.partition import NodePartitionSettings
 
 GOOD = {
     "cluster": {"clusterIdentifier": "test"},

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from components.settings import PluginSettings, SharedNodesSettings
 from stacks.installing import OptionalObjects
-from stacks.partition import SharedNodesSettings
-from stacks.settings import ClusterSettings, OperatorSettings, PluginSettings, StackSettings
+from stacks.settings import ClusterSettings, OperatorSettings, StackSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())

@@ -15,7 +15,8 @@ from pydantic import AfterValidator, Field
 
 from scheduler.catalog import ExtensionPoint, is_qualified_name
 from scheduler.config import Configuration, Problem
-from stacks.values import SettingsModel
+
+from .values import SettingsModel
 
 NODE_AFFINITY = "NodeAffinity"
 KEY = "nodePartition"

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from scheduler.catalog import OPERATOR_NAMESPACE, takes_metric_provider
 from scheduler.config import Flavour, Problem
-from stacks.credentials import TOKEN_IN_CONFIG_MAP
-from stacks.generated import DesiredProfile
-from stacks.settings import ProfileSettings
+
+from .credentials import TOKEN_IN_CONFIG_MAP
+from .generated import DesiredProfile
+from .profile_settings import ProfileSettings
 
 _CREDENTIALS = TOKEN_IN_CONFIG_MAP[:-1]
 

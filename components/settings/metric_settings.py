@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from stacks.values import EnvironmentName, SecretDataKey, SettingsModel, Subdomain, source_url
+from .values import EnvironmentName, SecretDataKey, SettingsModel, Subdomain, source_url
 
 
 class FromFileInEnvironment(SettingsModel):

@@ -8,18 +8,19 @@ from typing import Any
 
 from scheduler.catalog import ExtensionPoint, Loc, lookup, takes_metric_provider
 from scheduler.config import Flavour, Problem, path_text
-from stacks.credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles, MetricCredentialValues, unset_variable
-from stacks.metric_settings import MetricProviderSettings
-from stacks.partition import KEY as PARTITION
-from stacks.partition import NODE_AFFINITY, NodePartitionSettings, conflicting_args
-from stacks.settings import (
+
+from .credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles, MetricCredentialValues, unset_variable
+from .metric_settings import MetricProviderSettings
+from .partition import KEY as PARTITION
+from .partition import NODE_AFFINITY, NodePartitionSettings, conflicting_args
+from .profile_settings import (
     PluginChoice,
     PluginSettings,
     ProfileSettings,
     ScorePluginChoice,
     ScorePluginSelection,
 )
-from stacks.values import source_url
+from .values import source_url
 
 OPTIONS = "SecondarySchedulerOptions"
 _PROVIDER = "metricProvider"

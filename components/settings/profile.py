@@ -1,10 +1,9 @@
-"""The scheduler's configuration of a stack, from its settings or from a file, checked by the scheduler's own code."""
+"""The scheduler's configuration that settings describe, checked by the scheduler's own code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from scheduler.catalog import CredentialRules, ExtensionPoint, PolicyRule, cluster_role_name, lookup, nearest_kubernetes
@@ -20,18 +19,18 @@ from scheduler.config import (
     load_configuration,
     render,
 )
-from stacks.credentials import TOKEN_IN_CONFIG_MAP, MetricCredentialValues
-from stacks.generated import SettingsLocations, desired_profiles, generate, idle_source
-from stacks.partition import unenforced
-from stacks.profile_file import configuration_from_file
-from stacks.settings import ProfileSettings
-from stacks.transport import sends_token, token_warnings, unusable_credentials
+
+from .credentials import TOKEN_IN_CONFIG_MAP, MetricCredentialValues
+from .generated import SettingsLocations, desired_profiles, generate, idle_source
+from .partition import unenforced
+from .profile_settings import ProfileSettings
+from .transport import sends_token, token_warnings, unusable_credentials
 
 _SOURCE = "metricProvider"
 
 
 @dataclass(frozen=True)
-class StackConfiguration:
+class CheckedConfiguration:
     """A valid configuration with one profile or several.
 
     Attributes:
@@ -74,10 +73,9 @@ def build_profile(
     credentials: MetricCredentialValues,
     environment: Mapping[str, str],
     flavour: Flavour,
-    directory: Path,
     cluster_minor: int | None = None,
-) -> tuple[StackConfiguration | None, list[Problem]]:
-    """Return the configuration, or None and the problems of the settings or of the file that they name.
+) -> tuple[CheckedConfiguration | None, list[Problem]]:
+    """Return the configuration, or None and the problems of the settings.
 
     Args:
         settings: the settings of the profiles.
@@ -85,18 +83,9 @@ def build_profile(
             token if it goes into the configuration.
         environment: the environment variables of the `pulumi` process.
         flavour: of the scheduler's image.
-        directory: the folder of the stack file.
-        cluster_minor: minor version of the cluster, as the stack names it; None where it does not. Generated profiles
-            are pinned to it.
+        cluster_minor: minor version of the cluster, which the profiles are pinned to; None where it is not named.
     """
     rules = credentials.rules
-    if settings.configuration_file is not None:
-        configuration, content, file_problems = configuration_from_file(
-            settings, credentials.files, directory, flavour, rules, cluster_minor
-        )
-        if configuration is None:
-            return None, file_problems
-        return _profile(content, configuration, file_problems, flavour, rules), []
     pinned = None if cluster_minor is None else nearest_kubernetes(cluster_minor).name
     desired, problems = desired_profiles(settings, credentials, environment, flavour, pinned)
     problems += unusable_credentials(settings, desired, flavour)
@@ -142,13 +131,22 @@ def build_profile(
     if problems:
         return None, problems
     warnings += [*token_warnings(desired), *idle_source(settings, desired)]
-    profile = _profile(content, configuration, warnings, flavour, rules)
+    profile = checked_configuration(content, configuration, warnings, flavour, rules)
     return replace(profile, holds_token=any(sends_token(each) for each in desired)), []
 
 
-def _profile(
+def checked_configuration(
     content: str, configuration: Configuration, warnings: list[Problem], flavour: Flavour, rules: CredentialRules
-) -> StackConfiguration:
+) -> CheckedConfiguration:
+    """Return a configuration that has been loaded, with what follows from it.
+
+    Args:
+        content: its text.
+        configuration: as the scheduler loaded it.
+        warnings: about it.
+        flavour: of the scheduler's image.
+        rules: what the scheduler may do with credentials for its metric source.
+    """
     enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
     plugins = (flavour.find(name) for name in enabled)
     crds = sorted({crd for descriptor in plugins if descriptor is not None for crd in descriptor.crds})
@@ -158,14 +156,13 @@ def _profile(
         if name in flavour.extra and flavour.extra[name].rules
     }
     bound = bound_rules(configuration, rules)
-    return StackConfiguration(content, configuration, tuple(warnings), tuple(crds), extra, bound)
+    return CheckedConfiguration(content, configuration, tuple(warnings), tuple(crds), extra, bound)
 
 
 def _summary(profile: EffectiveProfile) -> dict[str, Any]:
     """What the profile has and the default one has not. Weight 0: the plugin scores by default, and does not here."""
-    default = default_configuration(allow_default_scheduler_name=True, cluster_minor=profile.kubernetes.minor).profiles[
-        0
-    ]
+    minor = profile.kubernetes.minor
+    default = default_configuration(allow_default_scheduler_name=True, cluster_minor=minor).profiles[0]
     weights, usual = (_weights(each) for each in (profile, default))
     changed = {name: weight for name, weight in weights.items() if usual.get(name) != weight}
     changed |= dict.fromkeys((name for name in usual if name not in weights), 0)

@@ -1,0 +1,178 @@
+"""The scheduler's configuration of an installation, from the settings that a stack file has for it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pulumi
+
+from scheduler.catalog import Loc
+from scheduler.config import Configuration, Problem
+
+from .document import CustomPlugin, PolicyRule
+from .metric_access import MetricAccess
+from .settings import (
+    CREDENTIALS,
+    TOKEN_IN_CONFIG_MAP,
+    MetricCredentialValues,
+    ProfileSettings,
+    build_profile,
+    flavour_of_settings,
+    mounted_credentials,
+    read_settings,
+)
+
+_TOKEN = {"secretKey": "prometheusToken"}
+"""How settings say that the token is given beside them."""
+
+
+@dataclass(frozen=True)
+class DescribedScheduler:
+    """What settings say about a scheduler.
+
+    Attributes:
+        content: the KubeSchedulerConfiguration as YAML.
+        configuration: the same as the scheduler loads it.
+        access: how it may read its metric source.
+        flavour: of its image, if the settings say it.
+        custom_plugins: plugins that only its image has.
+        allow_default_scheduler_name: whether a profile may be named default-scheduler.
+        warnings: settings that are accepted but probably not intended.
+    """
+
+    content: str = field(repr=False)
+    configuration: Configuration = field(repr=False)
+    access: MetricAccess
+    flavour: str
+    custom_plugins: Sequence[CustomPlugin]
+    allow_default_scheduler_name: bool
+    warnings: Sequence[Problem]
+
+
+def describe_scheduler(
+    settings: Mapping[str, Any], *, source: str, image: str, access: MetricAccess
+) -> DescribedScheduler:
+    """Return the scheduler that settings describe, by the rules that a stack file is checked by.
+
+    Args:
+        settings: with the names and types of a stack file's settings.
+        source: their name in messages.
+        image: the scheduler's.
+        access: the token for the metric source, if any, and the certificate authority of that source.
+
+    Raises:
+        pulumi.RunError: they are wrong; one line per problem, all of them.
+    """
+    if problems := [*_not_known(settings, ()), *_of_stack_files(settings)]:
+        raise _refusal(problems, source)
+    document = _with_token(settings, access)
+    read = read_settings(document, ProfileSettings)
+    problems, described, checked, later = [*read.problems], read.settings, None, list[Problem]()
+    credentials = MetricCredentialValues()
+    if described is not None:
+        credentials, part = _credentials(described, access)
+        later += part
+        flavour, part = flavour_of_settings(described, image)
+        later += part
+        if not part and not read.lacks("flavour", "extraPlugins"):
+            checked, part = build_profile(described, credentials, {}, flavour)
+            later += part
+    problems += [problem for problem in later if not read.concerns(problem)]
+    if problems or described is None or checked is None:
+        raise _refusal(problems, source)
+    secret = credentials.existing_secret
+    in_secret = not checked.holds_token
+    return DescribedScheduler(
+        checked.content,
+        checked.configuration,
+        MetricAccess(
+            access.token if in_secret else None,
+            access.certificate_authority if in_secret else None,
+            existing_secret=secret.name if secret else None,
+            existing_key=secret.key if secret else "token",
+            cluster_role=credentials.cluster_role,
+            audience=credentials.audience,
+            rules=credentials.rules,
+            in_configuration=checked.holds_token,
+        ),
+        described.flavour or "",
+        custom_plugins(described),
+        described.allow_default_scheduler_name,
+        [replace(warning, source=source) for warning in checked.warnings],
+    )
+
+
+def custom_plugins(settings: ProfileSettings) -> list[CustomPlugin]:
+    """Return the plugins that only a custom image has."""
+    return [
+        CustomPlugin(
+            plugin.name,
+            [str(point) for point in plugin.points],
+            [PolicyRule(rule.api_groups, rule.resources, rule.verbs, rule.resource_names) for rule in plugin.rbac],
+            plugin.crds,
+        )
+        for plugin in settings.extra_plugins
+    ]
+
+
+def _refusal(problems: Sequence[Problem], source: str) -> pulumi.RunError:
+    return pulumi.RunError("\n".join(str(replace(problem, source=source)) for problem in problems))
+
+
+def _not_known(value: Any, at: Loc) -> Iterator[Problem]:
+    """What is only known during the update: the configuration is checked, and named after its content, before."""
+    if isinstance(value, pulumi.Output):
+        yield Problem(at, "must be known before the update, and is an Output; only the token may be one")
+    elif isinstance(value, Mapping):
+        for key, nested in value.items():
+            yield from _not_known(nested, (*at, str(key)))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for index, nested in enumerate(value):
+            yield from _not_known(nested, (*at, index))
+
+
+def _of_stack_files(value: Any, at: Loc = ()) -> Iterator[Problem]:
+    """References to the environment of a stack: a component reads none, so that it is the same everywhere."""
+    if isinstance(value, Mapping):
+        for key, nested in value.items():
+            if key in ("fromEnv", "fromFileInEnv"):
+                remedy = "give the token and the certificate authority in metric_access" if "File" in key else "set it"
+                yield Problem((*at, key), f"is for stack files: a component reads no environment; {remedy}")
+            elif key != "args":
+                yield from _of_stack_files(nested, (*at, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, nested in enumerate(value):
+            yield from _of_stack_files(nested, (*at, index))
+
+
+def _with_token(settings: Mapping[str, Any], access: MetricAccess) -> dict[str, Any]:
+    """The settings, which need not mention a token that is given beside them."""
+    document = copy.deepcopy(dict(settings))
+    provider = document.get("metricProvider")
+    if access.token is not None and isinstance(provider, dict):
+        credentials = provider.setdefault("credentials", {})
+        if isinstance(credentials, dict) and not {"existingSecret", "serviceAccount"} & set(credentials):
+            credentials.setdefault("token", dict(_TOKEN))
+    return document
+
+
+def _credentials(settings: ProfileSettings, access: MetricAccess) -> tuple[MetricCredentialValues, list[Problem]]:
+    """The credentials for the metric source; their values are in `access`."""
+    credentials = settings.metric_provider.credentials if settings.metric_provider else None
+    values = mounted_credentials(credentials, has_authority=access.certificate_authority is not None)
+    if credentials is None or credentials.token is None:
+        if access.token is None:
+            return values, []
+        message = "does not say that a token is sent, and metric_access has one; remove one of the two"
+        return values, [Problem(CREDENTIALS if credentials else CREDENTIALS[:1], message)]
+    if access.token is None:
+        return values, [Problem((*CREDENTIALS, "token"), "refers to a token; give it as token of metric_access")]
+    if not credentials.allow_token_in_config_map:
+        return values, []
+    if not isinstance(access.token, str):
+        message = "needs a token that is known before the update, as the configuration's name follows from its content"
+        return values, [Problem(TOKEN_IN_CONFIG_MAP, message)]
+    return replace(values, config_map_token=access.token), []

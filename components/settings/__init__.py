@@ -1,0 +1,73 @@
+"""The settings that become a validated configuration of the scheduler: plugins, metric source, image, credentials.
+
+Membership: the models of these settings, the rules between them, and the configuration that follows from them, with
+every problem at the key that causes it. A component takes such settings as its Args; a stack file holds them and more.
+Pure: it registers no resource, and reads no environment, file or stack configuration. It does not import pulumi: the
+command line reads stack files without it. It imports nothing of `components` outside this package.
+"""
+
+from .credentials import (
+    CREDENTIALS,
+    TOKEN_IN_CONFIG_MAP,
+    CredentialFiles,
+    MetricCredentialValues,
+    mounted_credentials,
+    unset_variable,
+)
+from .flavour import flavour_of_settings
+from .metric_settings import CredentialSettings, ExistingSecret, MetricProviderSettings
+from .partition import NodePartitionSettings, SharedNodesSettings
+from .problems import from_validation_error, shown_value
+from .profile import CheckedConfiguration, build_profile, checked_configuration
+from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings
+from .reading import ReadSettings, read_settings
+from .values import (
+    SECRET_ARGUMENT,
+    FileName,
+    Image,
+    ObjectName,
+    Repository,
+    ResourceQuantity,
+    ServerAddress,
+    SettingsModel,
+    Subdomain,
+    Version,
+    absent_if_empty,
+)
+
+__all__ = [
+    "CREDENTIALS",
+    "SECRET_ARGUMENT",
+    "TOKEN_IN_CONFIG_MAP",
+    "CheckedConfiguration",
+    "CredentialFiles",
+    "CredentialSettings",
+    "ExistingSecret",
+    "ExtraPluginSettings",
+    "FileName",
+    "Image",
+    "MetricCredentialValues",
+    "MetricProviderSettings",
+    "NodePartitionSettings",
+    "ObjectName",
+    "PluginChoice",
+    "PluginSettings",
+    "ProfileSettings",
+    "ReadSettings",
+    "Repository",
+    "ResourceQuantity",
+    "ServerAddress",
+    "SettingsModel",
+    "SharedNodesSettings",
+    "Subdomain",
+    "Version",
+    "absent_if_empty",
+    "build_profile",
+    "checked_configuration",
+    "flavour_of_settings",
+    "from_validation_error",
+    "mounted_credentials",
+    "read_settings",
+    "shown_value",
+    "unset_variable",
+]
