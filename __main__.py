@@ -11,14 +11,14 @@ from stacks.loading import load_stack
 stack = load_stack()
 settings = stack.settings
 
-put_back = components.PutBack(settings.take_back)
+forced = components.ForceConflicts(settings.force_conflicts)
 pulumi.runtime.register_stack_transformation(components.common_labels(stack.name))
-pulumi.runtime.register_stack_transformation(put_back)
+pulumi.runtime.register_stack_transformation(forced)
 cluster = composition.cluster_provider(stack)
 if settings.adopt_existing:
     pulumi.log.warn("adoptExisting: existing objects are adopted; remove this key from the stack file after the update")
-if settings.take_back:
-    pulumi.log.warn("takeBack: named objects are put back by force; remove this key from the stack file afterwards")
+if settings.force_conflicts:
+    pulumi.log.warn("forceConflicts: fields of named objects are taken over; remove this key after the update")
 installation = components.SchedulerInstallation(
     components.SCHEDULER_NAME,
     composition.installation_args(stack, cluster),
@@ -35,5 +35,5 @@ for output, value in stack.profile.outputs.items():
 pulumi.export("health", installation.health)
 if settings.node_partition is not None:
     pulumi.export("nodePartition", settings.node_partition.instructions())
-if unknown := put_back.unknown():
-    raise pulumi.RunError(f"takeBack: this stack has no {', '.join(unknown)}; it has {', '.join(put_back.known())}")
+if unknown := forced.unknown():
+    raise pulumi.RunError(f"forceConflicts: this stack has no {', '.join(unknown)}; it has {', '.join(forced.known())}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .described import custom_plugins
     from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
     from .document import CredentialRules, CustomPlugin, PolicyRule
-    from .drift import PutBack
+    from .drift import ForceConflicts
     from .existing_operator import ExistingOperator, ExistingOperatorArgs
     from .installation import InstallMode, OlmSource
     from .installation_record import InstallationRecord, InstallationRecordArgs
@@ -66,7 +66,7 @@ __getattr__ = lazy_attributes(
         "CredentialRules": "document",
         "CustomPlugin": "document",
         "PolicyRule": "document",
-        "PutBack": "drift",
+        "ForceConflicts": "drift",
         "ExistingOperator": "existing_operator",
         "ExistingOperatorArgs": "existing_operator",
         "InstallMode": "installation",
@@ -120,6 +120,7 @@ __all__ = [
     "DirectSchedulerArgs",
     "ExistingOperator",
     "ExistingOperatorArgs",
+    "ForceConflicts",
     "InstallMode",
     "InstallationRecord",
     "InstallationRecordArgs",
@@ -141,7 +142,6 @@ __all__ = [
     "PluginCrds",
     "PluginCrdsArgs",
     "PolicyRule",
-    "PutBack",
     "SchedulerAlerts",
     "SchedulerAlertsArgs",
     "SchedulerConfiguration",

@@ -70,7 +70,7 @@ class ClusterProvider(pulumi.ProviderResource):
     out, the provider reads $KUBECONFIG, or ~/.kube/config, where it runs.
 
     `adopts`: it adopts objects that exist instead of failing. Fields that another manager set to another value stay a
-    conflict; `components.drift` says which objects are taken back.
+    conflict; `components.drift` says whose conflicts are forced.
     """
 
     def __init__(

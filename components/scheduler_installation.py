@@ -15,6 +15,7 @@ from scheduler.config import Configuration, bound_rules
 from .crd import PluginCrds, PluginCrdsArgs
 from .described import describe_scheduler
 from .document import CustomPlugin, load_document
+from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
 from .metric_access import MetricAccess
 from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
@@ -129,6 +130,9 @@ class SchedulerInstallation(pulumi.ComponentResource):
     config_map_name: pulumi.Output[str]
 
     def __init__(self, name: str, args: SchedulerInstallationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        # The old kind, which the SDK applies: with transforms of its own, a packaged component would lose its user's.
+        forced = pulumi.ResourceOptions(transformations=[ForceConflicts()])
+        opts = pulumi.ResourceOptions.merge(opts, forced)
         super().__init__("secondary-scheduler:index:SchedulerInstallation", name, None, opts)
         self._parts = Parts(self, name, args.formerly_at_root)
         self._args, self._configuration = self._checked(args)

@@ -29,7 +29,7 @@ OBJECTS = (
     "extraPlugins",
     "optionalObjects",
     "allowedImages",
-    "takeBack",
+    "forceConflicts",
     "egressPorts",
     "resources",
     "nodePartition",

@@ -133,7 +133,7 @@ class StackSettings(ProfileSettings):
         retain_crds: keep the CRDs when the stack is destroyed, as protect does, without protecting anything.
         operator_image: default: the one beside `scheduler_image`, where that is this project's image by tag.
         adopt_existing: take over objects that already exist in the cluster, for one update.
-        take_back: objects, as Kind/name, whose fields are taken from whoever changed them, for one update.
+        force_conflicts: objects, as Kind/name, whose fields are taken over from other managers, for one update.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
         allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
@@ -155,7 +155,7 @@ class StackSettings(ProfileSettings):
     protect: bool = False
     retain_crds: bool = False
     adopt_existing: bool = False
-    take_back: tuple[ObjectName, ...] = Field((), max_length=64)
+    force_conflicts: tuple[ObjectName, ...] = Field((), max_length=64)
     operator: Annotated[OperatorSettings, AfterValidator(_catalog_for_catalog_mode)] = Field(
         OperatorSettings(), validate_default=True
     )

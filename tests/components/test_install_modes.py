@@ -396,7 +396,7 @@ def forced(graph: Graph) -> set[str]:
 
 
 @pytest.mark.parametrize("mode", ["manifests", "direct", "none"])
-def test_what_nobody_tunes_is_put_back_by_force_and_nothing_else(
+def test_what_nobody_tunes_is_force_conflicts_by_force_and_nothing_else(
     mode: str, preview: bool, local_environment: None
 ) -> None:
     graph = run(mode, preview=preview)
@@ -417,18 +417,18 @@ def test_what_nobody_tunes_is_put_back_by_force_and_nothing_else(
         ("direct", "Deployment/secondary-scheduler"),
     ],
 )
-def test_a_named_object_is_taken_back(
+def test_conflicts_of_a_named_object_are_forced(
     mode: str, name: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before, after = run(mode, preview=preview), run(mode, preview=preview, takeBack=[name])
+    before, after = run(mode, preview=preview), run(mode, preview=preview, forceConflicts=[name])
     assert forced(after) == forced(before) | {name}
-    assert [text for text in caplog.messages if text.startswith("takeBack: ")]
+    assert [text for text in caplog.messages if text.startswith("forceConflicts: ")]
 
 
 @pytest.mark.parametrize("name", ["Deployment/other", "secondaryscheduler/cluster"])
-def test_an_object_that_the_stack_does_not_have_cannot_be_taken_back(name: str, local_environment: None) -> None:
-    with pytest.raises(pulumi.RunError, match=f"takeBack: this stack has no {name}; it has ClusterRole/"):
-        run("manifests", preview=True, takeBack=[name])
+def test_conflicts_of_an_object_that_is_not_there_cannot_be_forced(name: str, local_environment: None) -> None:
+    with pytest.raises(pulumi.RunError, match=f"forceConflicts: this stack has no {name}; it has ClusterRole/"):
+        run("manifests", preview=True, forceConflicts=[name])
 
 
 @pytest.mark.parametrize("stack", ["prod", "local"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from components.drift import PUT_BACK
+from components.drift import FORCED_TYPES
 from devcluster.toolchain.binaries import BINARIES, find
 from tests.components.graph import ROOT
 from tests.components.test_offline_preview import Project
@@ -54,6 +54,7 @@ def test_a_recorded_stack_previews_without_replacement_or_deletion(project: Proj
     assert plan["changeSummary"].keys() <= KEPT
     # What is neither replaced nor deleted is kept; the configuration's map keeps its name, too. What nobody tunes gets
     # the annotation by which it is put back.
-    updated = [step for step in plan["steps"] if step["op"] == "update" and step["newState"]["type"] not in PUT_BACK]
+    updates = [step for step in plan["steps"] if step["op"] == "update"]
+    updated = [step for step in updates if step["newState"]["type"] not in FORCED_TYPES]
     assert plan["changeSummary"]["same"] > len(updated)
     assert not [step for step in plan["steps"] if ":ConfigMap::" in step["urn"]]

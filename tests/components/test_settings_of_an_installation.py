@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import components
+from components.drift import FORCED_TYPES
 from components.settings import CheckedConfiguration
 from scheduler.config import ConfigurationError
 from stacks.checking import check
@@ -158,3 +159,10 @@ def test_the_settings_are_read_without_pulumi() -> None:
     script = "import sys; sys.modules['pulumi'] = None; import components.settings, stacks.checking"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_component_forces_the_conflicts_of_what_nobody_tunes_and_of_nothing_else() -> None:
+    graph = installed({})
+    forced = {each.type for each in graph.objects if "pulumi.com/patchForce" in str(each.manifest["metadata"])}
+    assert forced == {each.type for each in graph.objects} & FORCED_TYPES
+    assert "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole" in forced

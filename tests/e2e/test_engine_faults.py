@@ -21,7 +21,7 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
-from components.drift import PUT_BACK
+from components.drift import FORCED_TYPES
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
@@ -144,7 +144,7 @@ def test_after_a_refusal_in_the_middle_the_next_run_completes_and_doubles_nothin
     live.nothing_to_change()
 
 
-def test_drift_is_shown_by_refresh_and_put_back_by_up(live: Live, owned: str) -> None:
+def test_drift_is_shown_by_refresh_and_force_conflicts_by_up(live: Live, owned: str) -> None:
     (configuration,) = live.config_maps()
     container = live.deployments()[owned].spec.template.spec.containers[0]
     changed = {"containers": [{"name": container.name, "args": ["--by-hand"]}]}
@@ -169,8 +169,8 @@ def test_drift_is_shown_by_refresh_and_put_back_by_up(live: Live, owned: str) ->
     live.places_a_pod(f"after-drift-{owned}")
 
 
-def test_each_kind_that_nobody_tunes_is_put_back_whoever_changed_it(live: Live, mode: str) -> None:
-    resources = [each for each in exported(live) if each["type"] in PUT_BACK]
+def test_each_kind_that_nobody_tunes_is_force_conflicts_whoever_changed_it(live: Live, mode: str) -> None:
+    resources = [each for each in exported(live) if each["type"] in FORCED_TYPES]
     kinds = {each["type"].rpartition(":")[2] for each in resources}
     assert kinds >= {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
     labels = {}
@@ -188,16 +188,16 @@ def test_each_kind_that_nobody_tunes_is_put_back_whoever_changed_it(live: Live, 
     live.nothing_to_change()
 
 
-def test_an_object_that_others_may_tune_is_put_back_only_if_it_is_named(live: Live, owned: str) -> None:
+def test_an_object_that_others_may_tune_is_force_conflicts_only_if_it_is_named(live: Live, owned: str) -> None:
     body = {"spec": {"replicas": 2}}
     live.apps.patch_namespaced_deployment(owned, NAMESPACE, body, field_manager="Mozilla")
     for _ in range(2):
         assert 'conflict with "Mozilla" using apps/v1: .spec.replicas' in live.run(
             "up", "--refresh", "--yes", "--skip-preview", fails=True
         )
-    live.run("up", "--refresh", "--yes", takeBack=[f"Deployment/{owned}"])
+    live.run("up", "--refresh", "--yes", forceConflicts=[f"Deployment/{owned}"])
     assert live.deployments()[owned].spec.replicas == 1
-    live.up(takeBack=[])
+    live.up(forceConflicts=[])
     live.nothing_to_change()
 
 

@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 Path = tuple[str | int, ...]
 
 _RBAC = "rbac.authorization.k8s.io"
-_PUT_BACK = frozenset(
+_FORCED = frozenset(
     {
         ("", "Namespace"),
         ("", "ServiceAccount"),
@@ -32,7 +32,7 @@ _PUT_BACK = frozenset(
         ("scheduling.k8s.io", "PriorityClass"),
     }
 )
-"""What the program puts back by force; `components.drift` has the same list, which a test compares."""
+"""What the program applies with force; `components.drift` has the same list, which a test compares."""
 _OURS = "pulumi-kubernetes"
 _TAKEN_OVER = ("kubectl", "before-first-apply")
 """Prefixes of managers that give way to an update of pulumi-kubernetes, but not to its preview."""
@@ -250,7 +250,7 @@ def _repair(
     """The command: an update where an update does it, else a patch to what the program says."""
     group = str(known.inputs["apiVersion"]).rpartition("/")[0]
     if not any(difference.change is Change.ADDED for difference in differences):
-        if (group, known.inputs["kind"]) in _PUT_BACK:
+        if (group, known.inputs["kind"]) in _FORCED:
             return refresh
         if all(manager.startswith(_TAKEN_OVER) and "(" not in manager for manager in managers):
             return f"{refresh} --yes --skip-preview"

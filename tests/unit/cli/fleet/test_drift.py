@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.drift import PUT_BACK
+from components.drift import FORCED_TYPES
 from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli.fleet import drift
 from secondary_scheduler.cli.fleet.drift import StackObject, drift_of
@@ -147,7 +147,7 @@ def test_who_changed_a_deployment_decides_what_puts_it_back(manager: str, more: 
 
 
 @pytest.mark.parametrize("manager", ["kubectl-edit", "Mozilla", "argocd-controller"])
-def test_a_changed_rule_is_put_back_by_an_ordinary_update_whoever_changed_it(manager: str) -> None:
+def test_a_changed_rule_is_force_conflicts_by_an_ordinary_update_whoever_changed_it(manager: str) -> None:
     live = live_of(ROLE, entry(manager, {"f:rules": {}}))
     live["rules"][1]["verbs"] = ["delete"]
     (only,) = found(ROLE, live)
@@ -179,9 +179,9 @@ def test_secret_values_are_neither_compared_nor_shown() -> None:
     assert found(inputs, live) == []
 
 
-def test_the_objects_that_are_put_back_are_those_of_the_program() -> None:
-    kinds = {f"kubernetes:{group or 'core'}/v1:{kind}" for group, kind in drift._PUT_BACK}
-    assert kinds == PUT_BACK
+def test_the_objects_that_are_force_conflicts_are_those_of_the_program() -> None:
+    kinds = {f"kubernetes:{group or 'core'}/v1:{kind}" for group, kind in drift._FORCED}
+    assert kinds == FORCED_TYPES
 
 
 @pytest.mark.parametrize("mode", ["manifests", "direct", "catalog", "olm", "none-upstream"])
