@@ -15,6 +15,7 @@ from scheduler.catalog import (
     METRICS_READER_CLUSTER_ROLE,
     STATUS_KINDS,
     PolicyRule,
+    operand_name,
     shipped_cluster_roles,
 )
 from scheduler.config import flavour_of
@@ -57,6 +58,7 @@ class OlmSource:
 class InstallationArgs:
     """Attributes:
     mode: how the operator is installed, if there is one.
+    resource_name: name of the SecondaryScheduler.
     namespace: where operator and scheduler run.
     adopting: provider of the same cluster that adopts objects which others create; with OLM or upstream's operator.
     other_roles: ClusterRoles of schedulers that another installation on this cluster creates.
@@ -81,6 +83,7 @@ class InstallationArgs:
     mode: InstallMode
     scheduler_image: str
     plugins: Collection[str]
+    resource_name: str = INSTANCE_NAME
     olm: OlmSource | None = None
     namespace: str = NAMESPACE
     adopting: pulumi.ProviderResource | None = None
@@ -136,7 +139,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
     if args.mode != "none":
         namespace_args = NamespaceArgs(args.namespace, protect=args.protect)
         namespace = Namespace(parts.name("namespace"), namespace_args, parts.options("namespace")).name
-    record_args = InstallationRecordArgs(namespace, args.mode)
+    record_args = InstallationRecordArgs(namespace, args.mode, f"{operand_name(args.resource_name)}-installation")
     record = InstallationRecord(parts.name("installation"), record_args, parts.options("installation"))
     roles, bound = _wanted_roles(args)
     needs = [*args.crds, *_roles(args, roles, bound, record, parts)]

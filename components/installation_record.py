@@ -17,10 +17,12 @@ class InstallationRecordArgs:
     """Attributes:
     namespace: where operator and scheduler run.
     mode: the install mode.
+    name: of the ConfigMap.
     """
 
     namespace: pulumi.Input[str]
     mode: str
+    name: str = RECORD_NAME
 
 
 class InstallationRecord(pulumi.ComponentResource):
@@ -38,7 +40,7 @@ class InstallationRecord(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:InstallationRecord", name, None, opts)
         record = k8s.core.v1.ConfigMap(
             f"{name}-configmap",
-            metadata={"name": RECORD_NAME, "namespace": args.namespace},
+            metadata={"name": args.name, "namespace": args.namespace},
             immutable=True,
             data={"installMode": args.mode},
             opts=child(self),

@@ -93,6 +93,7 @@ class ClusterProvider(pulumi.ProviderResource):
         }
         if adopts:
             props["upsertExistingObjects"] = "true"
+        self.cluster_identifier = cluster_identifier
         self._connection = {"cluster_identifier": cluster_identifier, "context": context, "kubeconfig": kubeconfig}
         defaults = pulumi.ResourceOptions(version=_provider_version())
         super().__init__("kubernetes", name, props, pulumi.ResourceOptions.merge(defaults, opts))

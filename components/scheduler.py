@@ -17,7 +17,7 @@ from .metric_credentials import SecretKeyReference
 from .operand_rollout import OperandRollout, OperandRolloutArgs
 from .parts import Parts
 from .priority_class import SchedulerPriority, SchedulerPriorityArgs
-from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
+from .secondary_scheduler import RESOURCE_NAME, SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class SchedulerArgs:
     protect: refuse to delete the SecondaryScheduler.
     ready_seconds: how long the scheduler may take to become ready before the update fails.
     needs: what must exist before, in addition to the installation.
+    resource_name: name of the SecondaryScheduler.
     """
 
     image: str
@@ -72,6 +73,7 @@ class SchedulerArgs:
     protect: bool = False
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
+    resource_name: str = RESOURCE_NAME
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
         egress_ports=args.egress_ports,
         resources=args.resources,
         ready_seconds=args.ready_seconds,
+        resource_name=args.resource_name,
     )
     scheduler = SecondaryScheduler(parts.name("scheduler"), described, parts.options("scheduler"))
     if not installation.upstream:

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 
 from scheduler import operand
-from scheduler.catalog import STATUS_KINDS, cluster_role_name
+from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, cluster_role_name, operand_name
 from scheduler.config import Configuration, bound_rules
 
 from .crd import PluginCrds, PluginCrdsArgs
@@ -23,7 +23,7 @@ from .namespace import NAMESPACE, cluster_scoped_name
 from .parts import Parts
 from .scheduler import SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
-from .secondary_scheduler import SCHEDULER_NAME
+from .scheduler_names import claim_scheduler_names
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class SchedulerInstallationArgs:
     mode: how the operator is installed, if there is one.
     namespace: where operator and scheduler run. Several installations on one cluster have a namespace each; upstream's
         operator knows the usual one only.
+    resource_name: name of the SecondaryScheduler, with our operator in modes manifests and none. In mode none the
+        operator must serve it: as one of the `instances` of the installation that has it.
     operator_image: for mode manifests.
     upstream_operator: the operator is upstream's.
     olm: where OLM finds the operator, for modes olm and catalog.
@@ -92,6 +94,7 @@ class SchedulerInstallationArgs:
     mode: InstallMode = "manifests"
     flavour: str = ""
     namespace: str = NAMESPACE
+    resource_name: str = INSTANCE_NAME
     operator_image: str | None = None
     upstream_operator: bool = False
     olm: OlmSource | None = None
@@ -135,7 +138,10 @@ class SchedulerInstallation(pulumi.ComponentResource):
         opts = pulumi.ResourceOptions.merge(opts, forced)
         super().__init__("secondary-scheduler:index:SchedulerInstallation", name, None, opts)
         self._parts = Parts(self, name, args.formerly_at_root)
+        _check_resource_name(name, args)
         self._args, self._configuration = self._checked(args)
+        claim_scheduler_names(self, name, self._configuration.scheduler_names)
+        self._operand = operand_name(args.resource_name)
         self._crds = self._plugin_crds()
         installation = install(self._installation_args(), self._parts)
         self.cluster_roles: frozenset[str] = frozenset(installation.roles)
@@ -217,10 +223,14 @@ class SchedulerInstallation(pulumi.ComponentResource):
         enabled = {name for profile in self._configuration.profiles for name in profile.enabled}
         read = [kind for kind in STATUS_KINDS if f"{kind}.scheduling.x-k8s.io" in _crds_of(self._configuration)]
         status_of = (STATUS_KINDS if args.instances else read) if args.status_of is None else args.status_of
+        instances = list(args.instances)
+        if args.resource_name != INSTANCE_NAME:
+            instances.append((None, args.resource_name))
         return InstallationArgs(
             args.mode,
             args.image,
             plugins=sorted(enabled),
+            resource_name=args.resource_name,
             olm=args.olm,
             namespace=args.namespace,
             adopting=args.adopting,
@@ -231,7 +241,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             operator_image=args.operator_image,
             upstream=args.upstream_operator,
             openshift=args.openshift,
-            instances=args.instances,
+            instances=instances,
             status_of=status_of,
             secrets=[access.existing_secret] if access.existing_secret else [],
             admission_policies=args.objects.admission_policies,
@@ -247,8 +257,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
         access = self._args.metric_access
         credentials_args = MetricCredentialsArgs(
             installation.namespace,
-            service_account=SCHEDULER_NAME,
-            secret_name=f"{SCHEDULER_NAME}-metrics",
+            service_account=self._operand,
+            secret_name=f"{self._operand}-metrics",
             token=access.token,
             certificate_authority=access.certificate_authority,
             existing_secret=(
@@ -263,7 +273,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
     def _scheduler_configuration(self, installation: Installation) -> SchedulerConfiguration:
         configuration_args = SchedulerConfigurationArgs(
             installation.namespace,
-            f"{SCHEDULER_NAME}-config",
+            f"{self._operand}-config",
             self._args.configuration,
             self._args.metric_access.in_configuration,
             checked=self._configuration,
@@ -299,7 +309,27 @@ class SchedulerInstallation(pulumi.ComponentResource):
             protect=args.protect,
             ready_seconds=args.ready_seconds,
             needs=[configuration, credentials],
+            resource_name=args.resource_name,
         )
+
+
+def _check_resource_name(name: str, args: SchedulerInstallationArgs) -> None:
+    """Refuse a name that nobody would serve.
+
+    Raises:
+        pulumi.RunError: the operator of this install mode knows the usual name only, or there is none.
+    """
+    if args.resource_name == INSTANCE_NAME:
+        return
+    if args.upstream_operator:
+        reason = "OpenShift's own operator serves no other"
+    elif args.mode == "direct":
+        reason = "mode direct makes no SecondaryScheduler"
+    elif args.mode in ("olm", "catalog"):
+        reason = "the operator that OLM installs has rights for no other"
+    else:
+        return
+    raise pulumi.RunError(f'{name}: resource_name: must be "{INSTANCE_NAME}": {reason}')
 
 
 def _crds_of(configuration: Configuration) -> list[str]:

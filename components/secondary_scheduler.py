@@ -45,6 +45,7 @@ class SecondarySchedulerArgs:
     resources: requests and limits of the scheduler's container; None for the operator's default.
     ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may
         take twice as long.
+    resource_name: the resource's name; upstream's operator serves the default only.
     """
 
     namespace: pulumi.Input[str]
@@ -68,6 +69,7 @@ class SecondarySchedulerArgs:
     egress_ports: Sequence[int] = ()
     resources: Mapping[str, Any] | None = None
     ready_seconds: int = 180
+    resource_name: str = RESOURCE_NAME
 
 
 class SecondaryScheduler(pulumi.ComponentResource):
@@ -95,7 +97,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
                 "apiVersion": "operator.openshift.io/v1",
                 "kind": "SecondaryScheduler",
                 "metadata": {
-                    "name": RESOURCE_NAME,
+                    "name": args.resource_name,
                     "namespace": args.namespace,
                     "annotations": {"pulumi.com/waitFor": pulumi.Output.from_input(args.image).apply(gate)},
                 },

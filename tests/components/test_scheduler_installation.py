@@ -102,9 +102,57 @@ def test_installations_on_two_clusters_have_the_same_names_there() -> None:
     assert len({resource.urn for resource in graph.resources}) == len(graph.resources)
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_two_schedulers_of_one_name_on_one_cluster_are_refused_and_named(beside: bool) -> None:
+    def program() -> None:
+        provider = components.ClusterProvider("cluster", cluster_identifier="c")
+        opts = pulumi.ResourceOptions(providers=[provider])
+        first = components.SchedulerInstallation("first", installation_args("batch"), opts)
+        args = installation_args("batch", namespace="second", beside=first if beside else None)
+        again = components.ClusterProvider("again", cluster_identifier="c")
+        components.SchedulerInstallation("second", args, pulumi.ResourceOptions(providers=[again]))
+
+    for _ in range(2):  # what one program registered is nothing to the next one of the same process
+        with pytest.raises(pulumi.RunError, match="second: schedulerName batch is that of first on the same cluster"):
+            register(program, config={}, preview=True)
+
+
+def test_an_operator_may_serve_two_resources_of_one_namespace() -> None:
+    def program() -> None:
+        provider = components.ClusterProvider("cluster", cluster_identifier="c")
+        opts = pulumi.ResourceOptions(providers=[provider])
+        args = installation_args("first", instances=[(None, "batch")])
+        first = components.SchedulerInstallation("first", args, opts)
+        args = installation_args("second", mode="none", resource_name="batch", beside=first)
+        components.SchedulerInstallation("second", args, opts)
+
+    graph = register(program, config={}, statuses=STATUS)
+    assert {each.object_name for each in graph.of("SecondaryScheduler")} == {"cluster", "batch"}
+    objects = Counter(identity(each) for each in graph.objects)
+    assert [each for each, times in objects.items() if times > 1] == []
+    maps = {each.object_name.rpartition("-")[0] for each in graph.of("ConfigMap")}
+    assert maps == {
+        "secondary-scheduler",
+        "secondary-scheduler-config",
+        "secondary-scheduler-batch",
+        "secondary-scheduler-batch-config",
+    }
+
+
+def test_an_installation_under_another_name_brings_an_operator_that_serves_it() -> None:
+    args = installation_args("s", resource_name="batch")
+    graph = register(lambda: components.SchedulerInstallation("mine", args), config={}, statuses=STATUS)
+    roles = [each.manifest["rules"] for each in graph.of("Role")]
+    named = [rule for rules in roles for rule in rules if rule["resources"] == ["deployments"]]
+    assert any("secondary-scheduler-batch" in rule.get("resourceNames", ()) for rule in named)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"resource_name": "batch", "upstream_operator": True}, "OpenShift's own operator serves no other"),
+        ({"resource_name": "batch", "mode": "direct"}, "makes no SecondaryScheduler"),
+        ({"resource_name": "batch", "mode": "olm"}, "that OLM installs"),
         ({"plugins": "{score: {enabled: [{name: TargetPacking}]}}"}, "TargetPacking"),
         (
             {
@@ -118,7 +166,7 @@ def test_installations_on_two_clusters_have_the_same_names_there() -> None:
         ({"mode": "olm"}, "adopting"),
         ({"flavour": "unheard-of"}, "unheard-of"),
     ],
-    ids=["plugin", "argument", "kind", "adopting", "flavour"],
+    ids=["upstream", "direct", "olm", "plugin", "argument", "kind", "adopting", "flavour"],
 )
 def test_a_mistake_ends_the_preview_with_one_line_that_names_it(options: dict[str, Any], message: str) -> None:
     with pytest.raises(pulumi.RunError) as error:

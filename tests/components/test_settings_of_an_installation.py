@@ -24,8 +24,13 @@ PROMETHEUS = {"type": "Prometheus", "address": "https://prometheus.monitoring:90
 LOAD_AWARE = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5, "args": {"targetUtilization": 60}}]}}
 
 
-def installed(settings: dict[str, Any], **options: Any) -> Graph:
+def installed(settings: dict[str, Any], *, late_token: str = "", **options: Any) -> Graph:
+    """An installation; `late_token` is the metric source's token as a secret Output."""
+
     def program() -> None:
+        if late_token:
+            authority = options.pop("authority", None)
+            options["metric_access"] = components.MetricAccess(pulumi.Output.secret(late_token), authority)
         args = components.SchedulerInstallationArgs(
             **{"image": IMAGE, "operator_image": OPERATOR_IMAGE, "settings": settings, **options}
         )
@@ -79,7 +84,6 @@ def test_the_configuration_is_that_of_a_stack_with_these_settings(settings: dict
         {"plugins": LOAD_AWARE},
         {"metricProvider": {"type": "Prometheus"}},
         {"metricProvider": {"type": "Prometeus", "address": "https://p"}, "schedulerName": "Upper Case"},
-        {"plugin": LOAD_AWARE},
         {"profiles": [{"schedulerName": "a"}], "schedulerName": "b"},
         {"extraPlugins": [{"name": "Mine", "points": ["score"]}]},
         {"flavour": "unheard-of"},
@@ -102,8 +106,7 @@ def test_a_mistake_is_refused_with_the_words_of_a_stack_file(settings: dict[str,
 
 
 def test_a_token_goes_to_a_secret_and_is_read_from_it() -> None:
-    access = components.MetricAccess(pulumi.Output.secret("s3cret-t0ken"), certificate_authority="PEM")
-    graph = installed({"metricProvider": PROMETHEUS}, metric_access=access)
+    graph = installed({"metricProvider": PROMETHEUS}, late_token="s3cret-t0ken", authority="PEM")
     (secret,) = graph.of("Secret")
     assert secret.manifest["stringData"] == {"token": "s3cret-t0ken", "ca.crt": "PEM"}
     (profile,) = yaml.safe_load(configuration_of(graph))["profiles"]
@@ -126,11 +129,11 @@ def test_a_token_goes_to_a_secret_and_is_read_from_it() -> None:
             "metric_access",
         ),
         ({}, {"metric_access": components.MetricAccess("token")}, "metricProvider", "metric_access has one"),
-        ({"schedulerName": pulumi.Output.from_input("late")}, {}, "schedulerName", "Output"),
         ({"schedulerName": "a"}, {"configuration": "kind: KubeSchedulerConfiguration"}, "mine", "either"),
         ({"configurationFile": "a.yaml"}, {}, "configurationFile", "unknown key"),
+        ({"plugin": LOAD_AWARE}, {}, "plugin", 'did you mean "plugins"?'),
     ],
-    ids=["environment", "no token", "token for nothing", "output", "both", "file"],
+    ids=["environment", "no token", "token for nothing", "both", "file", "unknown"],
 )  # fmt: skip
 def test_what_only_a_stack_file_or_only_a_program_can_say_is_refused(
     settings: dict[str, Any], options: dict[str, Any], path: str, message: str
@@ -142,15 +145,25 @@ def test_what_only_a_stack_file_or_only_a_program_can_say_is_refused(
     assert message in line
 
 
+def test_settings_are_plain_because_the_configuration_must_be_known_in_a_preview() -> None:
+    def program() -> None:
+        plugins = {"score": {"enabled": [{"name": pulumi.Output.from_input("late")}]}}
+        args = components.SchedulerInstallationArgs(image=IMAGE, settings={"plugins": plugins})
+        components.SchedulerInstallation("mine", args)
+
+    with pytest.raises(pulumi.RunError, match=r"mine: settings: plugins.score.enabled\[0\].name: .* is an Output"):
+        register(program, config={}, preview=True)
+
+
 def test_a_go_image_gets_the_token_in_its_configuration_only_where_that_is_said_and_it_is_known() -> None:
     image = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
     allowed = {**PROMETHEUS, "credentials": {"allowTokenInConfigMap": True}}
-    known, late = components.MetricAccess("t0ken"), components.MetricAccess(pulumi.Output.from_input("t0ken"))
+    known = components.MetricAccess("t0ken")
     graph = installed({"metricProvider": allowed}, image=image, metric_access=known)
     assert "t0ken" in configuration_of(graph)
     assert graph.of("Secret") == []
     with pytest.raises(pulumi.RunError, match="known before the update"):
-        installed({"metricProvider": allowed}, image=image, metric_access=late)
+        installed({"metricProvider": allowed}, image=image, late_token="t0ken")
     with pytest.raises(pulumi.RunError, match=r"choose one of two: allowTokenInConfigMap.*watcherAddress"):
         installed({"metricProvider": PROMETHEUS}, image=image, metric_access=known)
 
