@@ -16,6 +16,7 @@ from devcluster.pulumi_stand_ins.language_host.packages import (
     installed,
     required_packages,
 )
+from devcluster.pulumi_stand_ins.language_host.plugins import PluginProcess, PluginRun
 from devcluster.pulumi_stand_ins.language_host.program import (
     BAIL_EXIT_CODE,
     ProgramRun,
@@ -41,7 +42,7 @@ def _import_path(info: Any) -> list[str]:
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     """Answers what the engine asks of a language host; what it does not ask in preview, up, refresh, destroy, install
-    and about (code generation, `pulumi new`, packing) is answered UNIMPLEMENTED by the base class."""
+    about, nor of a plugin (code generation, `pulumi new`, packing) is answered UNIMPLEMENTED by the base class."""
 
     def __init__(self, engine: str) -> None:
         self._engine = engine
@@ -104,6 +105,21 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             return language_pb2.RunResponse(bail=True)
         return language_pb2.RunResponse(error=f"Program exited with non-zero exit code: {code}")
 
+    def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
+        run = PluginRun(
+            request.info.program_directory or request.program,
+            request.pwd,
+            list(request.args),
+            dict(entry.partition("=")[::2] for entry in request.env),
+        )
+        plugin = PluginProcess(run, interpreter(run.folder, _options(request.info)))
+        # The engine ends a plugin by cancelling this call; without the callback the process would outlive it.
+        if not context.add_callback(plugin.stop):
+            plugin.stop()
+        for stream, chunk in plugin.output():
+            yield language_pb2.RunPluginResponse(**{stream: chunk})
+        yield language_pb2.RunPluginResponse(exitcode=plugin.wait())
+
     def Cancel(self, request: Any, context: Any) -> Any:
         self.programs.stop()
         return empty_pb2.Empty()
@@ -116,5 +132,6 @@ def main(argv: Sequence[str]) -> None:
     def register(server: grpc.Server) -> None:
         language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server)
 
-    serve(register, workers=8, on_stop=host.programs.stop, grace=1.0)
+    # A running plugin occupies a worker as long as it lives.
+    serve(register, workers=16, on_stop=host.programs.stop, grace=1.0)
     sys.stdout.flush()

@@ -1,0 +1,134 @@
+"""The component as a package for programs in every language: what Pulumi's analyzer of Python components can describe.
+
+No `from __future__ import annotations` here: the analyzer reads annotations. Args are a TypedDict, because they
+arrive as a plain dict. What decides which objects there are is plain, so that no SDK takes an Output for it. An object
+that is an Output as a whole would be lost on the way, so only leaves are Inputs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
+
+import pulumi
+
+from .installation import InstallMode
+from .metric_access import MetricAccess
+from .scheduler_installation import OptionalObjects as _OptionalObjects
+from .scheduler_installation import SchedulerInstallation as _SchedulerInstallation
+from .scheduler_installation import SchedulerInstallationArgs as _Args
+
+NAME = "secondary-scheduler"
+"""The package's name, with which every type token begins."""
+_MODES = ("manifests", "direct", "none")
+
+
+class OptionalObjects(TypedDict, total=False):
+    """Which optional objects to create."""
+
+    priority_class: bool | None
+    """A PriorityClass for the scheduler's pods. Default: true."""
+    network_policy: bool | None
+    """Limits of what the pods may reach, and who may reach them. Default: true."""
+    flow_schemas: bool | None
+    """Fair shares of a busy API server. Default: true."""
+    admission_policies: bool | None
+    """Limits of what a SecondaryScheduler may run; they need Kubernetes 1.30. Default: true."""
+    service_monitor: bool | None
+    """Scraping by the Prometheus operator. Default: where the cluster has the kind; mode direct: on OpenShift only."""
+    prometheus_rule: bool | None
+    """Alerts of the Prometheus operator. Default: on OpenShift only."""
+
+
+class SchedulerInstallationArgs(TypedDict):
+    """What a secondary scheduler and what belongs to it are."""
+
+    image: str
+    """The scheduler's image."""
+    settings: dict[str, Any] | None
+    """Plugins, metricProvider, profiles: what a stack file has for the scheduler. Wrong ones fail the preview."""
+    configuration: str | None
+    """Instead of settings: a KubeSchedulerConfiguration as YAML. A wrong one fails the preview."""
+    mode: str | None
+    """How the operator is installed: manifests (the default), direct (no operator) or none (it is there already)."""
+    namespace: str | None
+    """Where operator and scheduler run. Default: openshift-secondary-scheduler-operator."""
+    resource_name: str | None
+    """Name of the SecondaryScheduler. Default: cluster."""
+    operator_image: str | None
+    """The operator's image, for mode manifests."""
+    upstream_operator: bool | None
+    """Whether the operator is OpenShift's own."""
+    token: pulumi.Input[str] | None
+    """Bearer token for the metric source; it goes into a Secret."""
+    certificate_authority: pulumi.Input[str] | None
+    """PEM bundle with which the metric source's certificate is verified."""
+    replicas: int | None
+    """Number of schedulers; one leads, the others wait for the Lease. Default: 1."""
+    log_level: str | None
+    """Normal (the default), Debug, Trace or TraceAll."""
+    resources: dict[str, Any] | None
+    """Requests and limits of the scheduler's container, with Kubernetes' names."""
+    ready_seconds: int | None
+    """How long the scheduler may take to become ready before the update fails. Default: 180."""
+    objects: OptionalObjects | None
+    """Which optional objects to create."""
+    egress_ports: list[int] | None
+    """TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources."""
+    allowed_images: list[str] | None
+    """Repositories of images that a SecondaryScheduler may name, beside that of the image."""
+    openshift: bool | None
+    """Whether the cluster is OpenShift."""
+    install_plugin_crds: bool | None
+    """Create the CRDs that plugins read. Default: true."""
+    keep_crds: bool | None
+    """Keep the CRDs when the installation is destroyed."""
+    protect_objects: bool | None
+    """Refuse to delete namespace, CRDs and SecondaryScheduler."""
+
+
+class SchedulerInstallation(_SchedulerInstallation):
+    """Namespace, operator or Deployment, configuration and credentials of one scheduler; done when it is available."""
+
+    name: pulumi.Output[str]
+    """Name of the SecondaryScheduler or, in mode direct, of the Deployment."""
+    namespace: pulumi.Output[str]
+    """Where the scheduler runs."""
+    ready_replicas: pulumi.Output[int]
+    """How many schedulers are ready."""
+    health: pulumi.Output[dict[str, Any]]
+    """Conditions and the last rollout."""
+    operator: pulumi.Output[str]
+    """The running operator: its image, or nothing if it is not known."""
+    config_map_name: pulumi.Output[str]
+    """The ConfigMap with the scheduler's configuration."""
+
+    def __init__(self, name: str, args: SchedulerInstallationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        try:
+            super().__init__(name, _described(args), opts)
+        except pulumi.RunError as error:
+            # This kind of error reaches the program without a traceback of the plugin's process.
+            raise pulumi.InputPropertyError("settings", str(error)) from None
+
+
+def _described(args: SchedulerInstallationArgs) -> _Args:
+    """The Args of the component itself; what a program leaves out keeps its default there."""
+    values: dict[str, Any] = {key: whole(value) for key, value in args.items() if value is not None}
+    mode = values.pop("mode", "manifests")
+    if mode not in _MODES:
+        raise pulumi.InputPropertyError("mode", f"{mode!r} is not one of {', '.join(_MODES)}")
+    token, authority = values.pop("token", None), values.pop("certificate_authority", None)
+    objects = _OptionalObjects(**{key: value for key, value in values.pop("objects", {}).items() if value is not None})
+    if "protect_objects" in values:
+        values["protect"] = values.pop("protect_objects")
+    access = MetricAccess(token, authority)
+    return _Args(mode=cast(InstallMode, mode), metric_access=access, objects=objects, **values)
+
+
+def whole(value: Any) -> Any:
+    """Return the value with its integers: on the way through the engine every number becomes a float."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: whole(nested) for key, nested in value.items()}
+    if isinstance(value, list):
+        return [whole(nested) for nested in value]
+    return value

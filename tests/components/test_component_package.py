@@ -1,0 +1,108 @@
+"""The component as a package: what Pulumi's analyzer makes of it, and what it makes of a program's inputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.provider.experimental.analyzer import Analyzer
+from pulumi.provider.experimental.schema import generate_schema
+
+from components import packaged
+from tests.components.graph import ROOT, STATUS, Graph, register
+
+IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
+OPERATOR_IMAGE = "localhost/secondary-scheduler/operator:0.1.0"
+TOKEN = f"{packaged.NAME}:index:SchedulerInstallation"
+SCHEMA: dict[str, Any] = json.loads((ROOT / "components/package/schema.json").read_text(encoding="utf-8"))
+
+
+def analysed() -> dict[str, Any]:
+    found = Analyzer(packaged.NAME).analyze([packaged.SchedulerInstallation])
+    parts = (found["component_definitions"], found["type_definitions"], found["dependencies"])
+    return dict(generate_schema(packaged.NAME, "", None, *parts).to_json())
+
+
+def properties(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every property with its owner, its name and what its SDKs see of it."""
+    component = schema["resources"][TOKEN]
+    sections = {"inputs": component["inputProperties"], "outputs": component["properties"]}
+    sections |= {name: described["properties"] for name, described in schema["types"].items()}
+    for owner, described in sections.items():
+        yield from ((owner, name, value) for name, value in described.items())
+
+
+def test_the_schema_is_the_one_that_is_checked_in() -> None:
+    def shape(schema: dict[str, Any]) -> dict[tuple[str, str], Any]:
+        seen = ("type", "$ref", "plain", "description")
+        return {(owner, name): {key: value.get(key) for key in seen} for owner, name, value in properties(schema)}
+
+    assert shape(analysed()) == shape(SCHEMA), "PULUMI: pulumi package get-schema ./components/package"
+    assert analysed()["resources"][TOKEN]["requiredInputs"] == SCHEMA["resources"][TOKEN]["requiredInputs"] == ["image"]
+
+
+def test_every_property_is_described_and_no_type_is_empty() -> None:
+    assert [name for _, name, value in properties(SCHEMA) if not value.get("description")] == []
+    assert [name for name, described in SCHEMA["types"].items() if not described["properties"]] == []
+
+
+def test_only_what_need_not_be_known_in_a_preview_may_be_an_output() -> None:
+    assert {name for owner, name, value in properties(SCHEMA) if owner == "inputs" and not value.get("plain")} == {
+        "token",
+        "certificateAuthority",
+    }
+
+
+def packaged_installation(**args: Any) -> Graph:
+    """The component as it is constructed for a program in another language."""
+
+    def program() -> None:
+        inputs: Any = {"image": IMAGE, "operator_image": OPERATOR_IMAGE, **args}
+        packaged.SchedulerInstallation("mine", inputs)
+
+    return register(program, config={}, preview=True, statuses=STATUS)
+
+
+def test_numbers_arrive_as_floats_and_leave_as_whole_numbers() -> None:
+    plugins = {
+        "score": {"enabled": [{"name": "TargetLoadPacking", "weight": 7.0, "args": {"targetUtilization": 55.0}}]}
+    }
+    settings = {"plugins": plugins, "metricProvider": {"type": "KubernetesMetricsServer"}}
+    graph = packaged_installation(settings=settings, replicas=2.0, egress_ports=[8443.0])
+    spec = graph.only("SecondaryScheduler").manifest["spec"]
+    assert spec["topology"]["highlyAvailableTopology"] == {"maxReplicas": 2}
+    assert spec["egressPorts"] == [8443]
+    (text,) = [each.manifest["data"]["config.yaml"] for each in graph.of("ConfigMap") if "config.yaml" in str(each)]
+    assert "weight: 7\n" in text
+    assert "targetUtilization: 55\n" in text
+
+
+def test_its_parts_have_the_urns_of_the_component_in_a_python_program() -> None:
+    graph = packaged_installation()
+    (component,) = [each for each in graph.resources if each.type == TOKEN]
+    assert component.name == "mine"
+    assert all(TOKEN in each.urn for each in graph.objects)
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "message"),
+    [
+        ({"settings": {"plugins": {"score": {"enabled": [{"name": "Nope"}]}}}}, "settings", "Nope"),
+        ({"mode": "olm"}, "mode", "manifests, direct, none"),
+        ({"settings": {"metricProvider": {"type": "Prometheus"}}}, "settings", "must hold address"),
+    ],
+)
+def test_a_mistake_is_an_error_of_the_property(args: dict[str, Any], path: str, message: str) -> None:
+    with pytest.raises(pulumi.InputPropertyError) as error:
+        packaged_installation(**args)
+    assert error.value.property_path == path
+    assert message in error.value.reason
+
+
+def test_optional_objects_can_be_left_out() -> None:
+    graph = packaged_installation(objects={"priority_class": False, "network_policy": None})
+    assert graph.of("PriorityClass") == []
+    assert graph.of("NetworkPolicy")
