@@ -21,8 +21,8 @@ SCHEMA: dict[str, Any] = json.loads((ROOT / "components/package/schema.json").re
 
 
 def analysed() -> dict[str, Any]:
-    found = Analyzer(packaged.NAME).analyze([packaged.SchedulerInstallation])
-    parts = (found["component_definitions"], found["type_definitions"], found["dependencies"])
+    analysis = Analyzer(packaged.NAME).analyze([packaged.SchedulerInstallation])
+    parts = (analysis["component_definitions"], analysis["type_definitions"], analysis["dependencies"])
     return dict(generate_schema(packaged.NAME, "", None, *parts).to_json())
 
 
