@@ -102,19 +102,15 @@ class SchedulerInstallation(_SchedulerInstallation):
     """The ConfigMap with the scheduler's configuration."""
 
     def __init__(self, name: str, args: SchedulerInstallationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        try:
-            super().__init__(name, _described(args), opts)
-        except pulumi.RunError as error:
-            # This kind of error reaches the program without a traceback of the plugin's process.
-            raise pulumi.InputPropertyError("settings", str(error)) from None
+        super().__init__(name, _described(name, args), opts)
 
 
-def _described(args: SchedulerInstallationArgs) -> _Args:
+def _described(name: str, args: SchedulerInstallationArgs) -> _Args:
     """The Args of the component itself; what a program leaves out keeps its default there."""
     values: dict[str, Any] = {key: whole(value) for key, value in args.items() if value is not None}
     mode = values.pop("mode", "manifests")
     if mode not in _MODES:
-        raise pulumi.InputPropertyError("mode", f"{mode!r} is not one of {', '.join(_MODES)}")
+        raise pulumi.RunError(f"{name}: mode: {mode!r} is not one of {', '.join(_MODES)}")
     token, authority = values.pop("token", None), values.pop("certificate_authority", None)
     objects = _OptionalObjects(**{key: value for key, value in values.pop("objects", {}).items() if value is not None})
     if "protect_objects" in values:

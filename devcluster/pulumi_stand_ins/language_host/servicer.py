@@ -117,7 +117,8 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         if not context.add_callback(plugin.stop):
             plugin.stop()
         for stream, chunk in plugin.output():
-            yield language_pb2.RunPluginResponse(**{stream: chunk})
+            written = {"stdout": chunk} if stream == "stdout" else {"stderr": chunk}
+            yield language_pb2.RunPluginResponse(**written)
         yield language_pb2.RunPluginResponse(exitcode=plugin.wait())
 
     def Cancel(self, request: Any, context: Any) -> Any:
