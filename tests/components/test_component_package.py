@@ -86,10 +86,11 @@ def test_it_registers_what_the_component_of_a_python_program_does_so_that_a_prog
         args = components.SchedulerInstallationArgs(image=IMAGE, operator_image=OPERATOR_IMAGE)
         components.SchedulerInstallation("mine", args)
 
-    here = register(program, config={}, preview=True, statuses=STATUS)
-    there = packaged_installation()
-    assert [(each.urn, each.inputs) for each in there.resources] == [(each.urn, each.inputs) for each in here.resources]
-    assert TOKEN in {each.type for each in there.resources}
+    in_program = register(program, config={}, preview=True, statuses=STATUS)
+    in_package = packaged_installation()
+    registered = [[(each.urn, each.inputs) for each in graph.resources] for graph in (in_package, in_program)]
+    assert registered[0] == registered[1]
+    assert TOKEN in {each.type for each in in_package.resources}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_it_registers_what_the_component_of_a_python_program_does_so_that_a_prog
         ({"mode": "olm"}, r"mine: mode: .*manifests, direct, none"),
         (
             {"settings": {"metricProvider": {"type": "Prometheus"}}},
-            r"mine: settings: metricProvider.*must hold address",
+            r"mine: settings: .*must hold address",
         ),
     ],
 )
