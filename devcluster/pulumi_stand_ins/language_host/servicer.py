@@ -117,8 +117,10 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         if not context.add_callback(plugin.stop):
             plugin.stop()
         for stream, chunk in plugin.output():
-            written = {"stdout": chunk} if stream == "stdout" else {"stderr": chunk}
-            yield language_pb2.RunPluginResponse(**written)
+            if stream == "stdout":
+                yield language_pb2.RunPluginResponse(stdout=chunk)
+            else:
+                yield language_pb2.RunPluginResponse(stderr=chunk)
         yield language_pb2.RunPluginResponse(exitcode=plugin.wait())
 
     def Cancel(self, request: Any, context: Any) -> Any:
