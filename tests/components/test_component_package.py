@@ -88,7 +88,7 @@ def test_it_registers_what_the_component_of_a_python_program_does_so_that_a_prog
 
     in_program = register(program, config={}, preview=True, statuses=STATUS)
     in_package = packaged_installation()
-    registered = [[(each.urn, each.inputs) for each in graph.resources] for graph in (in_package, in_program)]
+    registered = [{each.urn: each.inputs for each in graph.resources} for graph in (in_package, in_program)]
     assert registered[0] == registered[1]
     assert TOKEN in {each.type for each in in_package.resources}
 
