@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import sys
 from collections.abc import Iterator
 
-from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS, minor_of
+from devcluster import releases
+from devcluster.errors import SpecError
 from tests.conformance import profiles
 from tests.conformance.case import Case
 from tests.conformance.controlplane import ControlPlane, control_plane_running
@@ -28,9 +28,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=500, metavar="N", help="number of cases (500)")
     parser.add_argument(
         "--kubernetes",
-        default=os.environ.get("KUBERNETES", DEFAULT_KUBERNETES.name),
+        default=releases.chosen(),
         metavar="MINOR",
-        help=f"of the real scheduler, and what ours behaves as ({DEFAULT_KUBERNETES.name})",
+        help=f"of the real scheduler; ours behaves as the nearest that it can ({releases.DEFAULT})",
     )
     parser.add_argument("--seed", type=int, metavar="S", help="first seed (random; printed)")
     parser.add_argument("--features", default="", metavar="A,B", help="only these; see --list")
@@ -44,11 +44,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.cases < 1:
         parser.error("--cases: at least 1")
-    minor = minor_of(options.kubernetes)
-    if minor is None or minor not in KUBERNETES_VERSIONS:
-        known = ", ".join(row.name for row in KUBERNETES_VERSIONS.values())
-        parser.error(f"--kubernetes: {options.kubernetes} is none of {known}")
-    options.kubernetes = KUBERNETES_VERSIONS[minor]
+    try:
+        options.kubernetes = releases.release_of(options.kubernetes).minor
+    except SpecError as error:
+        parser.error(f"--kubernetes: {error}")
     names = [name for name in options.features.split(",") if name]
     unknown = [name for name in names if name not in FEATURES]
     if unknown:

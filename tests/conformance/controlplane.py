@@ -9,15 +9,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from devcluster import ports, processes
+from devcluster import ports, processes, releases
 from devcluster.layout import Layout, write_credentials
 from devcluster.ports import LOOPBACK
 from devcluster.processes import ServiceProcess
 from devcluster.progress import SilentReporter
 from devcluster.services import control_plane
-from devcluster.state import RecordedCluster, StateDirectory, cache_root
+from devcluster.state import RecordedCluster, StateDirectory
 from devcluster.toolchain import binaries
-from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
+from scheduler.catalog import KubernetesVersion, minor_of, nearest_kubernetes
 from tests.conformance import profiles
 from tests.conformance.schedulerlog import VMODULE
 
@@ -83,31 +83,36 @@ def _scheduler(
 
 
 @contextlib.contextmanager
-def control_plane_running(kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> Iterator[ControlPlane]:
-    """Start everything, below a temporary directory of its own, and end it again."""
+def control_plane_running(minor: str | None = None) -> Iterator[ControlPlane]:
+    """Start everything, below a temporary directory of its own, and end it again.
+
+    `minor` is the real scheduler's, such as `1.36`; None: the one that tests run with.
+    """
     with tempfile.TemporaryDirectory(prefix="conformance-") as root:
         directory = StateDirectory(Path(root), "oracle")
         try:
-            yield _start(directory, kubernetes)
+            yield _start(directory, minor or releases.chosen())
         finally:
             _stop(directory)
 
 
-def _binaries(kubernetes: KubernetesVersion) -> dict[str, Path]:
-    paths = binaries.ensure(["etcd", "kube-apiserver", "kube-scheduler"], SilentReporter())
-    if kubernetes != DEFAULT_KUBERNETES:
-        for name in ("kube-apiserver", "kube-scheduler"):
-            built = sorted((cache_root() / "minors").glob(f"{kubernetes.name}.*/bin/{name}"))
-            if built:
-                paths[name] = built[-1]
-            elif name == "kube-scheduler":
-                raise LookupError(f"no {name} {kubernetes.name} in {cache_root() / 'minors'}")
-    return paths
+def _binaries(minor: str) -> tuple[dict[str, Path], bool]:
+    """Return the binaries, and whether the API server is older than the scheduler.
+
+    An API server takes half an hour to build, so one of the minor is used only where it is built already: all but
+    what is new in a version can be asked on the default's.
+    """
+    paths = binaries.ensure(["etcd"], SilentReporter())
+    paths |= binaries.ensure(["kube-scheduler"], SilentReporter(), minor)
+    own = binaries.find(binaries.row("kube-apiserver", minor))
+    if own is not None or minor in (releases.DEFAULT, releases.chosen()):
+        return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), minor), False
+    return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), releases.DEFAULT), True
 
 
-def _start(directory: StateDirectory, kubernetes: KubernetesVersion) -> ControlPlane:
-    paths = _binaries(kubernetes)
-    old_server = f"/{kubernetes.name}." not in str(paths["kube-apiserver"])
+def _start(directory: StateDirectory, minor: str) -> ControlPlane:
+    paths, old_server = _binaries(minor)
+    kubernetes = nearest_kubernetes(minor_of(minor) or 0)
     numbers = ports.allocate(_NAMES, {})
     state = RecordedCluster(name=directory.name, nodes=0, real_nodes=0, ports=numbers, pod_network="", binaries=paths)
     directory.create()

@@ -40,7 +40,7 @@ async def test_cases_that_once_failed_agree(control_plane: ControlPlane) -> None
     have = set(available(profiles.implemented()))
     cases = [case for case in known if set(case.features) <= have]
     async with oracle_of(control_plane) as oracle:
-        summary = await Runner(oracle, Ours()).run(cases)
+        summary = await Runner(oracle, Ours(kubernetes=control_plane.kubernetes)).run(cases)
     assert not summary.mismatches, _verdict(summary)
     assert summary.cases + len(summary.refused) == len(cases)
 
@@ -50,7 +50,7 @@ async def test_random_cases_agree(control_plane: ControlPlane) -> None:
     names = [variant.name for variant in profiles.variants()]
     chosen = [(seed, *choose(seed, features, names)) for seed in range(SEED, SEED + CASES)]
     async with oracle_of(control_plane) as oracle:
-        summary = await Runner(oracle, Ours()).run(
+        summary = await Runner(oracle, Ours(kubernetes=control_plane.kubernetes)).run(
             (generate(seed, picked, profile) for seed, picked, profile in chosen), seconds=_SECONDS
         )
     print(summary.text())
@@ -64,7 +64,7 @@ async def test_random_cases_agree(control_plane: ControlPlane) -> None:
 
 async def test_directed_cases_agree(control_plane: ControlPlane) -> None:
     async with oracle_of(control_plane) as oracle:
-        runner = Runner(oracle, Ours())
+        runner = Runner(oracle, Ours(kubernetes=control_plane.kubernetes))
         cases = DIRECTED | {
             name: Case(0, (), profile, tuple(objects), tuple(pods))
             for name, (objects, pods, profile) in PLUGIN_CASES.items()
@@ -79,7 +79,7 @@ async def test_a_preference_that_cannot_be_read_fails_the_pod(control_plane: Con
     async with oracle_of(control_plane) as oracle:
         (refused,) = await oracle.ask(UNREADABLE)
     start = 'running PreScore plugin "NodeAffinity": '
-    for answer in (refused.answer, Ours().ask(refused.pod, refused.world)):
+    for answer in (refused.answer, Ours(kubernetes=control_plane.kubernetes).ask(refused.pod, refused.world)):
         assert (answer.outcome, answer.message[: len(start)]) == (ERROR, start)
 
 

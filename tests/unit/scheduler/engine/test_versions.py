@@ -1,0 +1,92 @@
+"""What the daemon says of the version it behaves as, and what it does when the cluster's is another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from scheduler.config import Configuration, load_configuration
+from scheduler.engine import VersionFollower, describe_versions
+from scheduler.engine.versions import VersionUnknownAtStartError
+from scheduler.kube.client import ConnectionFailed
+
+
+class ApiServer:
+    """Answers /version with one text after another; the last one ends the test."""
+
+    def __init__(self, answers: Sequence[str]) -> None:
+        self._answers = list(answers)
+
+    async def get(self, path: str, params: Any = None, *, timeout: float | None = None) -> bytes:
+        assert path == "/version"
+        if not self._answers:
+            raise EndOfTest
+        answer = self._answers.pop(0)
+        if not answer:
+            raise ConnectionFailed("connection refused")
+        return json.dumps({"gitVersion": answer}).encode()
+
+
+class EndOfTest(Exception):
+    """The API server has no more answers."""
+
+
+def configuration(minor: int | None, *pinned: str) -> Configuration:
+    profiles: list[dict[str, Any]] = [{"schedulerName": "following"}]
+    for version in pinned:
+        options = {"name": "SecondarySchedulerOptions", "args": {"kubernetesVersion": version}}
+        profiles.append({"schedulerName": f"pinned-{version}", "pluginConfig": [options]})
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": profiles,
+    }
+    return load_configuration(json.dumps(document), source="test", cluster_minor=minor)
+
+
+async def follow(loaded: Configuration, *answers: str) -> list[str]:
+    """Run until the answers are used up; returns the notes of Events."""
+    notes: list[str] = []
+    server: Any = ApiServer(answers)
+    follower = VersionFollower(server, loaded, notes.append, unknown_seconds=0, known_seconds=0)
+    with pytest.raises(EndOfTest):
+        await follower.run()
+    return notes
+
+
+async def test_an_upgraded_cluster_is_one_event_until_the_restart() -> None:
+    assert await follow(configuration(35), "v1.35.4", "", "v1.36.3", "v1.36.3") == [
+        "The cluster is Kubernetes 1.36 now, and was 1.35: profile following behaves as kube-scheduler 1.35 until the "
+        "scheduler is restarted"
+    ]
+
+
+async def test_a_version_that_changes_nothing_is_no_event() -> None:
+    assert await follow(configuration(37), "v1.38.0", "v1.39.1") == []
+    assert await follow(configuration(None), "v1.34.9") == []
+
+
+async def test_pinned_profiles_do_not_follow() -> None:
+    document = configuration(36, "1.36")
+    only_pinned = load_configuration(
+        json.dumps({**document.data, "profiles": document.data["profiles"][1:]}), source="test", cluster_minor=36
+    )
+    assert await follow(only_pinned, "v1.37.0") == []
+
+
+async def test_a_version_unknown_at_the_start_ends_the_process_once_it_is_known() -> None:
+    server: Any = ApiServer(["", "v1.36.3"])
+    follower = VersionFollower(server, configuration(None), list[str]().append, unknown_seconds=0, known_seconds=0)
+    with pytest.raises(VersionUnknownAtStartError, match=r"the cluster is Kubernetes 1\.36, which could not be read"):
+        await follower.run()
+
+
+def test_configz_names_the_versions() -> None:
+    assert describe_versions(configuration(36, "1.34")) == {
+        "kubernetesVersion": {"following": "1.36", "pinned-1.34": "1.34"},
+        "clusterVersion": "1.36",
+    }
+    assert describe_versions(configuration(None))["clusterVersion"] == "unknown"
