@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 
 from scheduler.cel.errors import CelError, no_such_overload
 from scheduler.cel.lists import LIST_FUNCTIONS, NAMESPACED_LISTS, contains
@@ -214,26 +215,20 @@ def _string(scope: Scope, value: Value) -> Value:
 
 
 def _go_float(value: float) -> str:
-    """Print as strconv.FormatFloat(value, 'g', -1, 64)."""
+    """Print as strconv.FormatFloat(value, 'g', -1, 64): the shortest digits, with an exponent from 1e6 on."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    text = repr(value).removesuffix(".0")
-    mantissa, _, exponent = f"{value:e}".partition("e")
-    if value and not -4 <= int(exponent) < 21:
-        digits = repr(value).lower()
-        if "e" not in digits:
-            shortest = digits.replace(".", "").strip("-0")
-            mantissa = shortest[0] + ("." + shortest[1:] if shortest[1:] else "")
-            mantissa = f"-{mantissa}" if value < 0 else mantissa
-        else:
-            mantissa = digits.partition("e")[0].removesuffix(".0")
-        return f"{mantissa}e{'-' if int(exponent) < 0 else '+'}{abs(int(exponent)):02d}"
-    if "e" in text:
-        text = f"{value:.{0 if abs(value) >= 1 else 20}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return text
+    if not value:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    text, power = "".join(map(str, digits)), len(digits) + exponent - 1
+    if -4 <= power < 6:
+        return f"{Decimal(repr(value)).normalize():f}"
+    mantissa = text[0] + (f".{text[1:]}" if text[1:] else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
 def _type(scope: Scope, value: Value) -> Value:

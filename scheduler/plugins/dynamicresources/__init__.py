@@ -38,7 +38,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.kube.model import ResourceClaim
+from scheduler.kube.model import ClaimAllocation, ResourceClaim
 from scheduler.plugins.dynamicresources.attempt import Attempt, Rejected, begin
 from scheduler.plugins.dynamicresources.binding import (
     BindingFailed,
@@ -48,6 +48,7 @@ from scheduler.plugins.dynamicresources.binding import (
     show,
 )
 from scheduler.plugins.dynamicresources.claims import CLAIM, ClaimProblem, is_reserved_for, pod_claims
+from scheduler.plugins.dynamicresources.devices import DeviceID
 from scheduler.plugins.dynamicresources.hints import Hints
 from scheduler.plugins.dynamicresources.ledger import Ledger
 
@@ -72,7 +73,15 @@ class DynamicResources:
     def use_objects(self, objects: Objects) -> None:
         """Take the store; the accounts of devices begin now, so that they miss nothing."""
         self._objects = objects
-        objects.derived(Ledger)
+        ledger = objects.derived(Ledger)
+        if self._handle is not None:
+            ledger.on_conflict(self._report_conflict)
+
+    def _report_conflict(self, device: DeviceID) -> None:
+        """Another scheduler gives devices of one of our pools away."""
+        assert self._handle is not None
+        message = "a device is allocated to two claims: does another scheduler use the pool, too? (docs/devices.md)"
+        self._handle.log("warning", self.name, message, device="/".join(device))
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Keep a pod out of the queue until all of its claims exist."""
@@ -175,6 +184,8 @@ class DynamicResources:
                 continue
             allocation = attempt.reserved.get(claim.metadata.uid)
             try:
+                if allocation is not None:
+                    _require_own(attempt.ledger, allocation)
                 written = await bind_claim(self._handle, pod, claim, allocation)
                 # Shown before the reservation ends: the devices are in use without a gap.
                 show(objects, written)
@@ -187,6 +198,13 @@ class DynamicResources:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register everything that may give a claim devices."""
         return self._hints.registrations()
+
+
+def _require_own(ledger: Ledger, allocation: ClaimAllocation) -> None:
+    """Give a binding up whose devices somebody else has given away, as far as is known: nothing refuses the write."""
+    device = ledger.conflict(allocation)
+    if device is not None:
+        raise BindingFailed(f"device {'/'.join(device)} got allocated to another claim in the meantime")
 
 
 def _is_only_user(pod: PodInfo, claim: ResourceClaim) -> bool:

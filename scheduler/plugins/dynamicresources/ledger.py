@@ -7,8 +7,7 @@ reads and writes the ledger without giving way in between: no device is given tw
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from scheduler.framework import Objects
@@ -29,8 +28,10 @@ class Ledger:
         self._shared: dict[str, OfferedSlice] = {}
         self._of_pool: dict[PoolID, dict[str, OfferedSlice]] = {}
         self._pools: dict[str, tuple[Mapping[str, str], tuple[Pool, ...]]] = {}
-        self._in_use: Counter[DeviceID] = Counter()
+        self._in_use: dict[DeviceID, list[str]] = {}
+        """By device, the UIDs of the claims that have it; one that is being written may be there twice."""
         self._in_flight: dict[str, ClaimAllocation] = {}
+        self._watchers: list[Callable[[DeviceID], None]] = []
         self._changes: list[str] = []
         self._changes_start = 0
         for item in objects.every(SLICE):
@@ -132,34 +133,56 @@ class Ledger:
         """Account for an allocation that is about to be written."""
         self.release(claim)
         self._in_flight[claim.metadata.uid] = allocation
-        self._count(allocation, 1)
+        self._count(claim, allocation, adding=True)
 
     def release(self, claim: ResourceClaim) -> None:
         """Forget an allocation that was to be written: it has been, or it will not be."""
         allocation = self._in_flight.pop(claim.metadata.uid, None)
         if allocation is not None:
-            self._count(allocation, -1)
+            self._count(claim, allocation, adding=False)
+
+    def on_conflict(self, watcher: Callable[[DeviceID], None]) -> None:
+        """Call a function with each device that is in two claims: another scheduler gives devices of the pool, too."""
+        if not self._watchers:
+            # One of the profiles is enough.
+            self._watchers.append(watcher)
+
+    def conflict(self, allocation: ClaimAllocation) -> DeviceID | None:
+        """Return a device of an allocation that another claim has, too."""
+        for result in allocation.devices.results:
+            device = (result.driver, result.pool, result.device)
+            if not result.admin_access and len(set(self._in_use.get(device, ()))) > 1:
+                return device
+        return None
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         before = old.status.allocation if old is not None else None
         after = new.status.allocation if new is not None else None
-        if before == after:
+        if before == after and old is not None and new is not None and old.metadata.uid == new.metadata.uid:
             return
-        if before is not None:
-            self._count(before, -1)
-        if after is not None:
-            self._count(after, 1)
+        if old is not None and before is not None:
+            self._count(old, before, adding=False)
+        if new is not None and after is not None:
+            self._count(new, after, adding=True)
 
-    def _count(self, allocation: ClaimAllocation, change: int) -> None:
-        pools = set()
+    def _count(self, claim: ResourceClaim, allocation: ClaimAllocation, *, adding: bool) -> None:
+        uid, pools = claim.metadata.uid, set()
         for result in allocation.devices.results:
-            if not result.admin_access:
-                # An administrator's access keeps nobody else off.
-                device = (result.driver, result.pool, result.device)
-                self._in_use[device] += change
-                if not self._in_use[device]:
-                    del self._in_use[device]
-                pools.add(device[:2])
+            if result.admin_access:
+                # It keeps nobody else off.
+                continue
+            device = (result.driver, result.pool, result.device)
+            pools.add(device[:2])
+            holders = self._in_use.setdefault(device, [])
+            if adding:
+                if holders and uid not in holders and result.share_id is None:
+                    for watcher in self._watchers:
+                        watcher(device)
+                holders.append(uid)
+            elif uid in holders:
+                holders.remove(uid)
+            if not holders:
+                del self._in_use[device]
         for pool in pools:
             self._note_change(pool)
 

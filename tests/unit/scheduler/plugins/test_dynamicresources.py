@@ -359,6 +359,42 @@ def test_of_two_claims_the_first_loses_its_reservation_when_the_second_cannot_be
     assert first.status.reserved_for == ()
 
 
+# Another scheduler --------------------------------------------------------------------------------------------------
+
+ELSEWHERE = {"devices": {"results": [{"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "g0"}]}}
+TWICE = "a device is allocated to two claims: does another scheduler use the pool, too? (docs/devices.md)"
+
+
+def test_a_device_that_another_scheduler_gave_away_meanwhile_is_not_written():
+    server = Server(claim("gpu"), claim("theirs"), device_class(), devices_of("a", "g0"))
+    attempt = Try(server, pod("new", **using("gpu")))
+    assert attempt.reserve().is_success
+    server.changed("theirs", allocation=ELSEWHERE)
+    assert server.logged == [TWICE]
+    status = attempt.bind()
+    message = "device gpu.example.com/a/g0 got allocated to another claim in the meantime"
+    assert (status.code, status.message) == (Code.ERROR, message)
+    assert server.writes == []
+    # It is theirs.
+    assert Try(server, pod("next", **using("gpu"))).rejections() == {"a": CANNOT}
+
+
+def test_a_device_that_two_claims_have_is_reported():
+    server = Server(allocated("gpu", ("a", "g0")), claim("theirs"), device_class(), devices_of("a", "g0"))
+    server.changed("theirs", allocation=ELSEWHERE)
+    assert server.logged == [TWICE]
+    server.changed("theirs", allocation=None)
+    assert Try(server, pod("new", **using("theirs"))).rejections() == {"a": CANNOT}
+
+
+def test_our_own_writes_are_no_conflict():
+    server = Server(claim("gpu"), device_class(), devices_of("a", "g0"))
+    attempt = Try(server, pod("new", **using("gpu")))
+    attempt.reserve()
+    assert attempt.bind().is_success
+    assert server.logged == []
+
+
 # PostFilter ---------------------------------------------------------------------------------------------------------
 
 
