@@ -49,7 +49,9 @@ IDLE_FLAGS: Final = (
     IdleFlag("requestheader-uid-headers", _BEARER),
     IdleFlag("requestheader-username-headers", _BEARER),
     IdleFlag(
-        "emulated-version", "the behaviour is that of 1.34", already=frozenset({"1.34", "kube=1.34", "v1.34", ""})
+        "emulated-version",
+        "the version to behave as is that of the cluster, or SecondarySchedulerOptions.kubernetesVersion",
+        already=frozenset({""}),
     ),
     IdleFlag("min-compatibility-version", "no feature depends on the version of other components"),
     IdleFlag("allow-metric-labels", _SERIES),

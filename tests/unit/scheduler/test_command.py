@@ -108,7 +108,7 @@ def test_without_a_name_of_its_own_it_does_not_start(capsys: pytest.CaptureFixtu
         (["--feature-gates=SchedulerQueueingHints=true,kube:SchedulerPopFromBackoffQ=false"], []),
         (["--feature-gates=SchedulerAsyncPreemption=false"], ["--feature-gates SchedulerAsyncPreemption=false"]),
         (["--feature-gates=GracefulNodeShutdown=true"], ["--feature-gates GracefulNodeShutdown=true"]),
-        (["--emulated-version=1.34", "--log_flush_frequency=5s"], ["--log-flush-frequency"]),
+        (["--emulated-version=1.35", "--log_flush_frequency=5s"], ["--emulated-version", "--log-flush-frequency"]),
         (["--vmodule=a=1", "--vmodule=b=2"], ["--vmodule"]),
     ],
 )
