@@ -20,6 +20,7 @@ from scheduler.engine import (
     MAX_ANSWER_BYTES,
     Engine,
     EventRecorder,
+    Extending,
     LoadFeeds,
     Outputs,
     OvercommitReport,
@@ -122,6 +123,7 @@ class Daemon:
                 max_bytes=MAX_ANSWER_BYTES,
                 observer=self.metrics.clients.observer(self.client_config.server),
             )
+        self._extending = self._new_extending()
         self.elector = self._new_elector() if self.election.enabled else None
         self.recorder = EventRecorder(
             self.event_client,
@@ -132,7 +134,15 @@ class Daemon:
         )
         self.engine = Engine(
             configuration,
-            Outputs(client, self.recorder, self.metrics, self.watch, self.check_client, options.verbosity),
+            Outputs(
+                client,
+                self.recorder,
+                self.metrics,
+                self.watch,
+                self.check_client,
+                options.verbosity,
+                self._extending.extenders if self._extending is not None else None,
+            ),
             Permissions(self._may_write, self._may_schedule),
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
             pop_from_backoff=options.feature_gates.get("SchedulerPopFromBackoffQ", True),
@@ -143,6 +153,15 @@ class Daemon:
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
         observer = self.metrics.clients.observer(self.client_config.server)
         return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent, observer=observer)
+
+    def _new_extending(self) -> Extending | None:
+        """The extenders of the configuration, with a client that reads what they are sent."""
+        if not self.configuration.model.extenders:
+            return None
+        connection = self.configuration.model.client_connection
+        # A rate limit of its own: reads for extenders never delay a binding.
+        client = self._new_client(f"{USER_AGENT}/extenders", connection.qps, connection.burst)
+        return Extending(self.configuration.model.extenders, client, self.metrics)
 
     def _new_elector(self) -> LeaseElector:
         election = self.election
@@ -224,6 +243,8 @@ class Daemon:
             for watch in declared_watches(name for profile in self.configuration.profiles for name in profile.enabled)
         }
         reflectors: dict[str, Reflector[Any, Any]] = {"nodes": node_list, "pods": pod_list, **watched}
+        if self._extending is not None:
+            reflectors |= self._extending.reflectors()
         for resource, reflector in reflectors.items():
             reflector.on_refusal = functools.partial(self._publish_refusal, resource)
         return reflectors
@@ -248,6 +269,8 @@ class Daemon:
         await self.event_client.close()
         if self.check_client:
             await self.check_client.close()
+        if self._extending is not None:
+            await self._extending.close()
 
     async def _wait_for_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
         for resource, reflector in reflectors.items():

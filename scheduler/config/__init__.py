@@ -37,7 +37,14 @@ from scheduler.config.flavours import (
     split_image,
 )
 from scheduler.config.load import Configuration, default_configuration, load_configuration
-from scheduler.config.model import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, KubeSchedulerConfiguration
+from scheduler.config.model import (
+    API_VERSION,
+    DEFAULT_SCHEDULER_NAME,
+    KIND,
+    Extender,
+    ExtenderTLSConfig,
+    KubeSchedulerConfiguration,
+)
 from scheduler.config.problems import ConfigurationError, Problem, path_text
 from scheduler.config.render import configuration_hash, redacted, render
 from scheduler.config.rewrite import convert_text
@@ -55,6 +62,8 @@ __all__ = [
     "Document",
     "EffectiveProfile",
     "EnabledPlugin",
+    "Extender",
+    "ExtenderTLSConfig",
     "ExtraPlugin",
     "Flavour",
     "Incompatibility",

@@ -3,11 +3,13 @@
 May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 """
 
+from scheduler.core.asking import decide_asking, sample_size
 from scheduler.core.budget import PREEMPTION_OVER_BUDGET
-from scheduler.core.decide import Placement, decide
+from scheduler.core.decide import decide
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
 from scheduler.core.gang import GangDecision, decide_gang, gang_message, gang_plugin, place_gang
-from scheduler.core.postfilter import PostFilterOutcome, run_post_filters
+from scheduler.core.placement import Placement
+from scheduler.core.postfilter import PostFilterOutcome, post_filters_asking, run_post_filters
 
 __all__ = [
     "PREEMPTION_OVER_BUDGET",
@@ -18,10 +20,13 @@ __all__ = [
     "PostFilterOutcome",
     "Score",
     "decide",
+    "decide_asking",
     "decide_gang",
     "explain",
     "gang_message",
     "gang_plugin",
     "place_gang",
+    "post_filters_asking",
     "run_post_filters",
+    "sample_size",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from scheduler.core.classes import ClassColumns, columns_of
 from scheduler.core.feasible import FeasibleNodes, filter_nodes
+from scheduler.core.placement import Choice
 from scheduler.core.plan import Column
 from scheduler.framework import (
     SUCCESS,
@@ -27,16 +28,6 @@ from scheduler.framework import (
 from scheduler.state import Snapshot
 
 _NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())
-
-
-class Choice(NamedTuple):
-    """The chosen row, its total, how many rows share it, how many were feasible and how many looked at."""
-
-    row: int
-    total: int
-    best: int
-    feasible: int
-    evaluated: int
 
 
 def usable_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:

@@ -4,21 +4,18 @@ The same snapshot and the same seed give the same choice: the conformance tests,
 fast paths with slow ones rest on it. So chance is drawn exactly once per choice among equals, on every path.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.core.byclass import Choice, choose_by_class, usable_columns
-from scheduler.core.feasible import FeasibleNodes, find_feasible, too_much_work
+from scheduler.core.byclass import choose_by_class, usable_columns
+from scheduler.core.feasible import find_feasible, too_much_work
+from scheduler.core.placement import Choice, Placement, failed, load_ages, placed, rejected
 from scheduler.framework import (
     FEW_PARTS,
     Code,
-    CodeArray,
     CycleState,
-    Diagnosis,
     IntArray,
-    NodeCodes,
     PluginError,
     PluginScores,
     PodInfo,
@@ -30,65 +27,6 @@ from scheduler.state import Snapshot
 
 _MIN_SAMPLE = 100
 """Upstream scores at least so many nodes, whatever the percentage."""
-
-
-@dataclass(slots=True)
-class Placement:
-    """What became of one pod in one attempt.
-
-    Attributes:
-        pod: the pod.
-        node: the chosen node; None when there is none.
-        code: SUCCESS, UNSCHEDULABLE (rejected by `rejectors`) or ERROR.
-        message: the FailedScheduling text without PostFilter's part; None on success.
-        total: the chosen node's score; 0 where only one node was feasible, which is then not scored.
-        evaluated: nodes that filters looked at.
-        feasible: nodes that passed them.
-        best: nodes that shared the best score.
-        rejectors, pending: plugins that rejected the pod, and those of them that wait for something outside.
-        diagnosis: who rejected which node; None on success and on an error.
-        state: the cycle's state, for the extension points that follow.
-        generation: of the node table the decision was made on.
-        load_ages: seconds since each load source answered, as seen by the decision.
-        failure: what a plugin raised, which knows plugin and extension point; None where none failed.
-    """
-
-    pod: PodInfo
-    node: str | None
-    code: Code
-    message: str | None
-    state: CycleState
-    total: int = 0
-    evaluated: int = 0
-    feasible: int = 0
-    best: int = 0
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    diagnosis: Diagnosis | None = None
-    generation: int = 0
-    load_ages: Mapping[str, float] = field(default_factory=dict)
-    failure: PluginError | None = None
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        """Return what plugins counted, for metrics."""
-        return self.state.counters
-
-    def node_codes(self, snapshot: Snapshot) -> NodeCodes:
-        """Return every node's status code: what PostFilter chooses candidates from.
-
-        Raises:
-            ValueError: the pod was not rejected.
-        """
-        if self.diagnosis is None:
-            raise ValueError(f"pod {self.pod.key} was not rejected")
-        everyone = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        if self.diagnosis.pre_filter is not None:
-            everyone = self.diagnosis.pre_filter.code
-        codes: CodeArray = np.full(snapshot.size, everyone, dtype=np.int8)
-        for rejection in self.diagnosis.rejections:
-            codes[rejection.rows] = rejection.codes
-        return NodeCodes(snapshot, codes)
 
 
 def decide(
@@ -111,7 +49,7 @@ def decide(
     ages = load_ages(snapshot)
     too_much = too_much_work(snapshot, pod, profile, state) if pod.spec.parts > FEW_PARTS else None
     if too_much is not None:
-        return _rejected(snapshot, pod, state, too_much, ages)
+        return rejected(snapshot, pod, state, too_much, ages)
     columns = None if from_scratch else usable_columns(snapshot, pod, profile)
     try:
         if columns is None:
@@ -119,66 +57,18 @@ def decide(
         else:
             result = choose_by_class(columns, snapshot, pod, profile, state, rng)
             if isinstance(result, Choice):
-                return _placed(snapshot, pod, state, result, ages)
+                return placed(snapshot, pod, state, result, ages)
             filtered = result
         if filtered.error is not None:
-            return Placement(
-                pod,
-                None,
-                Code.ERROR,
-                filtered.error,
-                state,
-                diagnosis=None,
-                generation=snapshot.generation,
-                load_ages=ages,
-            )
+            return failed(snapshot, pod, state, filtered.error, ages)
         if not len(filtered.rows):
-            return _rejected(snapshot, pod, state, filtered, ages)
+            return rejected(snapshot, pod, state, filtered, ages)
         chosen = _choose(snapshot, pod, profile, state, filtered.rows, rng)
     except PluginError as error:
         if timing is not None:
             timing.lap(error.point, Code.ERROR)
-        return Placement(
-            pod, None, Code.ERROR, str(error), state, generation=snapshot.generation, load_ages=ages, failure=error
-        )
-    return _placed(snapshot, pod, state, Choice(*chosen, len(filtered.rows), filtered.evaluated), ages)
-
-
-def _placed(
-    snapshot: Snapshot, pod: PodInfo, state: CycleState, choice: Choice, ages: Mapping[str, float]
-) -> Placement:
-    return Placement(
-        pod,
-        snapshot.name(choice.row),
-        Code.SUCCESS,
-        None,
-        state,
-        total=choice.total,
-        evaluated=choice.evaluated,
-        feasible=choice.feasible,
-        best=choice.best,
-        generation=snapshot.generation,
-        load_ages=ages,
-    )
-
-
-def _rejected(
-    snapshot: Snapshot, pod: PodInfo, state: CycleState, filtered: FeasibleNodes, ages: Mapping[str, float]
-) -> Placement:
-    rejectors, pending = filtered.diagnosis.rejectors()
-    return Placement(
-        pod,
-        None,
-        Code.UNSCHEDULABLE,
-        filtered.diagnosis.message(),
-        state,
-        evaluated=filtered.evaluated,
-        rejectors=rejectors,
-        pending=pending,
-        diagnosis=filtered.diagnosis,
-        generation=snapshot.generation,
-        load_ages=ages,
-    )
+        return failed(snapshot, pod, state, error, ages)
+    return placed(snapshot, pod, state, Choice(*chosen, len(filtered.rows), filtered.evaluated), ages)
 
 
 def _choose(
@@ -187,10 +77,15 @@ def _choose(
     """Return (row, its total, how many share it). A single feasible node is taken without scoring, as upstream does."""
     if len(rows) == 1:
         return int(rows[0]), 0, 1
-    rows = _sample(rows, snapshot.node_count, profile.effective.percentage_of_nodes_to_score, rng)
+    rows = sample(rows, snapshot.node_count, profile.effective.percentage_of_nodes_to_score, rng)
     totals = total_scores(profile.run_scores(state, pod, snapshot, rows), len(rows), bool(profile.scores))
     if state.timing is not None:
         state.timing.lap("Score")
+    return pick_best(rows, totals, rng)
+
+
+def pick_best(rows: RowArray, totals: IntArray, rng: RandomSource) -> tuple[int, int, int]:
+    """Return (a row with the best total, this total, how many share it)."""
     best = np.maximum.reduce(totals)
     ties = (totals == best).nonzero()[0]
     # One draw over the ties, where upstream draws at each tie it meets (reservoir sampling): as uniform, and the number
@@ -199,7 +94,7 @@ def _choose(
     return int(rows[pick]), int(best), len(ties)
 
 
-def _sample(rows: RowArray, nodes: int, percentage: int | None, rng: RandomSource) -> RowArray:
+def sample(rows: RowArray, nodes: int, percentage: int | None, rng: RandomSource) -> RowArray:
     """Return the feasible rows that are scored: all, unless the configuration asks for a share of the nodes.
 
     The share is upstream's: at least 100 nodes, taken in a row from a random start (upstream's start moves on by
@@ -222,11 +117,3 @@ def total_scores(scores: Sequence[PluginScores], count: int, has_scorers: bool) 
     for score in scores:
         totals += score.weighted
     return totals
-
-
-def load_ages(snapshot: Snapshot) -> dict[str, float]:
-    """Return, per load source, the seconds since its last answer; 0 where the answer has no time."""
-    return {
-        source: max(0.0, snapshot.now - load.timestamp) if load.timestamp else 0.0
-        for source, load in snapshot.table.load_sources().items()
-    }

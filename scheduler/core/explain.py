@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from scheduler.core.decide import load_ages, total_scores
+from scheduler.core.decide import total_scores
 from scheduler.core.feasible import find_feasible, status_of_all, too_much_work
+from scheduler.core.placement import load_ages
 from scheduler.framework import (
     Code,
     CycleState,

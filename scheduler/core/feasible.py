@@ -4,6 +4,7 @@ Upstream stops filtering once it has found enough feasible nodes. Here every nod
 little, and the message of a pod that fits nowhere is complete either way.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,33 +67,63 @@ def filter_nodes(
     Raises:
         PluginError: a plugin failed.
     """
+    if outcome[0].is_success and pod.nominated_node:
+        # Its rejection is not part of the diagnosis, as the search over all nodes that follows finds it again.
+        feasible = filter_nominated(snapshot, pod, profile, state)
+        if len(feasible):
+            return FeasibleNodes(feasible, 1, Diagnosis(snapshot.node_count))
+    return filter_all(snapshot, pod, profile, state, outcome)
+
+
+def filter_nominated(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> RowArray:
+    """Return the row of the node where preemption made room for the pod, if it fits there: then no other node is
+    filtered (evaluateNominatedNode).
+
+    Raises:
+        PluginError: a plugin failed.
+    """
+    row = snapshot.row(pod.nominated_node)
+    if row < 0:
+        return _NONE
+    feasible = profile.run_filters_with_nominated(state, pod, snapshot, np.array([row], dtype=np.intp), Diagnosis(1))
+    if len(feasible) and state.timing is not None:
+        state.timing.lap("Filter")
+    return feasible
+
+
+def filter_all(
+    snapshot: Snapshot,
+    pod: PodInfo,
+    profile: ProfileRunner,
+    state: CycleState,
+    outcome: PreFilterOutcome,
+    among: Collection[str] | None = None,
+) -> FeasibleNodes:
+    """Run Filter on all nodes that PreFilter left, nominated or not; with `among`, on those of these names.
+
+    Raises:
+        PluginError: a plugin failed.
+    """
     status, names, restricting = outcome
-    timing = state.timing
     diagnosis = Diagnosis(snapshot.node_count)
     if not status.is_success:
         diagnosis.pre_filter = status
         return FeasibleNodes(_NONE, 0, diagnosis)
     rows = snapshot.rows
-    if pod.nominated_node:
-        # The node where preemption made room: when it fits, no other node is filtered (evaluateNominatedNode). Its
-        # rejection is not part of the diagnosis, as the search over all nodes that follows finds it again.
-        row = snapshot.row(pod.nominated_node)
-        if row >= 0:
-            feasible = profile.run_filters_with_nominated(
-                state, pod, snapshot, np.array([row], dtype=np.intp), Diagnosis(1)
-            )
-            if len(feasible):
-                if timing is not None:
-                    timing.lap("Filter")
-                return FeasibleNodes(feasible, 1, diagnosis)
     if names is not None:
-        rows = np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
+        rows = _rows_of(snapshot, names)
         diagnosis.absent = snapshot.node_count - len(rows)
         diagnosis.absent_plugins = restricting
+    if among is not None:
+        rows = _rows_of(snapshot, among if names is None else names.intersection(among))
     feasible = profile.run_filters_with_nominated(state, pod, snapshot, rows, diagnosis)
-    if timing is not None:
-        timing.lap("Filter")
+    if state.timing is not None:
+        state.timing.lap("Filter")
     return FeasibleNodes(feasible, len(rows), diagnosis)
+
+
+def _rows_of(snapshot: Snapshot, names: Iterable[str]) -> RowArray:
+    return np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
 
 
 def status_of_all(filtered: FeasibleNodes) -> Status | None:

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.decide import Placement, decide
+from scheduler.core.decide import decide
+from scheduler.core.placement import Placement
 from scheduler.framework import (
     Code,
     Gang,

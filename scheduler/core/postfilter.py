@@ -1,10 +1,11 @@
 """What follows when a pod fits nowhere: PostFilter plugins, one of which may make room by preemption."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.budget import is_over_budget, preemption_rejection
-from scheduler.core.decide import Placement
-from scheduler.framework import PodInfo, ProfileRunner, Status
+from scheduler.core.placement import Placement
+from scheduler.framework import Asking, Diagnosis, Extender, PodInfo, PostFilterResult, ProfileRunner, Status
 from scheduler.state import Snapshot
 
 
@@ -32,16 +33,51 @@ def run_post_filters(snapshot: Snapshot, placement: Placement, profile: ProfileR
     Raises:
         ValueError: the placement is no rejection.
     """
-    diagnosis = placement.diagnosis
-    if placement.node is not None or diagnosis is None:
+    diagnosis = _diagnosis(placement)
+    outcome = _without_plugins(snapshot, placement, diagnosis, profile)
+    if outcome is not None:
+        return outcome
+    codes = placement.node_codes(snapshot)
+    return _outcome(diagnosis, *profile.run_post_filter(placement.state, placement.pod, snapshot, codes))
+
+
+def post_filters_asking(
+    snapshot: Snapshot, placement: Placement, profile: ProfileRunner, extenders: Sequence[Extender]
+) -> Asking[PostFilterOutcome]:
+    """As `run_post_filters`, with those of the extenders interested in the pod that have a preemptVerb.
+
+    Raises:
+        ValueError: the placement is no rejection.
+    """
+    diagnosis = _diagnosis(placement)
+    outcome = _without_plugins(snapshot, placement, diagnosis, profile)
+    if outcome is not None:
+        return outcome
+    preempting = [extender for extender in extenders if extender.preempt_verb]
+    state, pod, codes = placement.state, placement.pod, placement.node_codes(snapshot)
+    if not preempting:
+        return _outcome(diagnosis, *profile.run_post_filter(state, pod, snapshot, codes))
+    result, status = yield from profile.run_post_filter_asking(state, pod, snapshot, codes, preempting)
+    return _outcome(diagnosis, result, status)
+
+
+def _diagnosis(placement: Placement) -> Diagnosis:
+    if placement.node is not None or placement.diagnosis is None:
         raise ValueError(f"pod {placement.pod.key} was not rejected")
+    return placement.diagnosis
+
+
+def _without_plugins(
+    snapshot: Snapshot, placement: Placement, diagnosis: Diagnosis, profile: ProfileRunner
+) -> PostFilterOutcome | None:
+    """Return the outcome where no plugin is to be called."""
     if not profile.post_filters or is_over_budget(diagnosis.pre_filter):
         return PostFilterOutcome(diagnosis.message())
     too_much = preemption_rejection(snapshot, placement.pod, placement.state)
-    if too_much:
-        return PostFilterOutcome(diagnosis.message(too_much))
-    codes = placement.node_codes(snapshot)
-    result, status = profile.run_post_filter(placement.state, placement.pod, snapshot, codes)
+    return PostFilterOutcome(diagnosis.message(too_much)) if too_much else None
+
+
+def _outcome(diagnosis: Diagnosis, result: PostFilterResult | None, status: Status) -> PostFilterOutcome:
     message = diagnosis.message(status.message)
     if result is None:
         return PostFilterOutcome(message, status=status)

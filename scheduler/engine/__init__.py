@@ -17,6 +17,7 @@ from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from scheduler.engine.engine import Engine, Outputs, Permissions
+    from scheduler.engine.extenders import Extending
     from scheduler.engine.inputs import NodeUpdate, reduce_node_update
     from scheduler.engine.loadfeeds import LoadFeeds
     from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules
@@ -31,6 +32,7 @@ __getattr__ = lazy_attributes(
         "Engine": "engine",
         "Outputs": "engine",
         "Permissions": "engine",
+        "Extending": "extenders",
         "check_rules": "nodecheck",
         "MAX_ANSWER_BYTES": "nodecheck",
         "NodeUpdate": "inputs",
@@ -53,6 +55,7 @@ __all__ = [
     "AttemptPipeline",
     "Engine",
     "EventRecorder",
+    "Extending",
     "GangReservation",
     "LoadFeeds",
     "NodeUpdate",

@@ -14,13 +14,17 @@ from scheduler.core import (
     Placement,
     PostFilterOutcome,
     decide,
+    decide_asking,
     decide_gang,
     place_gang,
+    post_filters_asking,
     run_post_filters,
 )
 from scheduler.framework import (
     SUCCESS,
+    Asking,
     Clocks,
+    Extender,
     Gang,
     PermitOutcome,
     PodInfo,
@@ -82,6 +86,16 @@ class AttemptPipeline:
     def decide(self, snapshot: Snapshot, pod: PodInfo) -> Placement:
         """Choose a node for one pod."""
         return decide(snapshot, pod, self.runners[pod.scheduler_name], self._rng)
+
+    def decide_asking(self, snapshot: Snapshot, pod: PodInfo, extenders: Sequence[Extender]) -> Asking[Placement]:
+        """Choose a node for a pod that these extenders are interested in."""
+        return decide_asking(snapshot, pod, self.runners[pod.scheduler_name], self._rng, extenders)
+
+    def post_filters_asking(
+        self, snapshot: Snapshot, placement: Placement, extenders: Sequence[Extender]
+    ) -> Asking[PostFilterOutcome]:
+        """Look for pods to preempt, for a pod that fits nowhere and that these extenders are interested in."""
+        return post_filters_asking(snapshot, placement, self.runner_of(placement.pod), extenders)
 
     def run_post_filters(self, snapshot: Snapshot, placement: Placement) -> PostFilterOutcome:
         """Look for pods to preempt, for a pod that fits nowhere."""

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from scheduler.core import PREEMPTION_OVER_BUDGET, Placement
+from scheduler.core import PREEMPTION_OVER_BUDGET, Placement, PostFilterOutcome
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
+from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
 from scheduler.engine.gangs import BindingAttempt, Gangs
 from scheduler.engine.handle import EngineHandle
+from scheduler.engine.interview import AbandonedError, interview
 from scheduler.engine.timing import STATUS, ProfileTiming
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -30,8 +32,10 @@ from scheduler.framework import (
     NO_NODES,
     PODS_TO_ACTIVATE,
     PREEMPTION_ATTEMPTS,
+    Asking,
     Code,
     CycleState,
+    Extender,
     Gang,
     PodInfo,
     Status,
@@ -55,6 +59,8 @@ _NOT_FOLLOWED = (
     "profile has Coscheduling"
 )
 _NO_NODES_FAILURE = AttemptFailure(NO_NODES, UNSCHEDULABLE)
+_GANG_ASKS = "{}: an extender is to be asked about its members, which this scheduler does not do for gangs"
+T = TypeVar("T")
 log = structlog.get_logger(component="cycle")
 
 
@@ -73,6 +79,7 @@ class SchedulingCycle:
         may_schedule: false until this process leads and its caches are filled, and again when it stops.
         watch: gets a sign of life at each round of the loop.
         attempt_log: says more of attempts, where more is asked for.
+        extenders: have a say in decisions and bind pods; None without any.
     """
 
     def __init__(
@@ -89,6 +96,7 @@ class SchedulingCycle:
         may_schedule: Callable[[], bool],
         watch: LoopWatchdog,
         attempt_log: AttemptLog,
+        extenders: Extenders | None = None,
     ) -> None:
         self._attempts = attempts
         self._state = attempts.state
@@ -103,6 +111,9 @@ class SchedulingCycle:
         self._may_schedule = may_schedule
         self._watch = watch
         self._log = attempt_log
+        self._extenders = extenders
+        self._asking: Coroutine[Any, Any, None] | None = None
+        self._flush_at = self._monotonic()
         self._wake = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._gangs = Gangs(attempts, queue, waiting, metrics)
@@ -123,18 +134,24 @@ class SchedulingCycle:
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        flush_at = self._monotonic()
+        self._flush_at = self._monotonic()
         while True:
             self._watch.beat()
-            if self._monotonic() >= flush_at:
-                # Backoff is in whole seconds, as upstream; looking more often would only cost.
-                self._queue.flush()
-                flush_at = self._monotonic() + FLUSH_SECONDS
+            self._flush_if_due()
             more = self._may_schedule() and self._run_slice()
-            if more:
+            if self._asking is not None:
+                attempt, self._asking = self._asking, None
+                await self._finish_asking(attempt)
+            elif more:
                 await asyncio.sleep(0)
             else:
                 await self._wait_for_work()
+
+    def _flush_if_due(self) -> None:
+        if self._monotonic() >= self._flush_at:
+            # Backoff is in whole seconds, as upstream; looking more often would only cost.
+            self._queue.flush()
+            self._flush_at = self._monotonic() + FLUSH_SECONDS
 
     async def finish(self, timeout: float) -> None:
         """Let bindings under way come to their end, at most `timeout` seconds."""
@@ -151,6 +168,8 @@ class SchedulingCycle:
         deadline = asyncio.get_running_loop().time() + timeout
         while True:
             left = [name for name, handle in self._handles.items() if handle.writes_under_way()]
+            if self._extenders is not None and self._extenders.binding:
+                left.append("extenders")
             if not left or asyncio.get_running_loop().time() >= deadline:
                 return left
             await asyncio.sleep(_STOPPING_POLL_SECONDS)
@@ -172,7 +191,7 @@ class SchedulingCycle:
             if queued is None:
                 return False
             self._attempt_safely(queued)
-            if time.perf_counter() > end:
+            if self._asking is not None or time.perf_counter() > end:
                 return True
         # Full: the next binding that ends wakes the loop.
         return False
@@ -190,14 +209,17 @@ class SchedulingCycle:
 
     def _attempt_safely(self, queued: QueuedPod) -> None:
         """One attempt, whose unexpected failure costs this pod the attempt and no other anything."""
-        pod, started = queued.pod, time.perf_counter()
+        started = time.perf_counter()
         try:
             self._attempt(queued)
         except Exception as error:
-            log.exception("an attempt failed unexpectedly", pod=pod.key)
-            if not self._state.is_assumed(pod.uid):
-                failure = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
-                self._handle_failure(queued, started, failure)
+            self._attempt_raised(queued, started, error)
+
+    def _attempt_raised(self, queued: QueuedPod, started: float, error: Exception) -> None:
+        log.error("an attempt failed unexpectedly", pod=queued.pod.key, exc_info=error)
+        if not self._state.is_assumed(queued.pod.uid):
+            failure = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
+            self._handle_failure(queued, started, failure)
 
     def _attempt(self, queued: QueuedPod) -> None:
         """One attempt to place one pod: everything up to the start of its binding."""
@@ -221,14 +243,30 @@ class SchedulingCycle:
             self._log.begin(pod, queued.attempts)
         gang = self._gangs.gang_to_place(pod)
         if gang is not None:
+            if self._extenders is not None and any(map(self._extenders.interested, (pod, *gang.waiting))):
+                self._handle_failure(queued, started, AttemptFailure(_GANG_ASKS.format(gang.name), SCHEDULER_ERROR))
+                return
             self._attempt_gang(queued, gang, started)
+            return
+        extenders = self._extenders.interested(pod) if self._extenders is not None else ()
+        if extenders:
+            self._asking = self._attempt_asking(queued, extenders, started)
             return
         snapshot = self._attempts.snapshot()
         placement = self._attempts.decide(snapshot, pod)
+        self._note_decision(snapshot, placement, started)
+        if not self._settle(queued, placement, started):
+            outcome = self._attempts.run_post_filters(snapshot, placement)
+            self._handle_failure(queued, started, self._failure_after(placement, outcome))
+
+    def _note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
         self._metrics.count_observations(placement.counters)
         if self._log.debug:
             self._log_decision(snapshot, placement)
+
+    def _settle(self, queued: QueuedPod, placement: Placement, started: float) -> bool:
+        """Reserve the node, or report an error; false where the pod was rejected and preemption may make room."""
         if placement.node is not None:
             self._reserve(queued, placement, started)
         elif placement.code is Code.ERROR:
@@ -238,7 +276,8 @@ class SchedulingCycle:
             failure = AttemptFailure(placement.message or "no reason given", SCHEDULER_ERROR)
             self._handle_failure(queued, started, failure)
         else:
-            self._handle_failure(queued, started, self._run_post_filters(snapshot, placement))
+            return False
+        return True
 
     def _log_decision(self, snapshot: Snapshot, placement: Placement) -> None:
         if placement.node is None:
@@ -247,9 +286,8 @@ class SchedulingCycle:
             runner = self._attempts.runner_of(placement.pod)
             self._log.scored(snapshot, placement.pod, runner, placement.node)
 
-    def _run_post_filters(self, snapshot: Snapshot, placement: Placement) -> AttemptFailure:
-        """No node fits: see whether preemption makes room."""
-        outcome = self._attempts.run_post_filters(snapshot, placement)
+    def _failure_after(self, placement: Placement, outcome: PostFilterOutcome) -> AttemptFailure:
+        """Count and log whether preemption makes room; returns what the pod is told."""
         if self._log.debug:
             self._log.post_filtered(placement.pod, outcome)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
@@ -285,6 +323,51 @@ class SchedulingCycle:
             self._queue.put_back(member)
         for attempt in outcome.placed:
             self._start_binding(attempt)
+
+    # Extenders ------------------------------------------------------------------------------------------------------
+
+    async def _finish_asking(self, attempt: Coroutine[Any, Any, None]) -> None:
+        """Wait for an attempt that asks extenders. No other pod is tried meanwhile; all else goes on."""
+        task = asyncio.create_task(attempt, name="ask extenders")
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=FLUSH_SECONDS)
+                self._watch.beat()
+                self._flush_if_due()
+        finally:
+            task.cancel()
+
+    async def _attempt_asking(self, queued: QueuedPod, extenders: Sequence[Extender], started: float) -> None:
+        """One attempt at a pod that extenders are interested in, up to the start of its binding."""
+        pod = queued.pod
+        try:
+            placement = await self._interview(
+                queued, self._attempts.decide_asking(self._attempts.snapshot(), pod, extenders)
+            )
+            snapshot = self._attempts.snapshot()
+            self._note_decision(snapshot, placement, started)
+            if not self._settle(queued, placement, started):
+                asking = self._attempts.post_filters_asking(snapshot, placement, extenders)
+                outcome = await self._interview(queued, asking)
+                self._handle_failure(queued, started, self._failure_after(placement, outcome))
+        except AbandonedError:
+            if pod.uid in self._pending:
+                # This process stops, or leads no more: the pod was not tried.
+                self._queue.put_back(queued)
+            else:
+                self._queue.done(pod.uid)
+                self._state.nominator.remove(pod.uid)
+        except Exception as error:
+            self._attempt_raised(queued, started, error)
+
+    async def _interview(self, queued: QueuedPod, asking: Asking[T]) -> T:
+        assert self._extenders is not None
+        self._extenders.begin(queued.pod)
+
+        def is_wanted() -> bool:
+            return queued.pod.uid in self._pending and self._may_schedule()
+
+        return await interview(asking, self._extenders.ask, self._attempts.snapshot, is_wanted)
 
     # Binding --------------------------------------------------------------------------------------------------------
 
@@ -357,7 +440,12 @@ class SchedulingCycle:
         if not status.is_success:
             self._count_volume_error(status, "bind")
             return status
-        status = await runner.run_bind(state, pod, node)
+        bound = (
+            None
+            if self._extenders is None
+            else await self._extenders.bind(pod, node, self._handles[pod.scheduler_name])
+        )
+        status = await runner.run_bind(state, pod, node) if bound is None else bound
         timing.point("Bind", status.code, timing.now() - ready)
         return status
 

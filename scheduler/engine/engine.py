@@ -15,6 +15,7 @@ from scheduler.engine.assembly import assemble
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.cycle import SchedulingCycle
 from scheduler.engine.environment import SYSTEM_CLOCKS
+from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
@@ -25,7 +26,16 @@ from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.timing import ProfileTiming, QueueTiming
 from scheduler.engine.unreadable import UnreadablePods
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import Clocks, EventOrder, FirstAttemptOrder, PodInfo, RandomSource, Status
+from scheduler.framework import (
+    ALL_EVENTS,
+    EXTENDER,
+    Clocks,
+    EventOrder,
+    FirstAttemptOrder,
+    PodInfo,
+    RandomSource,
+    Status,
+)
 from scheduler.kube.client import KubeClient
 from scheduler.observe import LoopWatchdog, Metrics, PodResources
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
@@ -55,6 +65,7 @@ class Outputs:
         watch: gets a sign of life at each round of the loop.
         check_client: for reading nodes again before Bindings, where a profile asks for it; limits rate and size.
         verbosity: klog's -v: what the log says of attempts (`attemptlog`).
+        extenders: the extenders of the configuration, if there are any.
     """
 
     client: KubeClient
@@ -63,6 +74,7 @@ class Outputs:
     watch: LoopWatchdog
     check_client: KubeClient | None = None
     verbosity: int = 0
+    extenders: Extenders | None = None
 
 
 class Engine:
@@ -137,6 +149,7 @@ class Engine:
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
             attempt_log=AttemptLog(outputs.verbosity),
+            extenders=outputs.extenders,
         )
         self._handling = outputs.metrics.event_handling
         self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake, handling=self._handling)
@@ -184,7 +197,8 @@ class Engine:
             pre_enqueue=pre_enqueue,
             still_gated=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
             observer=observer,
-            hints={name: runner.hint_registrations() for name, runner in runners.items()},
+            # As upstream: what an extender rejected, any event may cure.
+            hints={name: {**runner.hint_registrations(), EXTENDER: ALL_EVENTS} for name, runner in runners.items()},
             initial_backoff=configuration.model.pod_initial_backoff_seconds,
             max_backoff=configuration.model.pod_max_backoff_seconds,
             unschedulable_after=unschedulable_after,

@@ -202,12 +202,12 @@ class EngineHandle:
             status = await check.check(pod, node)
             if not status.is_success:
                 return status
-        refusal = self._refusal()
+        refusal = self.write_refusal()
         return await self._binder.bind(pod, node, prepaid=checked) if refusal is None else refusal
 
     async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
         """Patch a pod (strategic merge); Skip when it is gone, or has been replaced by a namesake."""
-        refusal = self._refusal()
+        refusal = self.write_refusal()
         if refusal is not None:
             return refusal
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": pod.uid}}
@@ -230,7 +230,7 @@ class EngineHandle:
 
     async def delete_pod(self, pod: PodInfo) -> Status:
         """Delete a pod by name and UID, with its own grace period; one that is gone already is a success."""
-        refusal = self._refusal()
+        refusal = self.write_refusal()
         if refusal is not None:
             return refusal
         try:
@@ -250,7 +250,7 @@ class EngineHandle:
         self, kind: str, item: Any, patch: Mapping[str, Any], subresource: str = ""
     ) -> tuple[Status, Any]:
         """Patch an object (JSON merge patch) of the version we know; returns it as it is then."""
-        refusal = self._refusal()
+        refusal = self.write_refusal()
         if refusal is not None:
             return refusal, None
         meta = item.metadata
@@ -315,7 +315,7 @@ class EngineHandle:
         """Call a function whenever a pod with a node comes, changes or goes."""
         self._engine.state.watch_pods(listener)
 
-    def _refusal(self) -> Status | None:
+    def write_refusal(self) -> Status | None:
         """Return why nothing may be written now; None where it may."""
         if self._stopped:
             return failure("the scheduler is stopping; nothing was written")

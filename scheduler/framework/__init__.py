@@ -30,6 +30,24 @@ from scheduler.framework.events import (
     pod_changes,
     pod_update_events,
 )
+from scheduler.framework.extenders import (
+    EXTENDER,
+    SCORE_FACTOR,
+    Answer,
+    Answered,
+    Asking,
+    Extender,
+    ExtenderError,
+    FilterAnswer,
+    FilterQuestion,
+    PreemptAnswer,
+    PreemptQuestion,
+    PrioritizeAnswer,
+    PrioritizeQuestion,
+    Question,
+    Victims,
+    configured_extenders,
+)
 from scheduler.framework.handle import (
     Eviction,
     FilterRunner,
@@ -44,6 +62,7 @@ from scheduler.framework.handle import (
 )
 from scheduler.framework.interface import (
     MAX_SCORE,
+    AskingPostFilter,
     BindPlugin,
     EnqueueExtensions,
     EventOrder,
@@ -91,7 +110,7 @@ from scheduler.framework.objects import (
 from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
-from scheduler.framework.runner import ProfileRunner, Wrap
+from scheduler.framework.runner import ALL_EVENTS, ProfileRunner, Wrap
 from scheduler.framework.status import (
     MAX_REASONS,
     SKIP,
@@ -128,9 +147,11 @@ from scheduler.framework.view import (
 )
 
 __all__ = [
+    "ALL_EVENTS",
     "ASSIGNED_POD",
     "ASSIGNED_POD_ADD",
     "ASSIGNED_POD_DELETE",
+    "EXTENDER",
     "FEW_PARTS",
     "FORCE_ACTIVATE",
     "MAX_REASONS",
@@ -146,6 +167,7 @@ __all__ = [
     "PODS_TO_ACTIVATE",
     "PREEMPTION_ATTEMPTS",
     "REPORT_INTERVAL",
+    "SCORE_FACTOR",
     "SKIP",
     "STOPPED_CLOCKS",
     "SUCCESS",
@@ -154,6 +176,10 @@ __all__ = [
     "UNSCHEDULABLE_TIMEOUT",
     "WILDCARD",
     "AffinityTerm",
+    "Answer",
+    "Answered",
+    "Asking",
+    "AskingPostFilter",
     "Assignment",
     "AssignmentLog",
     "AttemptTiming",
@@ -172,7 +198,11 @@ __all__ = [
     "EnqueueExtensions",
     "EventOrder",
     "Eviction",
+    "Extender",
+    "ExtenderError",
+    "FilterAnswer",
     "FilterPlugin",
+    "FilterQuestion",
     "FilterRunner",
     "FirstAttemptOrder",
     "FloatArray",
@@ -233,7 +263,12 @@ __all__ = [
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
+    "PreemptAnswer",
+    "PreemptQuestion",
+    "PrioritizeAnswer",
+    "PrioritizeQuestion",
     "ProfileRunner",
+    "Question",
     "QueueSortPlugin",
     "QueueingHint",
     "RandomSource",
@@ -251,10 +286,12 @@ __all__ = [
     "TermCounts",
     "TermKind",
     "Verdicts",
+    "Victims",
     "WallSeconds",
     "WeightedAffinityTerm",
     "WhatIfView",
     "Wrap",
+    "configured_extenders",
     "failure",
     "filter_by_node",
     "gather",

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
 from scheduler.framework.cycle import CycleState
-from scheduler.framework.status import Code, CodeArray, IntArray, Status, failure
+from scheduler.framework.interface import PostFilterResult
+from scheduler.framework.status import Code, CodeArray, IntArray, Status, failure, unschedulable
 
 Q = ParamSpec("Q")
 T = TypeVar("T")
@@ -134,3 +135,31 @@ async def timed_to_end(
     answer = await call(state, *args, **kwargs)
     timing.plugin(plugin, point, answer, timing.now() - began)
     return answer
+
+
+class PostFilterAnswers:
+    """What PostFilter plugins answered so far, taken together."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._rejector = ""
+        self._result: PostFilterResult | None = None
+        self._last: tuple[PostFilterResult | None, Status] | None = None
+
+    def ends_with(self, plugin: str, answer: PostFilterResult | None, status: Status) -> bool:
+        """Add an answer; tell whether it is the last word."""
+        if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+            self._last = answer, status.with_plugin(plugin)
+        elif not status.is_rejection:
+            self._last = None, failure(status.message, plugin)
+        else:
+            if answer is not None and answer.nominated_node is not None:
+                self._result = answer
+            self._reasons += status.reasons
+            self._rejector = self._rejector or plugin
+        return self._last is not None
+
+    @property
+    def outcome(self) -> tuple[PostFilterResult | None, Status]:
+        """Return the last word, else all reasons together and the last word on the nomination."""
+        return self._last or (self._result, unschedulable(*self._reasons, plugin=self._rejector))

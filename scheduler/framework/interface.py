@@ -22,6 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.events import ClusterEvent, HintRegistration
+from scheduler.framework.extenders import Asking, Extender
 from scheduler.framework.handle import PluginContext, PodListener
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import PodInfo
@@ -269,6 +270,20 @@ class PostFilterPlugin(Plugin, Protocol):
         - anything else: an error, which is added to the message; no further plugin is called.
 
         The pod is rejected in every case: no pod is placed in the attempt that made the room.
+        """
+
+
+@runtime_checkable
+class AskingPostFilter(Protocol):
+    """Implemented by a PostFilter plugin that lets extenders have a say."""
+
+    def post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """Return what `post_filter` returns, after asking these extenders, in this order.
+
+        Called instead of `post_filter` where an extender with a preemptVerb is interested in the pod. What it read of
+        view and codes is out of date after each question.
         """
 
 

@@ -11,6 +11,7 @@ from scheduler.framework.calls import (
     PermitOutcome,
     PluginError,
     PluginScores,
+    PostFilterAnswers,
     PreFilterOutcome,
     attributed,
     call_plugin,
@@ -21,6 +22,7 @@ from scheduler.framework.calls import (
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis, Rejection
 from scheduler.framework.events import NODE, POD, HintRegistration
+from scheduler.framework.extenders import Asking, Extender
 from scheduler.framework.handle import (
     Handle,
     PluginContext,
@@ -28,6 +30,7 @@ from scheduler.framework.handle import (
 )
 from scheduler.framework.interface import (
     MAX_SCORE,
+    AskingPostFilter,
     BindPlugin,
     EnqueueExtensions,
     FilterPlugin,
@@ -62,7 +65,6 @@ from scheduler.framework.status import (
     Status,
     failure,
     unresolvable,
-    unschedulable,
 )
 from scheduler.framework.timing import AttemptTiming
 from scheduler.framework.view import NodeView, Objects
@@ -75,9 +77,11 @@ MAX_PERMIT_SECONDS = 900.0
 """Upstream's cap on how long Permit may hold a pod."""
 
 _CORE_KINDS = (POD, NODE, "PersistentVolume", "PersistentVolumeClaim", "CSINode", "CSIDriver", "CSIStorageCapacity")
-_ALL_EVENTS = tuple(
+ALL_EVENTS = tuple(
     HintRegistration(kind, ActionType.ALL) for kind in (*_CORE_KINDS, "StorageClass", "ResourceClaim", "DeviceClass")
 )
+"""What wakes pods that were rejected by somebody who does not say what may help: a plugin without EnqueueExtensions, or
+an extender."""
 
 
 class ProfileRunner:
@@ -182,7 +186,7 @@ class ProfileRunner:
             name = plugin.name
             instance = self.plugins[name]
             if not isinstance(instance, EnqueueExtensions):
-                result[name] = _ALL_EVENTS
+                result[name] = ALL_EVENTS
                 continue
             events = tuple(instance.events_to_register())
             nodes = ActionType(0)
@@ -357,23 +361,36 @@ class ProfileRunner:
     ) -> tuple[PostFilterResult | None, Status]:
         """Return what PostFilter plugins did: the first Success, error or unresolvable answer, else all reasons
         together and the last word on the nomination."""
-        reasons: list[str] = []
-        rejector = ""
-        result: PostFilterResult | None = None
+        merged = PostFilterAnswers()
         for plugin in self.post_filters:
             try:
                 answer, status = call_plugin(state, plugin.name, "PostFilter", plugin.post_filter, pod, view, codes)
             except PluginError as error:
                 return None, error.status
-            if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-                return answer, status.with_plugin(plugin.name)
-            if not status.is_rejection:
-                return None, failure(status.message, plugin.name)
-            if answer is not None and answer.nominated_node is not None:
-                result = answer
-            reasons += status.reasons
-            rejector = rejector or plugin.name
-        return result, unschedulable(*reasons, plugin=rejector)
+            if merged.ends_with(plugin.name, answer, status):
+                break
+        return merged.outcome
+
+    def run_post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """As `run_post_filter`, with extenders that have a say in preemption. A plugin that let them have it is the
+        last to be called: `codes` are of the cluster before."""
+        merged = PostFilterAnswers()
+        for plugin in self.post_filters:
+            instance = self.plugins[plugin.name]
+            try:
+                if isinstance(instance, AskingPostFilter):
+                    answer, status = yield from instance.post_filter_asking(state, pod, view, codes, extenders)
+                else:
+                    answer, status = call_plugin(state, plugin.name, "PostFilter", plugin.post_filter, pod, view, codes)
+            except PluginError as error:
+                return None, error.status
+            except Exception as error:
+                return None, PluginError(plugin.name, "PostFilter", error).status
+            if merged.ends_with(plugin.name, answer, status) or isinstance(instance, AskingPostFilter):
+                break
+        return merged.outcome
 
     # Ranking --------------------------------------------------------------------------------------------------------
 

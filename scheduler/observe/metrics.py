@@ -222,6 +222,14 @@ class Metrics:
             "Time to read a node's pods before a Binding",
             exponential(0.001, 2, 14),
         )
+        self.extender_duration = new.histogram(
+            "secondary_scheduler_extender_duration_seconds",
+            "Time of a call of an extender, by what came of it: answered, refused, timeout, nonsense, failed",
+            exponential(0.001, 2, 20),
+            "extender",
+            "verb",
+            "result",
+        )
         self.events_dropped = new.counter(
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
         )

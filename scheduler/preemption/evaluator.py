@@ -1,26 +1,35 @@
 """PostFilter of the plugins that preempt (Evaluator.Preempt of kube-scheduler)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from scheduler.framework import (
     PREEMPTION_ATTEMPTS,
     SUCCESS,
+    Asking,
     Code,
     CycleState,
+    Extender,
+    ExtenderError,
     NodeCodes,
     NodeView,
     PluginContext,
     PodInfo,
     PostFilterResult,
+    PreemptAnswer,
+    PreemptQuestion,
+    RowArray,
     Status,
+    Victims,
     failure,
     unschedulable,
 )
 from scheduler.preemption.dryruns import DryRunCache
 from scheduler.preemption.evictions import Evictions
-from scheduler.preemption.victims import LEAVING, Candidate, VictimRules, ineligible
+from scheduler.preemption.extended import NO_CANDIDATE, candidates_left
+from scheduler.preemption.trials import dry_run
+from scheduler.preemption.victims import LEAVING, Candidate, DryRunResult, VictimRules, choose, ineligible
 
 WAITING = "waiting for the preemption for this pod to be finished"
 
@@ -67,17 +76,57 @@ class Evaluator:
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why preemption does not help."""
+        rows = self._rows_to_try(state, pod, view, codes)
+        if isinstance(rows, Status):
+            return None, rows
+        assert self._filters is not None
+        rng, wanted = state.rng, self._wanted(len(rows))
+        result = self._dry_runs.search(state, pod, view, self._filters, rows, wanted, self._rules, rng)
+        return self._conclude(pod, view, result)
+
+    def post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """As `post_filter`, with extenders that have a say in which nodes are left as candidates, and in the victims
+        (callExtenders of kube-scheduler 1.34)."""
+        rows = self._rows_to_try(state, pod, view, codes)
+        if isinstance(rows, Status):
+            return None, rows
+        assert self._filters is not None
+        trials = dry_run(state, pod, view, self._filters, rows, self._wanted(len(rows)), self._rules)
+        if not trials.candidates:
+            return self._conclude(pod, view, trials)
+        candidates = {candidate.node: candidate for candidate in trials.candidates}
+        try:
+            for extender in extenders:
+                if not candidates:
+                    break
+                victims = {node: Victims(each.victims, each.violations) for node, each in candidates.items()}
+                answered = yield PreemptQuestion(extender, pod, victims)
+                view = answered.view
+                assert isinstance(answered.answer, PreemptAnswer)
+                candidates = candidates_left(extender, pod, view, candidates, answered.answer)
+        except ExtenderError as error:
+            return None, failure(f"{self._prefix}{error}")
+        if not candidates:
+            return None, unschedulable(f"{self._prefix}{NO_CANDIDATE}")
+        return self._conclude(pod, view, choose(list(candidates.values()), view.now, state.rng))
+
+    def _rows_to_try(self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes) -> RowArray | Status:
+        """Return the rows where removing pods may help, or why none is to be tried."""
         state.count(PREEMPTION_ATTEMPTS)
         reason = self._unfinished(pod, view) or ineligible(state, pod, view, codes, self._rules)
         if reason is not None:
-            return None, unschedulable(self._prefix + reason)
+            return unschedulable(self._prefix + reason)
         if self._filters is None:
-            return None, failure(f"{self._prefix}there are no filters to ask")
-        rng = state.rng
+            return failure(f"{self._prefix}there are no filters to ask")
         rows = codes.rows(Code.UNSCHEDULABLE)
         # Upstream, too, starts at a random node, so that the first nodes of the list do not lose all their pods.
-        rows = np.roll(rows, -int(rng.random() * len(rows)))
-        result = self._dry_runs.search(state, pod, view, self._filters, rows, self._wanted(len(rows)), self._rules, rng)
+        return np.roll(rows, -int(state.rng.random() * len(rows)))
+
+    def _conclude(
+        self, pod: PodInfo, view: NodeView, result: Candidate | DryRunResult
+    ) -> tuple[PostFilterResult | None, Status]:
         if isinstance(result, Candidate):
             self._evict(pod, result, view)
             return PostFilterResult(result.node, result.victims), self._success(result)

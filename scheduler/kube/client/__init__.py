@@ -38,6 +38,7 @@ from scheduler.kube.client.paths import (
     STRATEGIC_MERGE_PATCH,
     api_path,
 )
+from scheduler.kube.client.proxies import proxy_variable
 from scheduler.kube.client.store import Changes, Store, object_meta
 from scheduler.lazy import lazy_attributes
 
@@ -87,6 +88,7 @@ __all__ = [
     "WriteWithheld",
     "api_path",
     "object_meta",
+    "proxy_variable",
     "server_version",
     "unchanged",
 ]

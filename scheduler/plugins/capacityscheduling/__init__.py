@@ -12,8 +12,11 @@ from scheduler.catalog import ActionType
 from scheduler.framework import (
     POD,
     SUCCESS,
+    Asking,
+    AskingPostFilter,
     CycleState,
     EnqueueExtensions,
+    Extender,
     Hint,
     HintRegistration,
     NodeCodes,
@@ -101,6 +104,12 @@ class CapacityScheduling:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
         return self._evaluator.post_filter(state, pod, view, codes)
 
+    def post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """As `post_filter`, with extenders that have a say."""
+        return self._evaluator.post_filter_asking(state, pod, view, codes, extenders)
+
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Nothing to reserve: the pod is among those with a node already."""
         return SUCCESS
@@ -137,6 +146,7 @@ _EVENTS = (
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
 _PRE_FILTER: type[PreFilterPlugin] = CapacityScheduling
 _POST_FILTER: type[PostFilterPlugin] = CapacityScheduling
+_ASKING_POST_FILTER: type[AskingPostFilter] = CapacityScheduling
 _RESERVE: type[ReservePlugin] = CapacityScheduling
 _PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = CapacityScheduling
 _ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = CapacityScheduling

@@ -1,6 +1,6 @@
 """DefaultPreemption: room for a pod that fits nowhere is made by taking away pods of lower priority.
 
-plugins/defaultpreemption and framework/preemption of kube-scheduler 1.34. Extenders have no say, as there are none.
+plugins/defaultpreemption and framework/preemption of kube-scheduler 1.34.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,11 @@ from scheduler.catalog import ActionType, DefaultPreemptionArgs
 from scheduler.framework import (
     POD,
     SUCCESS,
+    Asking,
+    AskingPostFilter,
     CycleState,
     EnqueueExtensions,
+    Extender,
     Hint,
     HintRegistration,
     NodeCodes,
@@ -53,6 +56,12 @@ class DefaultPreemption:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
         return self._evaluator.post_filter(state, pod, view, codes)
 
+    def post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """As `post_filter`, with extenders that have a say."""
+        return self._evaluator.post_filter_asking(state, pod, view, codes, extenders)
+
     def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
@@ -62,4 +71,5 @@ class DefaultPreemption:
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
 _PRE_ENQUEUE: type[PreEnqueuePlugin] = DefaultPreemption
 _POST_FILTER: type[PostFilterPlugin] = DefaultPreemption
+_ASKING_POST_FILTER: type[AskingPostFilter] = DefaultPreemption
 _ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DefaultPreemption

@@ -3,9 +3,14 @@
 pkg/preemptiontoleration of scheduler-plugins 0.34.7; it takes the place of DefaultPreemption.
 """
 
+from collections.abc import Sequence
+
 from scheduler.catalog import PreemptionTolerationArgs
 from scheduler.framework import (
+    Asking,
+    AskingPostFilter,
     CycleState,
+    Extender,
     NodeCodes,
     NodeView,
     PluginContext,
@@ -38,6 +43,12 @@ class PreemptionToleration:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
         return self._evaluator.post_filter(state, pod, view, codes)
 
+    def post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """As `post_filter`, with extenders that have a say."""
+        return self._evaluator.post_filter_asking(state, pod, view, codes, extenders)
+
     def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
@@ -46,3 +57,4 @@ class PreemptionToleration:
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
 _POST_FILTER: type[PostFilterPlugin] = PreemptionToleration
+_ASKING_POST_FILTER: type[AskingPostFilter] = PreemptionToleration

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core import GangDecision, decide_gang, gang_message, place_gang
-from scheduler.core.decide import Placement
+from scheduler.core.placement import Placement
 from scheduler.framework import Gang, PodInfo, Status, unschedulable
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner

@@ -13,6 +13,7 @@ import pytest
 from scheduler.config import load_configuration
 from scheduler.engine.engine import Engine as LiveEngine
 from scheduler.engine.engine import Outputs, Permissions
+from scheduler.engine.extending import Extenders
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.engine.recorder import EventRecorder
 from scheduler.framework import Clocks, PodInfo, WallSeconds
@@ -81,7 +82,9 @@ class Engine(LiveEngine):
     `leading` says whether it may act; `wall_offset` sets its wall clock, in seconds.
     """
 
-    def __init__(self, api: FakeApi | None = None, configuration: str = CONFIGURATION) -> None:
+    def __init__(
+        self, api: FakeApi | None = None, configuration: str = CONFIGURATION, *, extenders: Extenders | None = None
+    ) -> None:
         self.api = api or FakeApi()
         self.metrics = Metrics()
         self.leading = True
@@ -90,7 +93,7 @@ class Engine(LiveEngine):
         self.recorder = EventRecorder(self.api, instance="host", clocks=clocks)  # type: ignore[arg-type]
         super().__init__(
             load_configuration(configuration, source="test"),
-            Outputs(self.api, self.recorder, self.metrics, LoopWatchdog(60)),  # type: ignore[arg-type]
+            Outputs(self.api, self.recorder, self.metrics, LoopWatchdog(60), extenders=extenders),  # type: ignore[arg-type]
             Permissions(lambda: self.leading, lambda: self.leading),
             clocks=clocks,
             rng=random.Random(1),

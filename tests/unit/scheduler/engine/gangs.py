@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.catalog import Watch
+from scheduler.engine.extending import Extenders
 from scheduler.framework import PodInfo
 from scheduler.kube.model import POD_GROUP_LABEL, EventType, ObjectMeta, PodGroup, PodGroupSpec
 from tests.unit.scheduler.engine.fakes import Engine, FakeApi
@@ -35,8 +36,15 @@ def configuration(compatibility: str = "safe", profiles: int = 1, **args: Any) -
 class GangEngine(Engine):
     """The engine with Coscheduling."""
 
-    def __init__(self, compatibility: str = "safe", profiles: int = 1, api: FakeApi | None = None, **args: Any) -> None:
-        super().__init__(api, configuration(compatibility, profiles, **args))
+    def __init__(
+        self,
+        compatibility: str = "safe",
+        profiles: int = 1,
+        api: FakeApi | None = None,
+        extenders: Extenders | None = None,
+        **args: Any,
+    ) -> None:
+        super().__init__(api, configuration(compatibility, profiles, **args), extenders=extenders)
         self.podgroups = self.object_inputs(PODGROUPS)
 
     def add_group(
