@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from scheduler.catalog import ExtensionPoint, Loc, is_qualified_name
+from scheduler.catalog import ExtensionPoint, Loc
 from scheduler.config.document import Document
 from scheduler.config.expand import EffectiveProfile
+from scheduler.config.extenders import check_extenders
 from scheduler.config.flavours import Flavour
 from scheduler.config.model import INT32, KubeSchedulerConfiguration
 from scheduler.config.problems import Problem
@@ -41,7 +42,7 @@ def check_top_level(document: Document, model: KubeSchedulerConfiguration, flavo
         yield problem(
             f"Invalid value: {model.client_connection.burst}: must be non-negative", "clientConnection", "burst"
         )
-    yield from _refuse_extenders(document, model) if flavour.is_ours else _check_extenders(document, model)
+    yield from check_extenders(document, model, flavour)
     yield from _check_leader_election(document, model)
 
 
@@ -65,35 +66,6 @@ def _check_leader_election(document: Document, model: KubeSchedulerConfiguration
     for field, text in (("resourceName", election.resource_name), ("resourceNamespace", election.resource_namespace)):
         if not text:
             yield document.problem(("leaderElection", field), f"{field} is required")
-
-
-def _refuse_extenders(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
-    for index, extender in enumerate(model.extenders):
-        message = f'the extender "{extender.url_prefix}" is not supported: this scheduler calls no extenders'
-        hint = "remove it, or implement its decision as a plugin"
-        yield document.problem(("extenders", index), message, hint=hint)
-
-
-def _check_extenders(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
-    binders = [index for index, extender in enumerate(model.extenders) if extender.bind_verb]
-    if len(binders) > 1:
-        yield document.problem(("extenders", binders[1]), f"found {len(binders)} extenders implementing bind")
-    seen: set[str] = set()
-    for index, extender in enumerate(model.extenders):
-        at: Loc = ("extenders", index)
-        if extender.prioritize_verb and extender.weight <= 0:
-            message = f"Invalid value: {extender.weight}: must have a positive weight applied to it"
-            yield document.problem((*at, "weight"), message)
-        for number, resource in enumerate(extender.managed_resources):
-            name_loc: Loc = (*at, "managedResources", number, "name")
-            if "/" not in resource.name or not is_qualified_name(resource.name):
-                message = f'Invalid value: "{resource.name}": name is an invalid extended resource name'
-                yield document.problem(name_loc, message)
-            if resource.name in seen:
-                yield document.problem(
-                    name_loc, f'Duplicate value: "{resource.name}": duplicate extender managed resource'
-                )
-            seen.add(resource.name)
 
 
 def check_profiles(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,7 @@ from scheduler.config.checks import check_profiles, check_top_level
 from scheduler.config.decode import decode
 from scheduler.config.document import PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
+from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named
 from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.model import (
@@ -110,6 +111,7 @@ def load_configuration(
         raise ConfigurationError(_without_consequences_of_placeholders(problems))
     problems += check_top_level(document, model, chosen)
     profiles = []
+    ignored = ignored_resources(model)
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
         problems += _check_scheduler_name(document, profile, loc, allowed=allow_default_scheduler_name)
@@ -130,6 +132,9 @@ def load_configuration(
         if credential_rules is not None:
             reader.check_credentials(profile, effective.plugin_args, credential_rules, effective.options.load)
         problems += [*expander.problems, *reader.problems]
+        if chosen.is_ours:
+            problems += check_ignored(document, effective.plugin_args, ignored, loc)
+            effective = replace(effective, plugin_args=without_ignored(effective.plugin_args, ignored))
         profiles.append(effective)
     problems += check_profiles(document, profiles)
     problems = _without_consequences_of_placeholders(problems)

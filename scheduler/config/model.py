@@ -133,7 +133,8 @@ class ExtenderManagedResource(StrictModel):
 
 
 class Extender(StrictModel):
-    """An HTTP extender. This scheduler does not support extenders and says so; images of scheduler-plugins do."""
+    """An HTTP extender: a service with a say in decisions. With an empty verb it is not called for that; an
+    httpTimeout of 0 stands for 5 seconds."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -143,7 +144,7 @@ class Extender(StrictModel):
     bind_verb: str = ""
     enable_https: bool = Field(default=False, alias="enableHTTPS")
     tls_config: ExtenderTLSConfig | None = None
-    http_timeout: Duration = Field(default=5.0, alias="httpTimeout")
+    http_timeout: Duration = Field(default=0.0, alias="httpTimeout")
     node_cache_capable: bool = False
     managed_resources: list[ExtenderManagedResource] = Field(default_factory=list)
     ignorable: bool = False

@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugin
 from scheduler.engine import AttemptPipeline, is_reserved, refusal_message
-from scheduler.framework import NO_NODES, Code, Gang, PodInfo, ProfileRunner
+from scheduler.framework import NO_NODES, Code, Extender, Gang, PodInfo, ProfileRunner
 from scheduler.state import Snapshot
 
 
@@ -40,14 +40,23 @@ class Simulation:
         attempts: the steps of an attempt, on the snapshot's state; its wall clock gives the time of all decisions.
         explained: compute the matrix of every decision.
         preempt: remove the victims that preemption chooses, and try the pod once more.
+        extenders: of the configuration; pods that they are interested in are not decided, as nobody is asked.
     """
 
-    def __init__(self, attempts: AttemptPipeline, *, explained: bool = False, preempt: bool = False) -> None:
+    def __init__(
+        self,
+        attempts: AttemptPipeline,
+        *,
+        explained: bool = False,
+        preempt: bool = False,
+        extenders: Sequence[Extender] = (),
+    ) -> None:
         self._attempts = attempts
         self._state = attempts.state
         self._runners = attempts.runners
         self._explained = explained
         self._preempt = preempt
+        self._extenders = extenders
 
     def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
         """Yield the outcomes in queue order, a gang's at the place of its first member.
@@ -82,7 +91,12 @@ class Simulation:
         if plugin is None or not self._can_be_attempted(pod) or not self._state.node_count:
             return None
         gang = plugin.gang_of(pod)
-        return gang if gang is not None and gang.missing else None
+        if gang is None or not gang.missing or any(map(self._extender_of, (pod, *gang.waiting))):
+            return None
+        return gang
+
+    def _extender_of(self, pod: PodInfo) -> Extender | None:
+        return next((extender for extender in self._extenders if extender.is_interested(pod)), None)
 
     def _can_be_attempted(self, pod: PodInfo) -> bool:
         return not pod.deleting and self._runners[pod.scheduler_name].run_pre_enqueue(pod).is_success
@@ -130,6 +144,9 @@ class Simulation:
             return Outcome(pod.key, pod.scheduler_name, None, f"skip schedule deleting pod: {pod.key}")
         if not self._state.node_count:
             return Outcome(pod.key, pod.scheduler_name, None, NO_NODES)
+        if extender := self._extender_of(pod):
+            note = f"not simulated: the extender {extender.url} is to be asked about this pod"
+            return Outcome(pod.key, pod.scheduler_name, None, note)
         snapshot = self._attempts.snapshot()
         placement, explanation = self._decide(snapshot, pod, runner)
         message = placement.message

@@ -16,7 +16,7 @@ import typer
 
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.engine import Assembly, assemble
-from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, RandomSource, WallSeconds
+from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, RandomSource, WallSeconds, configured_extenders
 from scheduler.state import ClusterState
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
@@ -67,6 +67,7 @@ def _decide(request: Request, text: str, report: Report) -> None:
         assembly.attempts,
         explained=detail != "none" if output in (ResultFormat.JSON, ResultFormat.YAML) else output is ResultFormat.WIDE,
         preempt=request.preempt,
+        extenders=configured_extenders(configuration.model.extenders),
     )
     outcomes = _outcomes(simulation, cluster)
     if request.namespace is not None:

@@ -126,19 +126,21 @@ def test_a_warning_says_that_other_images_ignore_our_options() -> None:
     ]
 
 
+@pytest.mark.parametrize("flavour", ["ours", "scheduler-plugins@0.34"])
 @pytest.mark.parametrize(
     ("extender", "expected"),
     [
         ("{urlPrefix: 'http://x', prioritizeVerb: p}", "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it"),
-        ("{urlPrefix: 'http://x', managedResources: [{name: cpu}]}", 'extenders[0].managedResources[0].name: Invalid value: "cpu": name is an invalid extended resource name'),
-        ("{urlPrefix: 'http://x', bindVerb: b}, {urlPrefix: 'http://y', bindVerb: b}", "extenders[1]: found 2 extenders implementing bind"),
+        ("{urlPrefix: 'http://x', managedResources: [{name: a.b/c}]}, {urlPrefix: 'http://y', managedResources: [{name: a.b/c}]}", 'extenders[1].managedResources[0].name: Invalid value: "a.b/c": duplicate extender managed resource name'),
+        ("{urlPrefix: 'http://x', managedResources: [{name: cpu}]}", 'extenders[0].managedResources[0].name: Invalid value: "cpu": is an invalid extended resource name'),
+        ("{urlPrefix: 'http://x', bindVerb: b}, {urlPrefix: 'http://y', bindVerb: b}", 'extenders[1]: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind'),
     ],
-    ids=["weight", "resource", "binders"],
+    ids=["weight", "duplicate", "resource", "binders"],
 )  # fmt: skip
-def test_extenders_of_other_images_are_checked_as_upstream_checks_them(extender: str, expected: str) -> None:
+def test_extenders_are_checked_as_upstream_checks_them(extender: str, expected: str, flavour: str) -> None:
     text = HEAD.format("v1") + f"extenders: [{extender}]\n"
     with pytest.raises(ConfigurationError) as caught:
-        load_configuration(text, source="f", flavour="scheduler-plugins@0.34")
+        load_configuration(text, source="f", flavour=flavour)
     assert [f"{problem.path}: {problem.message}" for problem in caught.value.problems] == [expected]
     fine = HEAD.format("v1") + "extenders: [{urlPrefix: 'http://x', filterVerb: f}]\n"
-    assert load_configuration(fine, source="f", flavour="scheduler-plugins@0.34").model.extenders[0].http_timeout == 5.0
+    assert load_configuration(fine, source="f", flavour=flavour).model.extenders[0].http_timeout == 0.0

@@ -116,9 +116,8 @@ def test_null_leaves_a_field_at_its_default() -> None:
             'f.yaml:3:33: leaderElection.leaseDuration: should be a duration in quotes, such as "15s" or "1m30s"',
         ),
         (
-            "extenders: [{urlPrefix: 'http://x'}]\n",
-            'f.yaml:3:13: extenders[0]: the extender "http://x" is not supported: this scheduler calls no extenders; '
-            "remove it, or implement its decision as a plugin",
+            "extenders: [{urlPrefix: 'x:80', filterVerb: f}]\n",
+            'f.yaml:3:25: extenders[0].urlPrefix: Invalid value: "x:80": is not a URL of the form http://host:port/path',
         ),
     ],
     ids=lambda value: value.split(":")[0] if ":" in value else None,

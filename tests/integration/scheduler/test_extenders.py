@@ -1,0 +1,307 @@
+"""The oracle of extenders: a recording extender each for the real kube-scheduler 1.34 and for ours, on one API server
+and with one configuration. Both must make the same calls, bodies decoded, and come to the same placement or message.
+
+Configurations are in tests/data/extenders. First a pod is the real scheduler's; then it is created anew as ours.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+
+from devcluster import ports
+from tests.conformance.controlplane import ControlPlane
+from tests.integration.scheduler.preemption import daemon_running
+from tests.support.extender import RecordingExtender, extender_running
+from tests.support.waiting import PATIENCE_SECONDS, eventually
+
+pytestmark = [pytest.mark.integration]
+
+CONFIGURATIONS = Path(__file__).parents[2] / "data" / "extenders"
+NAMESPACE = "extended"
+REAL, OURS = "extended-real", "extended-ours"
+NODES = ("n1", "n2", "n3")
+_OF_ONE_OBJECT = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+Json = Any
+
+
+class Stage:
+    """The API server as the administrator, and both schedulers with an extender each."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.verify = str(plane.layout.pki("ca.crt"))
+        self._session.cert = str(plane.layout.pki("admin.crt")), str(plane.layout.pki("admin.key"))
+        self._server = plane.api_server
+        self.plane = plane
+
+    def call(self, method: str, path: str, body: Json = None) -> Json:
+        """Ask the API server; None for what is not there or is there already."""
+        response = self._session.request(method, f"{self._server}{path}", json=body, timeout=30)
+        if response.status_code in (404, 409):
+            return None
+        response.raise_for_status()
+        return response.json()
+
+    def pod(self, name: str) -> Json:
+        return self.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+
+    def create_pod(self, name: str, scheduler: str, resources: Json, **spec: Any) -> Json:
+        containers = [{"name": "c", "image": "i", "resources": resources}]
+        body = {
+            "metadata": {"name": name},
+            "spec": {"schedulerName": scheduler, "containers": containers, **spec},
+        }
+        return self.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body)
+
+    def delete_pods(self) -> None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        self.call("DELETE", path, {"gracePeriodSeconds": 0})
+        eventually(lambda: not self.call("GET", path)["items"], "no pod is left")
+
+    def outcome(self, name: str, *, bound: bool = False) -> str:
+        """Wait for a pod's node, or for why it has none; with `bound` for the node alone."""
+
+        def seen() -> str:
+            pod = self.pod(name)
+            conditions = pod["status"].get("conditions", [])
+            reasons = [f"{each['reason']}: {each['message']}" for each in conditions if each.get("reason")]
+            node: str = pod["spec"].get("nodeName", "")
+            return node or ("" if bound else "".join(reasons))
+
+        return eventually(seen, f"what becomes of {name}")
+
+    def bind(self, body: Json) -> Json:
+        """Bind a pod as an extender's own account would."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": body["Node"]}
+        binding = {"metadata": {"name": body["PodName"], "uid": body["PodUID"]}, "target": target}
+        path = f"/api/v1/namespaces/{body['PodNamespace']}/pods/{body['PodName']}/binding"
+        self._session.post(f"{self._server}{path}", json=binding, timeout=30).raise_for_status()
+        return {"Error": ""}
+
+
+@pytest.fixture(scope="module")
+def stage(plane: ControlPlane) -> Stage:
+    stage = Stage(plane)
+    stage.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    for name in NODES:
+        labels = {"kubernetes.io/hostname": name}
+        status = {"allocatable": resources, "capacity": resources}
+        stage.call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
+    return stage
+
+
+def configuration(fixture: str, url: str, scheduler: str, kubeconfig: Path) -> str:
+    extenders = yaml.safe_load((CONFIGURATIONS / fixture).read_text())
+    for extender in extenders:
+        extender["urlPrefix"] = url
+    content = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "profiles": [{"schedulerName": scheduler}],
+        "extenders": extenders,
+    }
+    return json.dumps(content)
+
+
+@contextmanager
+def kube_scheduler_running(stage: Stage, directory: Path, content: str) -> Iterator[None]:
+    """The real one, as a second process beside that of the control plane."""
+    binary = next(Path.home().glob(".cache/secondary-scheduler/bin/kube-scheduler-1.34*"))
+    config, log = directory / "real.json", directory / "real.log"
+    config.write_text(content)
+    port = ports.allocate(["kube-scheduler"], {})["kube-scheduler"]
+    kubeconfig = stage.plane.layout.kubeconfig
+    command = [
+        str(binary),
+        f"--config={config}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+    ]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            yield
+            assert process.poll() is None, log.read_text()[-2000:]
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_SECONDS)
+
+
+class Contest:
+    """One pod after the other, each for both schedulers, and the calls that came of it."""
+
+    def __init__(self, stage: Stage, real: RecordingExtender, ours: RecordingExtender) -> None:
+        self._stage = stage
+        self._extenders = {REAL: real, OURS: ours}
+
+    def play(
+        self, resources: Json, before: Callable[[], None] = lambda: None, *, bound: bool = False, **spec: Any
+    ) -> tuple[str, list[Any]]:
+        """Return outcome and calls, which are the same for both."""
+        results = {}
+        for scheduler, extender in self._extenders.items():
+            self._stage.delete_pods()
+            before()
+            extender.calls.clear()
+            self._stage.create_pod("contestant", scheduler, resources, **spec)
+            outcome = self._stage.outcome("contestant", bound=bound)
+            results[scheduler] = outcome, comparable(extender.calls)
+        real, ours = results[REAL], results[OURS]
+        assert ours[0] == real[0]
+        # An attempt that fails is repeated: how often by now is chance.
+        shared = min(len(real[1]), len(ours[1]))
+        assert shared > 0 or real[1] == ours[1]
+        expected, got = (text_of(calls[:shared]) for calls in (real[1], ours[1]))
+        assert not list(difflib.unified_diff(expected, got, "kube-scheduler", "ours", n=2))
+        return real[0], real[1]
+
+
+def comparable(calls: list[tuple[str, Json]]) -> list[Any]:
+    """Return calls without what differs between two pods of one name."""
+    result = []
+    for path, body in copy.deepcopy(calls):
+        for pod in pods_in(body):
+            for field in _OF_ONE_OBJECT:
+                pod["metadata"].pop(field, None)
+            pod["spec"].pop("schedulerName")
+            # What a former attempt wrote may have been seen or not.
+            pod["status"].pop("conditions", None)
+        if body.get("Nodes"):
+            body["Nodes"]["items"].sort(key=lambda node: node["metadata"]["name"])
+            for node in body["Nodes"]["items"]:
+                node["metadata"].pop("resourceVersion")
+                # A listed difference: ours leaves them out.
+                node["metadata"].pop("managedFields", None)
+        if body.get("NodeNames"):
+            body["NodeNames"].sort()
+        body.pop("PodUID", None)
+        result.append((path, body))
+    return result
+
+
+def text_of(calls: list[Any]) -> list[str]:
+    return json.dumps(calls, indent=1, sort_keys=True).splitlines()
+
+
+def pods_in(body: Json) -> Iterator[Json]:
+    if "Pod" in body:
+        yield body["Pod"]
+    for victims in (body.get("NodeNameToVictims") or {}).values():
+        yield from victims["Pods"]
+
+
+@contextmanager
+def contest(
+    stage: Stage, directory: Path, fixture: str, behavior: Callable[[str, Json], Json], *, tls: bool = False
+) -> Iterator[Contest]:
+    context = None
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(stage.plane.layout.pki("apiserver.crt"), stage.plane.layout.pki("apiserver.key"))
+    kubeconfig = stage.plane.layout.kubeconfig
+    with ExitStack() as stack:
+        real = stack.enter_context(extender_running(behavior, context))
+        ours = stack.enter_context(extender_running(behavior, context))
+        stack.enter_context(
+            kube_scheduler_running(stage, directory, configuration(fixture, real.url, REAL, kubeconfig))
+        )
+        stack.enter_context(daemon_running(directory, configuration(fixture, ours.url, OURS, kubeconfig)))
+        yield Contest(stage, real, ours)
+        stage.delete_pods()
+
+
+def test_a_device_plugins_extender_is_called_and_binds_as_under_kube_scheduler(stage: Stage, tmp_path: Path) -> None:
+    def behavior(verb: str, body: Json) -> Json:
+        if verb == "bind":
+            return stage.bind(body)
+        limits = body["Pod"]["spec"]["containers"][0]["resources"]["limits"]
+        if limits["gpu.example.com/cores"] == "7":
+            return {"NodeNames": [], "FailedNodes": {"n1": "no GPU"}, "FailedAndUnresolvableNodes": {"n2": "no driver"}}
+        if limits["gpu.example.com/cores"] == "8":
+            return {"Error": "the device registry is empty"}
+        return {"NodeNames": ["n2"], "FailedNodes": {"n1": "no GPU", "n3": "no GPU"}, "Error": ""}
+
+    def gpus(count: str) -> Json:
+        return {"limits": {"gpu.example.com/cores": count, "gpu.example.com/memory": "10"}}
+
+    with contest(stage, tmp_path, "device-plugin.yaml", behavior, tls=True) as both:
+        outcome, calls = both.play(gpus("1"))
+        assert (outcome, [path for path, _ in calls]) == ("n2", ["/filter", "/bind"])
+        outcome, _ = both.play(gpus("7"))
+        assert outcome.startswith("Unschedulable: 0/3 nodes are available: 1 no GPU, 1 no driver.")
+        outcome, _ = both.play(gpus("8"))
+        assert outcome == "SchedulerError: the device registry is empty"
+        # Of no interest: both schedulers bind it themselves, wherever they like.
+        outcome, calls = both.play({"requests": {"cpu": "100m"}}, nodeSelector={"kubernetes.io/hostname": "n1"})
+        assert (outcome, calls) == ("n1", [])
+
+
+def test_a_storage_extender_gets_whole_nodes_and_its_scores_decide(stage: Stage, tmp_path: Path) -> None:
+    def behavior(verb: str, body: Json) -> Json:
+        nodes = body["Nodes"]["items"]
+        if verb == "prioritize":
+            return [
+                {"Host": node["metadata"]["name"], "Score": int(node["metadata"]["name"][1:]) * 3} for node in nodes
+            ]
+        wanted = body["Pod"]["spec"].get("terminationGracePeriodSeconds")
+        kept = [node for node in nodes if wanted != 5 and node["metadata"]["name"] != "n1"]
+        return {"Nodes": {"items": kept}, "FailedNodes": {"n1": "no replica"}}
+
+    with contest(stage, tmp_path, "storage.yaml", behavior) as both:
+        outcome, calls = both.play({"requests": {"cpu": "100m"}})
+        assert (outcome, [path for path, _ in calls]) == ("n3", ["/filter", "/prioritize"])
+        # A node that only the plugins reject is not shown to the extender.
+        outcome, calls = both.play({"requests": {"cpu": "100m"}}, nodeSelector={"kubernetes.io/hostname": "n2"})
+        assert (outcome, [path for path, _ in calls]) == ("n2", ["/filter"])
+        outcome, _ = both.play({"requests": {"cpu": "100m"}}, terminationGracePeriodSeconds=5)
+        assert outcome.startswith("Unschedulable: 0/3 nodes are available: 1 no replica.")
+
+
+@pytest.mark.slow
+def test_an_extender_has_its_say_in_preemption(stage: Stage, tmp_path: Path) -> None:
+    for name, value in (("extended-low", 1), ("extended-high", 1000)):
+        stage.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
+
+    def behavior(verb: str, body: Json) -> Json:
+        victims = body["NodeNameToVictims"]["n2"]
+        return {
+            "NodeNameToMetaVictims": {
+                "n2": {"Pods": [{"UID": pod["metadata"]["uid"]} for pod in victims["Pods"]], "NumPDBViolations": 0}
+            }
+        }
+
+    def occupy() -> None:
+        for name in NODES:
+            stage.create_pod(
+                f"victim-{name}",
+                "nobody",
+                {"requests": {"cpu": "4"}},
+                priorityClassName="extended-low",
+                nodeName=name,
+                terminationGracePeriodSeconds=0,
+            )
+
+    with contest(stage, tmp_path, "preempting.yaml", behavior) as both:
+        outcome, calls = both.play({"requests": {"cpu": "4"}}, occupy, bound=True, priorityClassName="extended-high")
+        assert outcome == "n2"
+        assert [path for path, _ in calls][:1] == ["/preempt"]
+        assert set(calls[0][1]["NodeNameToVictims"]) == set(NODES)
+        assert stage.pod("victim-n2") is None
+        assert stage.pod("victim-n1") is not None
