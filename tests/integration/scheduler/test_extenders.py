@@ -241,15 +241,15 @@ def test_a_device_plugins_extender_is_called_and_binds_as_under_kube_scheduler(s
     def gpus(count: str) -> Json:
         return {"limits": {"gpu.example.com/cores": count, "gpu.example.com/memory": "10"}}
 
-    with contest(stage, tmp_path, "device-plugin.yaml", behavior, tls=True) as both:
-        outcome, calls = both.play(gpus("1"))
+    with contest(stage, tmp_path, "device-plugin.yaml", behavior, tls=True) as running:
+        outcome, calls = running.play(gpus("1"))
         assert (outcome, [path for path, _ in calls]) == ("n2", ["/filter", "/bind"])
-        outcome, _ = both.play(gpus("7"))
+        outcome, _ = running.play(gpus("7"))
         assert outcome.startswith("Unschedulable: 0/3 nodes are available: 1 no GPU, 1 no driver.")
-        outcome, _ = both.play(gpus("8"))
+        outcome, _ = running.play(gpus("8"))
         assert outcome == "SchedulerError: the device registry is empty"
         # Of no interest: both schedulers bind it themselves, wherever they like.
-        outcome, calls = both.play({"requests": {"cpu": "100m"}}, nodeSelector={"kubernetes.io/hostname": "n1"})
+        outcome, calls = running.play({"requests": {"cpu": "100m"}}, nodeSelector={"kubernetes.io/hostname": "n1"})
         assert (outcome, calls) == ("n1", [])
 
 
@@ -264,13 +264,13 @@ def test_a_storage_extender_gets_whole_nodes_and_its_scores_decide(stage: Stage,
         kept = [node for node in nodes if wanted != 5 and node["metadata"]["name"] != "n1"]
         return {"Nodes": {"items": kept}, "FailedNodes": {"n1": "no replica"}}
 
-    with contest(stage, tmp_path, "storage.yaml", behavior) as both:
-        outcome, calls = both.play({"requests": {"cpu": "100m"}})
+    with contest(stage, tmp_path, "storage.yaml", behavior) as running:
+        outcome, calls = running.play({"requests": {"cpu": "100m"}})
         assert (outcome, [path for path, _ in calls]) == ("n3", ["/filter", "/prioritize"])
         # A node that only the plugins reject is not shown to the extender.
-        outcome, calls = both.play({"requests": {"cpu": "100m"}}, nodeSelector={"kubernetes.io/hostname": "n2"})
+        outcome, calls = running.play({"requests": {"cpu": "100m"}}, nodeSelector={"kubernetes.io/hostname": "n2"})
         assert (outcome, [path for path, _ in calls]) == ("n2", ["/filter"])
-        outcome, _ = both.play({"requests": {"cpu": "100m"}}, terminationGracePeriodSeconds=5)
+        outcome, _ = running.play({"requests": {"cpu": "100m"}}, terminationGracePeriodSeconds=5)
         assert outcome.startswith("Unschedulable: 0/3 nodes are available: 1 no replica.")
 
 
@@ -298,8 +298,8 @@ def test_an_extender_has_its_say_in_preemption(stage: Stage, tmp_path: Path) -> 
                 terminationGracePeriodSeconds=0,
             )
 
-    with contest(stage, tmp_path, "preempting.yaml", behavior) as both:
-        outcome, calls = both.play({"requests": {"cpu": "4"}}, occupy, bound=True, priorityClassName="extended-high")
+    with contest(stage, tmp_path, "preempting.yaml", behavior) as running:
+        outcome, calls = running.play({"requests": {"cpu": "4"}}, occupy, bound=True, priorityClassName="extended-high")
         assert outcome == "n2"
         assert [path for path, _ in calls][:1] == ["/preempt"]
         assert set(calls[0][1]["NodeNameToVictims"]) == set(NODES)

@@ -16,9 +16,9 @@ extenders:
 
 
 def test_only_a_pod_that_an_extender_is_interested_in_is_not_simulated(tmp_path: Path) -> None:
-    asked = pod("asked", cpu=None)
-    asked["spec"]["containers"][0]["resources"] = {"limits": {GPU: "1"}}
-    result = Bench(tmp_path, CONFIGURATION + EXTENDER).simulate(node("n1"), asked, pod("plain"))
+    extended = pod("asked", cpu=None)
+    extended["spec"]["containers"][0]["resources"] = {"limits": {GPU: "1"}}
+    result = Bench(tmp_path, CONFIGURATION + EXTENDER).simulate(node("n1"), extended, pod("plain"))
     assert result.code == 0
     assert result.nodes == {"default/asked": None, "default/plain": "n1"}
     assert result.decisions["default/asked"]["message"] == (
