@@ -465,6 +465,18 @@ def test_every_credential_that_the_go_image_cannot_read_is_refused_unless_a_load
         check(engine_values(document), set(), environment)
 
 
+def test_a_configuration_file_gets_no_token_of_the_stack_and_the_refusal_says_what_does_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    configuration = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    (tmp_path / "kube-scheduler.yaml").write_text(configuration + "profiles: [{schedulerName: s}]\n")
+    document = go_stack(allowTokenInConfigMap=True) | {"configurationFile": "kube-scheduler.yaml"}
+    del document["plugins"]
+    document["metricProvider"] = {"credentials": document["metricProvider"]["credentials"]}
+    with pytest.raises(ConfigurationError, match=r"allowTokenInConfigMap: is for plugins of the stack.*watcherAddress"):
+        check(engine_values(document), set(), environment, tmp_path)
+
+
 def test_the_token_goes_to_the_stacks_own_source_only(environment: dict[str, str]) -> None:
     document = go_stack(allowTokenInConfigMap=True)
     plugins = document.pop("plugins")
