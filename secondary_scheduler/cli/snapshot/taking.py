@@ -48,12 +48,14 @@ async def _read(config: ClientConfig, say: Say) -> tuple[str, list[tuple[Snapsho
     """Return the API server's version ("" where it does not say), and the objects."""
     # A few hundred lists at most: no rate limit of ours, the API server has its own.
     async with KubeClient(config, qps=0, user_agent="secondary-scheduler/snapshot", timeout=_TIMEOUT) as client:
+        # Last: a cluster that does not answer is told once, by the lists.
+        items = [(resource, await read_objects(client, resource, say)) for resource in RESOURCES]
         try:
             version = await server_version(client, timeout=_TIMEOUT)
         except KubeError as error:
             say(f"left out the cluster's version: {error}")
             version = ""
-        return version, [(resource, await read_objects(client, resource, say)) for resource in RESOURCES]
+        return version, items
 
 
 def _documents(
