@@ -385,7 +385,7 @@ def random_allocation(rng: random.Random) -> Json:
     names = [
         {"driver": item["spec"]["driver"], "pool": item["spec"]["pool"]["name"], "device": device["name"]}
         for item in slices
-        for device in item["spec"]["devices"]
+        for device in item["spec"].get("devices", ())
     ]
     unique = list({tuple(each.values()): each for each in names}.values())
     allocated = [each for each in unique if rng.random() < 0.2]
@@ -434,7 +434,34 @@ def _random_pool(rng: random.Random, number: int) -> list[Json]:
             **({"perDeviceNodeSelection": True} if per_device else placement),
         }
         slices.append({"metadata": {"name": f"s-{rng.randrange(1000)}-{number}-{index}"}, "spec": spec})
+    if rng.random() < 0.2 and listed == count:
+        slices.append(_with_counters(rng, number, slices))
     return slices
+
+
+def _with_counters(rng: random.Random, number: int, slices: list[Json]) -> Json:
+    """Have devices of a pool share counters; return the slice that has them."""
+    # Of an invalid pool elsewhere upstream speaks on every node, because its counters are for all of them.
+    own = all(item["spec"].get("nodeName") == "n0" for item in slices)
+    for item in slices:
+        pool = item["spec"]["pool"]
+        pool["resourceSliceCount"], pool["generation"] = len(slices) + 1, 1
+        for each in item["spec"]["devices"]:
+            if rng.random() < 0.8:
+                amounts = {
+                    name: {"value": rng.choice(("1", "2", "3", "1500m"))} for name in ("x", "y") if rng.random() < 0.7
+                }
+                if own and rng.random() < 0.05:
+                    amounts["absent"] = {"value": "1"}
+                each["consumesCounters"] = [{"counterSet": "set", "counters": amounts}]
+    counters = {name: {"value": rng.choice(("2", "4", "6"))} for name in ("x", "y")}
+    spec = {
+        "driver": slices[0]["spec"]["driver"],
+        "pool": slices[0]["spec"]["pool"],
+        "sharedCounters": [{"name": "set", "counters": counters}],
+        **rng.choice(({"nodeName": "n0"}, {"allNodes": True})),
+    }
+    return {"metadata": {"name": f"s-{rng.randrange(1000)}-{number}-counters"}, "spec": spec}
 
 
 def _random_device(rng: random.Random, name: str, per_device: bool) -> Json:

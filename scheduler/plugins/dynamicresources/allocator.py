@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from scheduler.kube.model import ClaimAllocation, DeviceTaint, DeviceToleration, ResourceClaim
 from scheduler.plugins.dynamicresources.budget import Budget
-from scheduler.plugins.dynamicresources.devices import AllocationError, DeviceID, Offered, PlaceOf, Pool
+from scheduler.plugins.dynamicresources.counters import Counters
+from scheduler.plugins.dynamicresources.devices import AllocationError, DeviceID, Offered, PlaceOf, Pool, PoolID
 from scheduler.plugins.dynamicresources.requests import (
     ALL,
     MAX_RESULTS,
@@ -93,6 +94,8 @@ class _Search:
         self._preparation = preparation
         self._is_in_use = is_in_use
         self._budget = budget
+        self._pools = {pool.id: pool for pool in pools}
+        self._counters: dict[PoolID, Counters] = {}
         self._taken: dict[DeviceID, set[int]] = {}
         self.unsupported = ""
         """What a device needs that this scheduler does not do; "" where that kept nothing off."""
@@ -186,6 +189,19 @@ class _Search:
         if device.unsupported:
             self.unsupported = self.unsupported or device.unsupported
             return False
+        consumed = device.device.consumes_counters
+        if consumed and not self._counters_of(device.slice.pool).take(consumed):
+            return False
+        if not self._agrees(claim, request, device, must=must):
+            if consumed:
+                self._counters_of(device.slice.pool).give_back(consumed)
+            return False
+        self._taken.setdefault(device.id, set()).add(claim)
+        self.given[claim].append(Given(request, device))
+        return True
+
+    def _agrees(self, claim: int, request: Request, device: Offered, *, must: bool) -> bool:
+        """Tell whether taints and constraints allow a device, which the constraints then count with."""
         if device.device.taints and is_kept_off(device.device.taints, request.spec.tolerations):
             return False
         wanted = self._wanted[claim]
@@ -200,13 +216,26 @@ class _Search:
                     f"{'/'.join(device.id)} because a claim constraint would not be satisfied"
                 )
             return False
-        self._taken.setdefault(device.id, set()).add(claim)
-        self.given[claim].append(Given(request, device))
         return True
+
+    def _counters_of(self, pool_id: PoolID) -> Counters:
+        """Return what is left of a pool's counters."""
+        counters = self._counters.get(pool_id)
+        if counters is None:
+            pool = self._pools[pool_id]
+            allocated = (
+                device.device.consumes_counters
+                for device in (*pool.devices, *pool.elsewhere)
+                if self._is_in_use(device.id)
+            )
+            counters = self._counters[pool_id] = Counters(pool.counters, allocated)
+        return counters
 
     def _give_back(self, claim: int, request: Request, device: Offered) -> None:
         self.given[claim].pop()
         self._taken[device.id].discard(claim)
+        if device.device.consumes_counters:
+            self._counters_of(device.slice.pool).give_back(device.device.consumes_counters)
         for constraint in self._wanted[claim].constraints:
             constraint.remove(request.base, request.sub)
 

@@ -83,7 +83,7 @@ class Attempt:
         """Return why nodes cannot serve the claims that have no devices yet."""
         columns = self.view.objects.derived(_columns)
         exact = plain_request(self.wanted)
-        if exact is not None:
+        if exact is not None and not self.ledger.has_counters:
             counts = columns.counting(exact, self._class_of(exact.device_class_name))
             shortage = counts.shortage(view, rows, self.wanted[0], exact, Tools(_SELECTORS, self._budget))
         else:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from scheduler.kube.model import Device, ResourceSlice
 from scheduler.kube.primitives import CompiledNodeSelector, node_selector
+from scheduler.plugins.dynamicresources.counters import are_known, counter_sets
 
 DeviceID = tuple[str, str, str]
 """Driver, pool, device."""
@@ -49,8 +50,6 @@ class Offered:
 
 def _unsupported(device: Device) -> str:
     """Return what a device needs that this scheduler does not do, "" for nothing."""
-    if device.consumes_counters:
-        return "consumes shared counters"
     if device.allow_multiple_allocations:
         return "allows multiple allocations"
     if device.binding_conditions:
@@ -71,7 +70,7 @@ class OfferedSlice:
         self.pool: PoolID = (spec.driver, spec.pool.name)
         self.generation = spec.pool.generation
         self.total = spec.pool.resource_slice_count
-        self.own_node = "" if spec.shared_counters else spec.node_name or ""
+        self.own_node = spec.node_name or ""
         self.devices = tuple(Offered(device, self) for device in spec.devices)
         self.matches = self._matcher()
 
@@ -84,7 +83,8 @@ class OfferedSlice:
         """Return what says whether the slice is relevant for a node."""
         spec = self.slice.spec
         if spec.shared_counters:
-            return lambda place: True
+            # They belong to the devices of their pool, wherever these are.
+            return lambda place: False
         if spec.node_name or spec.all_nodes or spec.node_selector is not None:
             terms = spec.node_selector.node_selector_terms if spec.node_selector is not None else None
             selector = node_selector(terms) if terms is not None else None
@@ -125,6 +125,10 @@ class Pool(NamedTuple):
     devices: tuple[Offered, ...] = ()
     problem: str = ""
     """"incomplete" or "invalid": no device of it can be given."""
+    counters: Mapping[str, Mapping[str, int]] = {}
+    """The sets of counters that its devices share."""
+    elsewhere: tuple[Offered, ...] = ()
+    """Devices of the pool that cannot be used from the node, and that share counters with those that can."""
 
     @property
     def title(self) -> str:
@@ -168,17 +172,35 @@ def _pool(
 ) -> Pool | None:
     """Return a pool from the slices that are relevant for a node; None while it is being replaced by a newer one."""
     generation, total = slices[0].generation, slices[0].total
-    if len(slices) != total:
-        everywhere = all_of_pool(pool_id)
+    everywhere = all_of_pool(pool_id)
+    counting = [each for each in everywhere if each.slice.spec.shared_counters]
+    if any(each.generation > generation for each in counting):
+        return None
+    counting = [each for each in counting if each.generation == generation]
+    current = [each for each in everywhere if each.generation == generation]
+    if len(slices) + len(counting) != total:
         if any(each.generation > generation for each in everywhere):
             return None
-        if sum(1 for each in everywhere if each.generation == generation) != total:
+        if len(current) != total:
             return Pool(pool_id, problem="incomplete")
     slices.sort(key=lambda each: each.name)
-    devices = tuple(device for each in slices if not each.slice.spec.shared_counters for device in each.devices)
-    if len({device.id for device in devices}) != len(devices):
+    devices = tuple(device for each in slices for device in each.devices)
+    sets = counter_sets(each.slice.spec.shared_counters for each in counting)
+    if len({device.id for device in devices}) != len(devices) or sets is None:
         return Pool(pool_id, problem="invalid")
-    return Pool(pool_id, devices)
+    elsewhere: tuple[Offered, ...] = ()
+    if len(slices) + len(counting) != len(current):
+        own = {each.name for each in (*slices, *counting)}
+        elsewhere = tuple(
+            device
+            for each in current
+            if each.name not in own
+            for device in each.devices
+            if device.device.consumes_counters
+        )
+    if not all(are_known(device.device.consumes_counters, sets) for device in (*devices, *elsewhere)):
+        return Pool(pool_id, problem="invalid")
+    return Pool(pool_id, devices, "", sets, elsewhere)
 
 
 def _has_conditions(pool: Pool) -> bool:

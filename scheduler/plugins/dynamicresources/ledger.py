@@ -26,6 +26,7 @@ class Ledger:
         self._slices: dict[str, OfferedSlice] = {}
         self._of_node: dict[str, dict[str, OfferedSlice]] = {}
         self._shared: dict[str, OfferedSlice] = {}
+        self._counted: set[str] = set()
         self._of_pool: dict[PoolID, dict[str, OfferedSlice]] = {}
         self._pools: dict[str, tuple[Mapping[str, str], tuple[Pool, ...]]] = {}
         self._in_use: dict[DeviceID, list[str]] = {}
@@ -67,6 +68,11 @@ class Ledger:
         return bool(self._shared)
 
     @property
+    def has_counters(self) -> bool:
+        """Whether some device shares counters with others: then free devices cannot be counted one by one."""
+        return bool(self._counted)
+
+    @property
     def change_end(self) -> int:
         """A number that grows with every change that concerns some node."""
         return self._changes_start + len(self._changes)
@@ -103,6 +109,8 @@ class Ledger:
             node = offered.own_node
             (self._of_node.setdefault(node, {}) if node else self._shared)[name] = offered
             self._of_pool.setdefault(offered.pool, {})[name] = offered
+            if any(device.device.consumes_counters for device in offered.devices):
+                self._counted.add(name)
             self._forget_pools(offered)
 
     def _forget_pools(self, offered: OfferedSlice | None) -> None:
@@ -120,6 +128,7 @@ class Ledger:
         if offered is None:
             return
         self._shared.pop(name, None)
+        self._counted.discard(name)
         _drop(self._of_node, offered.own_node, name)
         _drop(self._of_pool, offered.pool, name)
 

@@ -211,6 +211,48 @@ def test_devices_may_say_themselves_where_they_can_be_used():
     assert got(claim("c", exactly(count=3)), mixed) == [("r", "here"), ("r", "selected"), ("r", "all")]
 
 
+# Counters -----------------------------------------------------------------------------------------------------------
+
+
+def partition(name: str, memory: str) -> dict[str, Any]:
+    return device(name, consumesCounters=[{"counterSet": "gpu-0", "counters": {"memory": {"value": memory}}}])
+
+
+PARTITIONS = (
+    devices_of("a", partition("half-0", "20Gi"), partition("half-1", "20Gi"), partition("whole", "40Gi"), name="s1",
+               pool={"resourceSliceCount": 2}),
+    devices_of("a", name="s0", pool={"resourceSliceCount": 2},
+               sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]),
+)  # fmt: skip
+
+
+def test_partitions_together_take_no_more_than_there_is():
+    assert got(claim("c", exactly(count=2)), *PARTITIONS) == [("r", "half-0"), ("r", "half-1")]
+    assert got(claim("c", exactly(count=3)), *PARTITIONS) == CANNOT
+
+
+def test_what_is_allocated_counts():
+    assert got(claim("c"), *PARTITIONS, in_use=(("a", "half-0"),)) == [("r", "half-1")]
+    assert got(claim("c"), *PARTITIONS, in_use=(("a", "whole"),)) == CANNOT
+
+
+def test_what_is_allocated_on_other_nodes_counts_too():
+    shared = [devices_of("p", partition("here", "30Gi"), name="s1", nodeName="a", pool={"resourceSliceCount": 3})]
+    shared.append(devices_of("p", partition("there", "20Gi"), name="s2", nodeName="b", pool={"resourceSliceCount": 3}))
+    counters = [{"name": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]
+    shared.append(
+        devices_of(
+            "p", name="s0", nodeName=None, allNodes=True, pool={"resourceSliceCount": 3}, sharedCounters=counters
+        )
+    )
+    assert got(claim("c"), *shared) == [("r", "here")]
+    assert got(claim("c"), *shared, in_use=(("p", "there"),)) == CANNOT
+
+
+def test_a_pool_whose_devices_take_of_counters_that_it_lacks_is_invalid():
+    assert got(claim("c"), devices_of("a", partition("g0", "1"))) == "invalid resource pools were encountered"
+
+
 # Configuration ------------------------------------------------------------------------------------------------------
 
 

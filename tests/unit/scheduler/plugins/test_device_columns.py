@@ -64,9 +64,9 @@ def random_slice(rng: random.Random) -> object:
         if rng.random() < 0.03:
             del attributes["n"]
         taints = [{"key": "t", "effect": "NoSchedule"}] if rng.random() < 0.1 else []
-        counters = [{"counterSet": "s", "counters": {}}] if rng.random() < 0.1 else []
         name = f"g{index if rng.random() > 0.02 else 0}"
-        devices.append(device(name, attributes=attributes, taints=taints, consumesCounters=counters))
+        several = {"allowMultipleAllocations": True} if rng.random() < 0.1 else {}
+        devices.append(device(name, attributes=attributes, taints=taints, **several))
     spec = {}
     if rng.random() < 0.1:
         spec = {"nodeName": None, "allNodes": True}

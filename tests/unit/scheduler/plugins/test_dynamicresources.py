@@ -170,10 +170,10 @@ def test_an_unknown_function_fails_the_attempt_by_name():
 
 
 def test_devices_of_an_unsupported_kind_are_not_given_and_named():
-    counted = device("g0", consumesCounters=[{"counterSet": "s", "counters": {"m": {"value": "1"}}}])
-    server = Server(claim("gpu"), device_class(), devices_of("a", counted))
+    several = device("g0", allowMultipleAllocations=True)
+    server = Server(claim("gpu"), device_class(), devices_of("a", several))
     assert Try(server, pod("new", **using("gpu"))).rejections() == {
-        "a": f"{CANNOT}: a device consumes shared counters, which this scheduler does not support"
+        "a": f"{CANNOT}: a device allows multiple allocations, which this scheduler does not support"
     }
 
 
