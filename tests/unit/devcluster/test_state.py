@@ -12,6 +12,7 @@ from devcluster.errors import ClusterStateError, SpecError
 from devcluster.processes import ProcessRecord
 from devcluster.spec import ClusterSpec
 from devcluster.state import RecordedCluster, StateDirectory
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def sample(name: str = "dev") -> RecordedCluster:
@@ -121,7 +122,7 @@ def test_one_command_at_a_time_and_the_lock_leaves_no_file(tmp_path: Path) -> No
             lock.__enter__()
         other = context.Process(target=_try_to_lock, args=(tmp_path, answers))
         other.start()
-        answer = answers.get(timeout=20)
+        answer = answers.get(timeout=PATIENCE_SECONDS)
         other.join()
         if held:
             lock.__exit__(None, None, None)
