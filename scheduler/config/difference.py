@@ -8,7 +8,7 @@ from scheduler.catalog import OPTIONS, ExtensionPoint
 from scheduler.config.expand import EffectiveProfile
 from scheduler.config.load import Configuration
 from scheduler.config.model import KubeSchedulerProfile
-from scheduler.config.render import SECRET, names_secret
+from scheduler.config.render import SECRET, names_secret, redacted
 
 _ABSENT = object()
 """Names of fields whose values are never shown; the path of a file is not secret."""
@@ -133,4 +133,4 @@ def _display(path: str, value: object) -> str:
         return "unset"
     if value and names_secret(path.rpartition(".")[2].rpartition(" ")[2]):
         return SECRET
-    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) and value else json.dumps(redacted(value), ensure_ascii=False, default=str)

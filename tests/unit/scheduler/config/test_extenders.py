@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.catalog import NodeResourcesFitArgs
-from scheduler.config import ConfigurationError, load_configuration
+from scheduler.config import ConfigurationError, differences, load_configuration
 
 HEAD = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -81,3 +81,18 @@ def test_a_profile_without_the_plugin_that_ignores_them_is_refused() -> None:
     assert refused(f"{{urlPrefix: 'http://x', managedResources: {managed}}}", profile) == [
         "profiles[0]: can't find NodeResourcesFitArgs in plugin config"
     ]
+
+
+def test_a_private_key_is_shown_in_no_difference_between_configurations() -> None:
+    before, after, other = (
+        load_configuration(f"{HEAD}{extenders}", source="f")
+        for extenders in (
+            "",
+            f"extenders: [{{urlPrefix: 'https://x', tlsConfig: {{keyData: {SECRET}}}}}]\n",
+            "extenders: [{urlPrefix: 'https://x', tlsConfig: {keyData: b3RoZXI=}}]\n",
+        )
+    )
+    text = str([*map(str, differences(before, after)), *map(str, differences(after, other))])
+    assert SECRET not in text
+    assert "b3RoZXI=" not in text
+    assert text.count("extenders") == 2
