@@ -38,22 +38,35 @@ class ForceConflicts:
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = frozenset(names)
         self._seen: set[str] = set()
+        self._late: set[str] = set()
+        """Kinds with objects whose names are known only while the update runs."""
 
     def __call__(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         """Annotate an object whose conflicts are forced; leave all others as they are."""
         if not args.type_.startswith("kubernetes:") or not isinstance(args.props, dict):
             return None
         metadata = args.props["metadata"]
-        name = f"{args.type_.rpartition(':')[2]}/{metadata.get('name')}"
-        self._seen.add(name)
-        if args.type_ not in FORCED_TYPES and name not in self._names:
-            return None
-        annotated = {**metadata, "annotations": {**(metadata.get("annotations") or {}), FORCE: "true"}}
+        kind, name = args.type_.rpartition(":")[2], metadata.get("name")
+        annotations = metadata.get("annotations") or {}
+        forced: pulumi.Input[dict[str, str]] = {**annotations, FORCE: "true"}
+        if isinstance(name, pulumi.Output):
+            self._late.add(kind)
+            if args.type_ not in FORCED_TYPES:
+                if not any(listed.startswith(f"{kind}/") for listed in self._names):
+                    return None
+                forced = name.apply(
+                    lambda known: {**annotations, FORCE: "true"} if f"{kind}/{known}" in self._names else annotations
+                )
+        else:
+            self._seen.add(f"{kind}/{name}")
+            if args.type_ not in FORCED_TYPES and f"{kind}/{name}" not in self._names:
+                return None
+        annotated = {**metadata, "annotations": forced}
         return pulumi.ResourceTransformationResult({**args.props, "metadata": annotated}, args.opts)
 
     def unknown(self) -> list[str]:
-        """The listed names that no object of the program had."""
-        return sorted(self._names - self._seen)
+        """The listed names that no object of the program has; not those that an object may yet get."""
+        return sorted(name for name in self._names - self._seen if name.partition("/")[0] not in self._late)
 
     def known(self) -> list[str]:
         """All objects that the program made so far, as `Kind/name`."""

@@ -15,6 +15,14 @@ contexts: [{name: local, context: {cluster: local, user: local}}]
 """
 
 
+@pytest.fixture(scope="session", autouse=True)
+def outputs_as_text_are_errors() -> Iterator[None]:
+    """An Output that is formatted as text raises in the SDK, which else writes a warning into names and messages."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PULUMI_ERROR_OUTPUT_STRING", "true")
+        yield
+
+
 @pytest.fixture(scope="module")
 def local_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The environment that stack `local` refers to, as `secondary-scheduler cluster env` sets it."""

@@ -396,7 +396,7 @@ def forced(graph: Graph) -> set[str]:
 
 
 @pytest.mark.parametrize("mode", ["manifests", "direct", "none"])
-def test_what_nobody_tunes_is_force_conflicts_by_force_and_nothing_else(
+def test_what_nobody_tunes_is_applied_with_force_and_nothing_else(
     mode: str, preview: bool, local_environment: None
 ) -> None:
     graph = run(mode, preview=preview)
@@ -415,6 +415,7 @@ def test_what_nobody_tunes_is_force_conflicts_by_force_and_nothing_else(
         ("manifests", "Deployment/secondary-scheduler-operator"),
         ("manifests", "SecondaryScheduler/cluster"),
         ("direct", "Deployment/secondary-scheduler"),
+        pytest.param("direct", "FlowSchema/secondary-scheduler-leases", id="named while the update runs"),
     ],
 )
 def test_conflicts_of_a_named_object_are_forced(
