@@ -20,7 +20,7 @@ import components
 
 COMPONENTS = [
     member
-    for member in vars(components).values()
+    for member in (getattr(components, name) for name in components.__all__)  # loaded when asked for
     if inspect.isclass(member) and issubclass(member, pulumi.ComponentResource)
 ]
 # Fields that only Python can give, so that they must not be required. `needs`: other languages say it with the resource
