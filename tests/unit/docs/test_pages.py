@@ -54,6 +54,16 @@ def test_the_index_links_every_page() -> None:
     assert "docs/index.md" in (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
 
+def test_decisions_have_numbers_of_their_own_and_stand_in_the_index_in_order() -> None:
+    files = sorted(file.name for file in (CHECKOUT / "docs/adr").glob("*.md"))
+    assert [file[:4] for file in files] == [f"{number:04}" for number in range(1, len(files) + 1)]
+    assert re.findall(r"\]\(adr/([^)]+)\) \|", (CHECKOUT / "docs/index.md").read_text()) == files
+    for file in files:
+        title = (CHECKOUT / "docs/adr" / file).read_text().partition("\n")[0]
+        assert title.startswith(f"# {int(file[:4])}. "), f"{file}: {title}"
+
+
+
 @pytest.mark.parametrize("page", [CHECKOUT / "docs" / "differences.md"], ids=_name)
 def test_no_table_cell_is_too_long_to_read(page: Path) -> None:
     rows = [line for line in _prose(page).splitlines() if line.startswith("|")]
