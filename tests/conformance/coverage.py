@@ -16,7 +16,8 @@ _SILENT: dict[str, str] = {
     "NodeName": "a pod that names its node comes to no scheduler",
     "PrioritySort": "pods are asked about one by one; tests/integration/scheduler/test_queueing.py",
     "DefaultBinder": "binds, and chooses nothing",
-    "DynamicResources": "no pod has resource claims",
+    "DynamicResources": "no pod has resource claims; test_dra.py, tests/integration/scheduler/test_devices.py",
+    "NodeDeclaredFeatures": "API servers before 1.36 drop what a node declares; plugins/test_nodedeclaredfeatures.py",
 }
 """Default plugins that no case can make say anything, and why."""
 
