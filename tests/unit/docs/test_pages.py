@@ -63,7 +63,6 @@ def test_decisions_have_numbers_of_their_own_and_stand_in_the_index_in_order() -
         assert title.startswith(f"# {int(file[:4])}. "), f"{file}: {title}"
 
 
-
 @pytest.mark.parametrize("page", [CHECKOUT / "docs" / "differences.md"], ids=_name)
 def test_no_table_cell_is_too_long_to_read(page: Path) -> None:
     rows = [line for line in _prose(page).splitlines() if line.startswith("|")]
