@@ -21,6 +21,8 @@ class KubernetesVersion:
         minor: of Kubernetes 1.x.
         default_plugins: the default profile's multiPoint list (apis/config/v1/default_plugins.go).
         default_weights: weights in that list that differ from the plugins' own.
+        spares_terminating: preemption neither patches nor deletes victims that are terminating already
+            (framework/preemption/preemption.go, prepareCandidateAsync).
         rates_change_of_balance: NodeResourcesBalancedAllocation scores what the pod changes about the balance, instead
             of the balance with the pod (framework/plugins/noderesources/balanced_allocation.go, PR 135573).
         counts_image_volumes: ImageLocality adds the images of volumes
@@ -49,6 +51,7 @@ class KubernetesVersion:
     minor: int
     default_plugins: tuple[str, ...]
     default_weights: tuple[tuple[str, int], ...] = ()
+    spares_terminating: bool = False
     rates_change_of_balance: bool = False
     counts_image_volumes: bool = False
     resizes_pods: bool = False
@@ -93,7 +96,7 @@ _1_34 = KubernetesVersion(
         "DefaultBinder",
     ),
 )
-_1_35 = replace(_1_34, minor=35, default_weights=(("DynamicResources", 2),))
+_1_35 = replace(_1_34, minor=35, default_weights=(("DynamicResources", 2),), spares_terminating=True)
 _1_36 = replace(
     _1_35,
     minor=36,

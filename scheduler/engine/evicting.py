@@ -51,12 +51,9 @@ class Evictor:
             finished(complete)
 
     async def _evict(self, eviction: Eviction) -> bool:
-        """Request the last victim's deletion when those of the others have been: its deletion wakes the preemptor.
-
-        Those that are terminating already are left alone, as since kube-scheduler 1.35.
-        """
+        """Request the last victim's deletion when those of the others have been: its deletion wakes the preemptor."""
         cleared = await asyncio.gather(*(self._clear_nomination(pod) for pod in eviction.displaced))
-        victims = [victim for victim in eviction.victims if not victim.deleting]
+        victims = [victim for victim in eviction.victims if not (eviction.spares_terminating and victim.deleting)]
         if not victims:
             return all(cleared)
         *first, last = victims

@@ -32,6 +32,7 @@ class Eviction:
         node: where.
         victims: pods to be deleted, the one to be deleted last at the end.
         displaced: pods nominated to the node that have to look for another one: their nomination is cleared.
+        spares_terminating: victims that are terminating already are left alone.
     """
 
     plugin: str
@@ -39,6 +40,7 @@ class Eviction:
     node: str
     victims: tuple[PodInfo, ...]
     displaced: tuple[PodInfo, ...] = ()
+    spares_terminating: bool = False
 
 
 class Handle(Protocol):

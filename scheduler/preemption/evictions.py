@@ -25,8 +25,9 @@ class Evictions:
     between the answer of the API server and the watch finds no terminating victim, and preempts once more.
     """
 
-    def __init__(self, plugin: str, handle: Handle) -> None:
+    def __init__(self, plugin: str, handle: Handle, *, spares_terminating: bool) -> None:
         self._plugin = plugin
+        self._spares_terminating = spares_terminating
         self._handle = handle
         self._running: set[str] = set()
         self._requested: dict[str, _Requested] = {}
@@ -77,7 +78,14 @@ class Evictions:
         uids = frozenset([victim.uid for victim in candidate.victims])
         self._requested[preemptor.uid] = _Requested(candidate.node, uids)
         self._running.add(preemptor.uid)
-        eviction = Eviction(self._plugin, preemptor, candidate.node, candidate.victims, tuple(displaced))
+        eviction = Eviction(
+            self._plugin,
+            preemptor,
+            candidate.node,
+            candidate.victims,
+            tuple(displaced),
+            spares_terminating=self._spares_terminating,
+        )
         self._handle.evict(eviction, lambda complete: self._finished(eviction, complete))
 
     def _finished(self, eviction: Eviction, complete: bool) -> None:

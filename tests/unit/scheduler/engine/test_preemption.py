@@ -243,7 +243,8 @@ async def test_without_the_lease_no_pod_is_evicted(engine: Engine) -> None:
     assert engine.api.writes == []
 
 
-async def test_victims_that_are_terminating_already_are_left_alone(engine: Engine) -> None:
+@pytest.mark.parametrize("spares", [True, False])
+async def test_victims_that_are_terminating_already_are_left_alone_since_1_35(engine: Engine, spares: bool) -> None:
     """kube-scheduler patches and deletes them once more up to 1.34, and no longer since 1.35."""
     handle = engine.handle
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -252,9 +253,12 @@ async def test_victims_that_are_terminating_already_are_left_alone(engine: Engin
     preemptor = pod_info("high", priority=10)
     outcomes: list[bool] = []
     for victims in ((leaving_pod, staying), (leaving_pod,)):
-        handle.evict(Eviction("DefaultPreemption", preemptor, "n1", victims), outcomes.append)
+        eviction = Eviction("DefaultPreemption", preemptor, "n1", victims, spares_terminating=spares)
+        handle.evict(eviction, outcomes.append)
     await eventually(lambda: outcomes == [True, True], "both are carried out")
-    assert engine.api.writes == [("patch", "staying"), ("delete", "staying")]
+    again = [] if spares else [("patch", "leaving"), ("delete", "leaving")]
+    written = [("patch", "staying"), ("delete", "staying"), *again, *again]
+    assert sorted(write for write in engine.api.writes if write[1] != "events") == sorted(written)
 
 
 async def test_a_nomination_that_is_refused_as_the_pod_is_bound_by_now_is_final(engine: Engine) -> None:
