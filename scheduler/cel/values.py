@@ -14,7 +14,7 @@ from functools import total_ordering
 from typing import Any, Final
 
 from scheduler.cel.errors import CelError, no_such_overload
-from scheduler.kube.primitives import QuantityError, parse_quantity
+from scheduler.kube.primitives import BINARY_SUFFIXES, DECIMAL_SUFFIXES, QuantityError, parse_quantity
 
 Value = Any
 """One of the types named above, or one of the classes below."""
@@ -213,8 +213,6 @@ class Quantity:
 
 
 _QUANTITY: Final = re.compile(r"[+-]?0*([0-9]*)(?:\.([0-9]*))?([a-zA-Z]{0,2})([+-]?[0-9]*)", re.ASCII)
-_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 def _scale_of(text: str) -> int | None:
@@ -223,10 +221,10 @@ def _scale_of(text: str) -> int | None:
     if match is None:
         return None
     whole, fraction, suffix, exponent = match[1], match[2] or "", match[3], match[4]
-    if suffix in _BINARY:
-        bits = _BINARY[suffix]
+    if suffix in BINARY_SUFFIXES:
+        bits = BINARY_SUFFIXES[suffix]
         return 0 if not fraction and 15 - len(whole) - bits * 3 // 10 - 1 >= 0 else None
-    power = int(exponent[:6]) if exponent else _DECIMAL.get(suffix, 0)
+    power = int(exponent[:6]) if exponent else DECIMAL_SUFFIXES.get(suffix, 0)
     scale = power - len(fraction)
     return scale if len(whole) + len(fraction) <= 18 and scale >= -9 else None
 

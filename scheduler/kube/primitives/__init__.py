@@ -5,6 +5,8 @@ no I/O, no import of the rest of the project.
 """
 
 from scheduler.kube.primitives.quantity import (
+    BINARY_SUFFIXES,
+    DECIMAL_SUFFIXES,
     INT64_MAX,
     INT64_MIN,
     Quantity,
@@ -47,6 +49,8 @@ from scheduler.kube.primitives.timestamps import (
 )
 
 __all__ = [
+    "BINARY_SUFFIXES",
+    "DECIMAL_SUFFIXES",
     "EVERYTHING",
     "INT64_MAX",
     "INT64_MIN",

@@ -35,10 +35,11 @@ class QuantityError(ValueError):
     """The text is not a Kubernetes quantity; the message quotes it and says what is allowed."""
 
 
-_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_DECIMAL_BY_EXPONENT: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
-_BINARY_BY_EXPONENT: Final = {0: ""} | {exponent: suffix for suffix, exponent in _BINARY.items()}
+BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+"""Powers of two and of ten that suffixes stand for."""
+_DECIMAL_BY_EXPONENT: Final = {exponent: suffix for suffix, exponent in DECIMAL_SUFFIXES.items()}
+_BINARY_BY_EXPONENT: Final = {0: ""} | {exponent: suffix for suffix, exponent in BINARY_SUFFIXES.items()}
 _PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]+)", re.ASCII)
 _PLAIN: Final = re.compile(r"([0-9]{1,15})(m|Ki|Mi|Gi|)", re.ASCII)
 _PLAIN_MILLI: Final = {"m": 1, "": 1000, "Ki": 1000 << 10, "Mi": 1000 << 20, "Gi": 1000 << 30}
@@ -83,11 +84,11 @@ def parse_quantity(text: str) -> Quantity:
     sign, whole, fraction, suffix = match[1], match[2], match[3] or "", match[4]
     mantissa = int((whole + fraction) or "0")
     exponent = -len(fraction)
-    if suffix in _BINARY:
-        mantissa <<= _BINARY[suffix]
+    if suffix in BINARY_SUFFIXES:
+        mantissa <<= BINARY_SUFFIXES[suffix]
         family = QuantityFormat.BINARY_SI
-    elif suffix in _DECIMAL:
-        exponent += _DECIMAL[suffix]
+    elif suffix in DECIMAL_SUFFIXES:
+        exponent += DECIMAL_SUFFIXES[suffix]
         family = QuantityFormat.DECIMAL_SI
     else:
         exponent += int(suffix[1:])
