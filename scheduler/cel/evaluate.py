@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from scheduler.cel.errors import CelError, CompileError, no_such_overload
 from scheduler.cel.functions import FUNCTIONS, NAMESPACED, Function
-from scheduler.cel.macros import Compiler, expand
+from scheduler.cel.macros import Compiler, absorbing, expand
 from scheduler.cel.scope import Lazy, Scope
 from scheduler.cel.syntax import Call, Ident, Index, ListNode, Literal, MapNode, Node, Select
 from scheduler.cel.values import ABSENT, CelMap, Fields, Optional, TypeValue, Uint, Value, is_present, shown
@@ -135,34 +135,12 @@ def _invocation(function: Function, args: list[Evaluator]) -> Evaluator:
     return call
 
 
-def _absorbing(args: list[Evaluator], deciding: bool) -> Evaluator:
-    """Return the evaluator of && (deciding: False) or || (True)."""
-
-    def evaluate(scope: Scope) -> Value:
-        problem: CelError | None = None
-        for arg in args:
-            try:
-                value = arg(scope)
-            except CelError as error:
-                problem = problem or error
-                continue
-            if value is deciding:
-                return deciding
-            if type(value) is not bool:
-                problem = problem or no_such_overload()
-        if problem is not None:
-            raise problem
-        return not deciding
-
-    return evaluate
-
-
 def _and(args: list[Evaluator]) -> Evaluator:
-    return _absorbing(args, deciding=False)
+    return lambda scope: absorbing(args, scope, deciding=False)
 
 
 def _or(args: list[Evaluator]) -> Evaluator:
-    return _absorbing(args, deciding=True)
+    return lambda scope: absorbing(args, scope, deciding=True)
 
 
 def _conditional(args: list[Evaluator]) -> Evaluator:
@@ -177,11 +155,15 @@ def _conditional(args: list[Evaluator]) -> Evaluator:
     return evaluate
 
 
+def _optional(value: Value) -> Optional:
+    if type(value) is not Optional:
+        raise no_such_overload()
+    return value
+
+
 def _or_value(optional: Evaluator, default: Evaluator, *, unwrap: bool) -> Evaluator:
     def evaluate(scope: Scope) -> Value:
-        value = optional(scope)
-        if type(value) is not Optional:
-            raise no_such_overload()
+        value = _optional(optional(scope))
         if not is_present(value):
             return default(scope)
         return value.value if unwrap else value
@@ -239,8 +221,7 @@ def _list(elements: list[tuple[Evaluator, bool]]) -> Evaluator:
         for element, optional in elements:
             value = element(scope)
             if optional:
-                if type(value) is not Optional:
-                    raise no_such_overload()
+                value = _optional(value)
                 if not is_present(value):
                     continue
                 value = value.value
@@ -257,8 +238,7 @@ def _map(entries: list[tuple[Evaluator, Evaluator, bool]]) -> Evaluator:
         for key, value, optional in entries:
             entry_key, entry_value = key(scope), value(scope)
             if optional:
-                if type(entry_value) is not Optional:
-                    raise no_such_overload()
+                entry_value = _optional(entry_value)
                 if not is_present(entry_value):
                     continue
                 entry_value = entry_value.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from scheduler.cel.errors import CelError, CompileError, no_such_overload
@@ -156,24 +156,37 @@ class _Turns:
         raise no_such_overload()
 
 
+def absorbing(evaluators: Iterable[Evaluator], scope: Scope, *, deciding: bool) -> bool:
+    """Return `deciding` as soon as some evaluator gives it, whatever the others do; its opposite where all give that.
+
+    That is `||` and exists (deciding: True), `&&` and all (False).
+
+    Raises:
+        CelError: none gives it, and this is the first error.
+    """
+    problem: CelError | None = None
+    for evaluate in evaluators:
+        try:
+            value: object = evaluate(scope)
+        except CelError as error:
+            problem = problem or error
+            continue
+        if value is deciding:
+            return deciding
+        if type(value) is not bool:
+            problem = problem or no_such_overload()
+    if problem is not None:
+        raise problem
+    return not deciding
+
+
 def _quantified(*, deciding: bool) -> _Loop:
     def loop(turns: Turns, scope: Scope, condition: Evaluator | None, body: Evaluator) -> Value:
-        problem: CelError | None = None
-        for _ in turns:
-            try:
-                value = body(scope)
-            except CelError as error:
-                problem = problem or error
-                continue
-            if value is deciding:
-                # Closed at once: what follows must see the outer variables.
-                turns.close()
-                return deciding
-            if type(value) is not bool:
-                problem = problem or no_such_overload()
-        if problem is not None:
-            raise problem
-        return not deciding
+        try:
+            return absorbing((body for _ in turns), scope, deciding=deciding)
+        finally:
+            # Closed at once: what follows must see the outer variables.
+            turns.close()
 
     return loop
 
