@@ -14,10 +14,8 @@ from kubernetes import config as kubernetes_config
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
-from devcluster.demo.workload import TAINT
 from devcluster.spec import ClusterSpec
-from tests.support.live_stack import CHECKOUT, NAMESPACE
-from tests.support.waiting import eventually
+from tests.support.live_stack import CHECKOUT, NAMESPACE, places_a_pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -108,20 +106,7 @@ def test_it_goes_up_stays_unchanged_and_is_destroyed(pulumi: Pulumi, cluster: Lo
     pulumi("up", "--yes", "--skip-preview")
     assert pulumi("stack", "output", "ready").stdout.strip() in ("1", "1.0")
     assert TOKEN not in pulumi("stack", "export").stdout
-    places_a_pod(api)
+    places_a_pod(api, "batch", generateName="pod-")
     pulumi("preview", "--expect-no-changes")
     pulumi("destroy", "--yes", "--skip-preview")
     assert NAMESPACE not in {item.metadata.name for item in api.list_namespace().items}
-
-
-def places_a_pod(api: kubernetes.CoreV1Api) -> None:
-    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
-    spec = {
-        "schedulerName": "batch",
-        "nodeSelector": {"type": "kwok"},
-        "tolerations": [TAINT],
-        "containers": [container],
-    }
-    created = api.create_namespaced_pod("default", {"metadata": {"generateName": "pod-"}, "spec": spec})
-    name = created.metadata.name
-    eventually(lambda: api.read_namespaced_pod(name, "default").spec.node_name is not None)

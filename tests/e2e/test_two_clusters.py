@@ -14,10 +14,8 @@ from kubernetes import config as kubernetes_config
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
-from devcluster.demo.workload import TAINT
 from devcluster.spec import ClusterSpec
-from tests.support.live_stack import CHECKOUT, NAMESPACE
-from tests.support.waiting import eventually
+from tests.support.live_stack import CHECKOUT, NAMESPACE, places_a_pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -82,21 +80,8 @@ def test_two_clusters_go_up_stay_unchanged_and_are_destroyed(clusters: dict[str,
         for name, cluster in clusters.items()
     }
     for api in apis.values():
-        places_a_pod(api)
+        places_a_pod(api, "batch", generateName="pod-")
     run("preview", "--expect-no-changes")
     run("destroy", "--yes", "--skip-preview")
     for name, api in apis.items():
         assert NAMESPACE not in {item.metadata.name for item in api.list_namespace().items}, name
-
-
-def places_a_pod(api: kubernetes.CoreV1Api) -> None:
-    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
-    spec = {
-        "schedulerName": "batch",
-        "nodeSelector": {"type": "kwok"},
-        "tolerations": [TAINT],
-        "containers": [container],
-    }
-    created = api.create_namespaced_pod("default", {"metadata": {"generateName": "pod-"}, "spec": spec})
-    name = created.metadata.name
-    eventually(lambda: api.read_namespaced_pod(name, "default").spec.node_name is not None)

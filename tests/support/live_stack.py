@@ -27,6 +27,19 @@ NAMESPACE = "openshift-secondary-scheduler-operator"
 NAME = "secondary-scheduler"
 
 
+def places_a_pod(core: kubernetes.CoreV1Api, scheduler_name: str, **metadata: str) -> None:
+    """Wait until a scheduler has bound a pod with this metadata in namespace `default`."""
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
+    spec = {
+        "schedulerName": scheduler_name,
+        "nodeSelector": {"type": "kwok"},
+        "tolerations": [TAINT],
+        "containers": [container],
+    }
+    name = core.create_namespaced_pod("default", {"metadata": metadata, "spec": spec}).metadata.name
+    eventually(lambda: core.read_namespaced_pod(name, "default").spec.node_name is not None)
+
+
 class Live:
     """A stack with settings of its own over those of stack `local`, or with none but its own."""
 
@@ -160,9 +173,4 @@ class Live:
             self.core.delete_namespaced_service_account(account, "default")
 
     def places_a_pod(self, name: str) -> None:
-        container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
-        spec = {
-            "schedulerName": NAME, "nodeSelector": {"type": "kwok"}, "tolerations": [TAINT], "containers": [container],
-        }  # fmt: skip
-        self.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
-        eventually(lambda: self.core.read_namespaced_pod(name, "default").spec.node_name is not None)
+        places_a_pod(self.core, NAME, name=name)

@@ -1,7 +1,7 @@
 """The oracle of extenders: a recording extender each for the real kube-scheduler 1.34 and for ours, on one API server
 and with one configuration. Both must make the same calls, bodies decoded, and come to the same placement or message.
 
-Configurations are in tests/data/extenders. First a pod is the real scheduler's; then it is created anew as ours.
+Configurations are in tests/data/extenders. First a pod is the real scheduler's; then it is created again as ours.
 """
 
 from __future__ import annotations

@@ -17,17 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, static_cluster_roles
-from scheduler.config import load_configuration
-from scheduler.kube.client import AlreadyExists, NotFound
+from scheduler.kube.client import NotFound
 from tests.integration.operator.support import Api
+from tests.integration.scheduler.shipped_rights import kubeconfig_with_shipped_rights
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.integration]
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 STORAGE = "/apis/storage.k8s.io/v1"
 SELECTED = "volume.kubernetes.io/selected-node"
 ME = f"volumes-{os.getpid()}"
@@ -146,27 +143,8 @@ def _create_node(api: Api, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def kubeconfig(api: Volumes, control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig with the rights of the base role and of the enabled plugins' roles, and no more."""
-    for name, rules in static_cluster_roles().items():
-        body = {"metadata": {"name": name}, "rules": [rule.to_dict() for rule in rules]}
-        with contextlib.suppress(AlreadyExists):
-            api.call("POST", f"{RBAC}/clusterroles", body)
-    enabled = load_configuration(yaml.safe_dump(CONFIGURATION), source="test").profiles[0].enabled
-    roles = {BASE_CLUSTER_ROLE, *map(cluster_role_name, enabled)} & set(static_cluster_roles())
-    api.create("serviceaccounts", "scheduler")
-    subject = {"kind": "ServiceAccount", "name": "scheduler", "namespace": ME}
-    for role in roles:
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-        binding = {"metadata": {"name": f"{ME}:{role}"}, "roleRef": reference, "subjects": [subject]}
-        api.call("POST", f"{RBAC}/clusterrolebindings", binding)
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    answer = api.call("POST", api.path("serviceaccounts", "scheduler") + "/token", request)
-    config = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
-    for user in config["users"]:
-        user["user"] = {"token": answer["status"]["token"]}
-    path = tmp_path_factory.mktemp("volumes") / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return path
+    directory = tmp_path_factory.mktemp("volumes")
+    return kubeconfig_with_shipped_rights(api, Path(control_plane.kubeconfig), CONFIGURATION, directory)
 
 
 @pytest.fixture(scope="module", autouse=True)
