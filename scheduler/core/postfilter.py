@@ -49,16 +49,16 @@ def post_filters_asking(
     Raises:
         ValueError: the placement is no rejection.
     """
+    preempting = [extender for extender in extenders if extender.preempt_verb]
+    if not preempting:
+        return run_post_filters(snapshot, placement, profile)
     diagnosis = _diagnosis(placement)
     outcome = _without_plugins(snapshot, placement, diagnosis, profile)
     if outcome is not None:
         return outcome
-    preempting = [extender for extender in extenders if extender.preempt_verb]
-    state, pod, codes = placement.state, placement.pod, placement.node_codes(snapshot)
-    if not preempting:
-        return _outcome(diagnosis, *profile.run_post_filter(state, pod, snapshot, codes))
-    result, status = yield from profile.run_post_filter_asking(state, pod, snapshot, codes, preempting)
-    return _outcome(diagnosis, result, status)
+    codes = placement.node_codes(snapshot)
+    answer = yield from profile.run_post_filter_asking(placement.state, placement.pod, snapshot, codes, preempting)
+    return _outcome(diagnosis, *answer)
 
 
 def _diagnosis(placement: Placement) -> Diagnosis:

@@ -41,7 +41,7 @@ log = structlog.get_logger(component="extenders")
 
 
 class Objects(Protocol):
-    """Pods and nodes in full (`wholeobjects.WholeObjects`)."""
+    """Whole pods and nodes (`wholeobjects.WholeObjects`)."""
 
     async def pod(self, pod: PodInfo) -> Raw:
         """Read a pod; ExtenderError where that fails."""

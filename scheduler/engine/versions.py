@@ -28,11 +28,14 @@ class VersionUnknownAtStartError(ValueError):
 
 def describe_versions(configuration: Configuration) -> dict[str, object]:
     """Return the version that each profile behaves as, by scheduler name, and the cluster's, as /configz shows them."""
-    cluster = configuration.cluster_minor
     return {
         "kubernetesVersion": {profile.scheduler_name: profile.kubernetes.name for profile in configuration.profiles},
-        "clusterVersion": "unknown" if cluster is None else f"1.{cluster}",
+        "clusterVersion": _shown(configuration.cluster_minor),
     }
+
+
+def _shown(minor: int | None) -> str:
+    return "unknown" if minor is None else f"1.{minor}"
 
 
 class VersionFollower:
@@ -56,7 +59,6 @@ class VersionFollower:
 
     def announce(self) -> None:
         """Log what each profile behaves as, and why."""
-        cluster = "unknown" if self._known is None else f"1.{self._known}"
         for profile in self._profiles:
             pinned = profile.options.kubernetes_version is not None
             origin = "kubernetesVersion" if pinned else "default" if self._known is None else "cluster"
@@ -64,7 +66,7 @@ class VersionFollower:
                 "behaves as kube-scheduler",
                 version=profile.kubernetes.name,
                 because_of=origin,
-                cluster=cluster,
+                cluster=_shown(self._known),
                 profile=profile.scheduler_name,
             )
 
@@ -104,5 +106,5 @@ class VersionFollower:
             f"The cluster is Kubernetes 1.{minor} now, and was 1.{self._known}: profile {name} behaves as "
             f"kube-scheduler {version} until the scheduler is restarted"
         )
-        log.warning("the cluster has another version now", cluster=f"1.{minor}", version=version, profile=name)
+        log.warning("the cluster has another version now", cluster=_shown(minor), version=version, profile=name)
         self._record(note)

@@ -1,4 +1,4 @@
-"""Pods and nodes in full, for extenders: the scheduler itself keeps only what filters and scores read.
+"""Whole pods and nodes, for extenders: the scheduler itself keeps only what filters and scores read.
 
 A pod is read when an extender is to be asked about it: one read per attempt, of few pods. Nodes are watched a second
 time, and only where some extender is sent whole Nodes; they are kept as JSON, some ten kilobytes each.

@@ -87,7 +87,7 @@ class Ledger:
         """Note that something of a pool changed; return the nodes that have slices of it, "" for all."""
         nodes = {offered.own_node for offered in self._of_pool.get(pool, {}).values()}
         if "" in nodes or len(self._changes) > _MAX_CHANGES:
-            # Whoever follows starts anew.
+            # The next caller starts again.
             self._changes_start += len(self._changes) + 1
             self._changes.clear()
         else:
@@ -114,7 +114,7 @@ class Ledger:
             self._forget_pools(offered)
 
     def _forget_pools(self, offered: OfferedSlice | None) -> None:
-        """Gather the pools anew of all nodes that a slice may concern."""
+        """Gather the pools again of all nodes that a slice may concern."""
         if offered is None:
             return
         nodes = self._note_change(offered.pool)
