@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from .kube_object import KubeObject, child, name_of
+from .kube_object import KubeObject, child, name_of, rollout_timeouts
 
 CATALOG_NAME = "secondary-scheduler-catalog"
 _PATIENCE = 300
@@ -47,7 +47,6 @@ class CatalogSource(pulumi.ComponentResource):
             spec |= {"image": args.image, "grpcPodConfig": {"securityContextConfig": "restricted"}}
         if args.address is not None:
             spec["address"] = args.address
-        timeout = f"{args.ready_seconds or _PATIENCE}s"
         source = KubeObject(
             f"{name}-catalogsource",
             {
@@ -60,7 +59,7 @@ class CatalogSource(pulumi.ComponentResource):
                 },
                 "spec": spec,
             },
-            child(self, custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m")),
+            child(self, custom_timeouts=rollout_timeouts(args.ready_seconds or _PATIENCE)),
         )
         self.name = name_of(source)
         self.register_outputs({"name": self.name})

@@ -14,7 +14,15 @@ from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, CredentialRu
 from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
 
 from ._health import health_of_deployment
-from .kube_object import KubeObject, child, in_kubernetes_spelling, name_of, namespace_of, ready_replicas_of
+from .kube_object import (
+    KubeObject,
+    child,
+    in_kubernetes_spelling,
+    name_of,
+    namespace_of,
+    ready_replicas_of,
+    rollout_timeouts,
+)
 from .labels import COMPONENT
 from .metric_credentials import SecretKeyReference
 
@@ -84,7 +92,6 @@ class DirectScheduler(pulumi.ComponentResource):
         self._namespace = pulumi.Output.from_input(args.namespace)
         account = k8s.core.v1.ServiceAccount(f"{name}-serviceaccount", metadata=self._metadata(), opts=child(self))
         first = [account, self._service(), *self._lease_role_and_binding(), *self._optional_objects()]
-        timeout = f"{args.ready_seconds}s"
         deployment = k8s.apps.v1.Deployment(
             f"{name}-deployment",
             metadata=self._metadata(),
@@ -92,7 +99,7 @@ class DirectScheduler(pulumi.ComponentResource):
             opts=child(
                 self,
                 depends_on=[*first, *args.needs],
-                custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m"),
+                custom_timeouts=rollout_timeouts(args.ready_seconds),
             ),
         )
         self.name = name_of(deployment)

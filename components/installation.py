@@ -66,7 +66,7 @@ class InstallationArgs:
     scheduler_image, flavour, plugins: image, its flavour where the name does not show it, and enabled plugins; the
         scheduler's rights follow from them.
     extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role to create.
-    operator_image: for manifests.
+    operator_image, ready_seconds: for manifests; how long the operator may take to become ready.
     upstream: the operator is upstream's, which binds the cluster's own ClusterRoles only.
     olm: for olm and catalog.
     openshift: whether the cluster is OpenShift.
@@ -92,6 +92,7 @@ class InstallationArgs:
     flavour: str = ""
     extra_roles: Mapping[str, Sequence[PolicyRule]] = field(default_factory=dict)
     operator_image: str | None = None
+    ready_seconds: int = 180
     upstream: bool = False
     openshift: bool = False
     instances: Sequence[tuple[str | None, str]] = ()
@@ -176,7 +177,9 @@ def _from_manifests(
     image = args.operator_image or ""
     cluster_name = cluster_scoped_name(OPERATOR_NAME, args.namespace)
     if args.upstream:
-        upstream_args = UpstreamOperatorArgs(record.namespace, image, needs, args.openshift, cluster_name)
+        upstream_args = UpstreamOperatorArgs(
+            record.namespace, image, needs, args.openshift, cluster_name, args.ready_seconds
+        )
         return UpstreamOperator(parts.name("operator"), upstream_args, parts.options("operator"))
     install_args = OperatorInstallArgs(
         record.namespace,
@@ -187,6 +190,7 @@ def _from_manifests(
         secrets=args.secrets,
         openshift=args.openshift,
         cluster_role_name=cluster_name,
+        ready_seconds=args.ready_seconds,
     )
     return OperatorInstall(parts.name("operator"), install_args, parts.options("operator"))
 

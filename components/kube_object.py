@@ -121,6 +121,11 @@ def child(
     )
 
 
+def rollout_timeouts(seconds: int) -> pulumi.CustomTimeouts:
+    """Timeouts of an object that is created or updated when its pods are ready."""
+    return pulumi.CustomTimeouts(create=f"{seconds}s", update=f"{seconds}s", delete="3m")
+
+
 @cache
 def _provider_version() -> str:
     return version("pulumi-kubernetes")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pulumi
 
-from .kube_object import KubeObject, child, namespace_of
+from .kube_object import KubeObject, child, namespace_of, rollout_timeouts
 
 _SUBSCRIPTIONS = "operators.coreos.com/v1alpha1"
 _PATIENCE = 600
@@ -126,12 +126,11 @@ class OlmOperator(pulumi.ComponentResource):
         metadata: dict[str, Any] = {"name": object_name, "namespace": self._args.namespace}
         if wait_for:
             metadata["annotations"] = {"pulumi.com/waitFor": json.dumps(list(wait_for))}
-        timeout = f"{self._args.ready_seconds or seconds}s"
         options = child(
             self,
             depends_on=depends_on,
             retain_on_delete=retain or None,
-            custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m"),
+            custom_timeouts=rollout_timeouts(self._args.ready_seconds or seconds),
         )
         if adopted:
             options.provider = self._args.adopting
@@ -141,7 +140,12 @@ class OlmOperator(pulumi.ComponentResource):
 
 def _ask_for_approval(namespace: str, status: dict[str, Any], component: pulumi.Resource) -> None:
     plan, wanted = (status.get("installPlanRef") or {}).get("name"), status.get("currentCSV")
-    if plan and wanted != status.get("installedCSV"):
+    # OLM sometimes creates a second plan for the version that it has just installed, and waits for that one, too.
+    pending = any(
+        condition.get("type") == "InstallPlanPending" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+    if plan and (pending or wanted != status.get("installedCSV")):
         patch = '{"spec":{"approved":true}}'
         pulumi.log.warn(
             f"InstallPlan {plan} installs {wanted} and waits for your approval: "

@@ -13,7 +13,7 @@ from scheduler import operand
 from scheduler.catalog import INSTANCE_NAME, OPERAND, STATUS_KINDS, operand_name, static_cluster_roles
 
 from ._operator_rules import Instance, cluster_rules, namespace_rules
-from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of
+from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
 from .labels import COMPONENT
 
 OPERATOR_NAME = "secondary-scheduler-operator"
@@ -35,6 +35,7 @@ class OperatorInstallArgs:
     secrets: names of further Secrets that schedulers mount; it looks whether they exist, and may read no others.
     openshift: whether admission chooses the numeric user.
     cluster_role_name: of its ClusterRole and the binding; an operator in another namespace needs another one.
+    ready_seconds: how long the operator may take to become ready before the update fails.
     """
 
     namespace: pulumi.Input[str]
@@ -45,6 +46,7 @@ class OperatorInstallArgs:
     secrets: Sequence[str] = ()
     openshift: bool = False
     cluster_role_name: str = OPERATOR_NAME
+    ready_seconds: int = 180
 
     @property
     def elsewhere(self) -> list[str]:
@@ -99,7 +101,7 @@ class OperatorInstall(pulumi.ComponentResource):
             },
             spec=in_kubernetes_spelling(_deployment_spec(args, self.service_account_name)),
             # A controller that starts before it has its rights begins with errors.
-            opts=child(self, depends_on=[*rights, *args.needs]),
+            opts=child(self, depends_on=[*rights, *args.needs], custom_timeouts=rollout_timeouts(args.ready_seconds)),
         )
         self.namespace = namespace_of(deployment)
         self.version = pulumi.Output.from_input(args.image)
@@ -162,8 +164,9 @@ def _deployment_spec(args: OperatorInstallArgs, service_account: pulumi.Input[st
     return {
         "replicas": 1,
         "selector": {"matchLabels": _POD_LABELS},
-        # A second operator during a rollout would only wait for the first one's Lease.
-        "strategy": {"type": "Recreate"},
+        # The old operator works until the new one has started: that is ready while it waits for the Lease, and an
+        # image that cannot be pulled leaves the old one in place.
+        "strategy": dict(operand.ROLLING_UPDATE),
         "template": {
             "metadata": {"labels": _POD_LABELS, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
             "spec": {

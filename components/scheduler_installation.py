@@ -70,7 +70,8 @@ class SchedulerInstallationArgs:
     log_level: Normal, Debug, Trace or TraceAll.
     replicas: number of schedulers; one leads, the others wait for the Lease.
     resources: requests and limits of the scheduler's container; None for the default.
-    ready_seconds: how long the scheduler may take to become ready before the update fails.
+    ready_seconds: how long the scheduler, and an operator from manifests, may each take to become ready before the
+        update fails.
     objects: which optional objects to create.
     egress_ports: TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
@@ -239,6 +240,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             flavour=args.flavour,
             extra_roles=_extra_roles(self._configuration),
             operator_image=args.operator_image,
+            ready_seconds=args.ready_seconds,
             upstream=args.upstream_operator,
             openshift=args.openshift,
             instances=instances,

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 from scheduler import operand
 from scheduler.catalog import GO_CLUSTER_ROLES, PolicyRule
 
-from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of
+from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
 from .labels import COMPONENT
 
 _NAME = "secondary-scheduler-operator"
@@ -47,6 +47,7 @@ class UpstreamOperatorArgs:
     needs: what must exist before the operator starts; above all the CRD that it watches.
     openshift: whether admission chooses the numeric user.
     cluster_role_name: of its ClusterRole, and the beginning of its bindings' names.
+    ready_seconds: how long the operator may take to become ready before the update fails.
     """
 
     namespace: pulumi.Input[str]
@@ -54,6 +55,7 @@ class UpstreamOperatorArgs:
     needs: Sequence[pulumi.Resource] = ()
     openshift: bool = False
     cluster_role_name: str = _NAME
+    ready_seconds: int = 180
 
 
 class UpstreamOperator(pulumi.ComponentResource):
@@ -95,7 +97,7 @@ class UpstreamOperator(pulumi.ComponentResource):
             f"{name}-deployment",
             metadata=self._metadata(),
             spec=in_kubernetes_spelling(self._deployment_spec()),
-            opts=child(self, depends_on=[*rights, *args.needs]),
+            opts=child(self, depends_on=[*rights, *args.needs], custom_timeouts=rollout_timeouts(args.ready_seconds)),
         )
         self.namespace = namespace_of(deployment)
         self.version = pulumi.Output.from_input(args.image)

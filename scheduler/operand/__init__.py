@@ -8,6 +8,7 @@ contract. Membership: pure functions over data; owners, labels and field manager
 from scheduler.operand.deployment import (
     CERTS_VOLUME,
     CONTAINER_SECURITY,
+    ROLLING_UPDATE,
     Operand,
     Timings,
     deployment_spec,
@@ -60,6 +61,7 @@ __all__ = [
     "CONTAINER_SECURITY",
     "LABEL_APP",
     "METRIC_CREDENTIALS_DIRECTORY",
+    "ROLLING_UPDATE",
     "SECURE_PORT",
     "Operand",
     "Timings",

@@ -41,7 +41,7 @@ _STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
 _TOKEN_SECONDS = 3600
 _METRICS_VOLUME = "metric-credentials"
-_ROLLING: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+ROLLING_UPDATE: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 """The Lease keeps two from scheduling at a time; the old one is removed only when the new one is ready."""
 
 
@@ -89,7 +89,7 @@ class Operand:
     openshift: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    strategy: Json = field(default_factory=lambda: dict(_ROLLING))
+    strategy: Json = field(default_factory=lambda: dict(ROLLING_UPDATE))
     replicas: int = 1
     command: Sequence[str] = ()
     arguments: Sequence[str] = ()

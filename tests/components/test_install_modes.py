@@ -313,6 +313,15 @@ def test_manual_approval_names_the_install_plan_to_approve(
     assert f"kubectl -n {NAMESPACE} patch installplan install-abcde" in message
 
 
+def test_a_second_install_plan_of_the_installed_version_is_named_too(
+    local_environment: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = {"type": "InstallPlanPending", "status": "True", "reason": "RequiresApproval"}
+    values = stack_values("local") | {"installMode": "olm", "operator": json.dumps({"approval": "Manual"})}
+    run_program(values, statuses={**STATUS, "Subscription": {**STATUS["Subscription"], "conditions": [waiting]}})
+    assert [text for text in caplog.messages if "install-abcde" in text]
+
+
 @pytest.mark.parametrize("approval", ["Automatic", "Manual"])
 def test_an_installed_version_needs_no_approval(
     approval: str, local_environment: None, caplog: pytest.LogCaptureFixture
