@@ -45,9 +45,9 @@ def interleave(busy: list[str], waiting: list[str]) -> list[str]:
 
 
 def servers(marker: str, files: list[str]) -> list[str]:
-    """Tests that start servers. They mostly wait for others, so that three run at a time on two cores. A file stays on
+    """Tests that start servers. They mostly wait for others, so that four run at a time on two cores. A file stays on
     one worker, which has a control plane of its own, and files begin in the order given."""
-    scheduling = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+    scheduling = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
     return pytest(*scheduling, "--durations", "25", "-m", f"({marker}){SELECTION}", *files)
 
 
