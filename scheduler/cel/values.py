@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
@@ -64,14 +65,14 @@ def is_present(optional: Optional) -> bool:
     return optional.value is not _NOTHING
 
 
-class Fields:
+class Fields(ABC):
     """What fields or keys are selected of."""
 
     __slots__ = ()
 
+    @abstractmethod
     def entry(self, key: Value) -> Value | None:
         """Return the value of a key, None where there is none."""
-        raise NotImplementedError
 
 
 class MapValue(Fields):
@@ -79,16 +80,16 @@ class MapValue(Fields):
 
     __slots__ = ()
 
+    @abstractmethod
     def __iter__(self) -> Iterator[Value]:
         """Yield the keys."""
-        raise NotImplementedError
 
+    @abstractmethod
     def items(self) -> Iterator[tuple[Value, Value]]:
         """Yield keys with their values."""
-        raise NotImplementedError
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     def has(self, key: Value) -> bool:
         """Tell whether there is a key: the operator `in`."""

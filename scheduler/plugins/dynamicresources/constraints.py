@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from scheduler.kube.model import DeviceAttribute, DeviceConstraint
@@ -27,7 +28,7 @@ def constraint_of(source: DeviceConstraint) -> Constraint | None:
     return None
 
 
-class _Attributes:
+class _Attributes(ABC):
     """The values of an attribute of the devices chosen for some requests; no requests are all."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
@@ -52,8 +53,8 @@ class _Attributes:
         names = self._requests
         return not names or request in names or (bool(subrequest) and f"{request}/{subrequest}" in names)
 
-    def _agrees(self, value: DeviceAttribute) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _agrees(self, value: DeviceAttribute) -> bool: ...
 
 
 class _Match(_Attributes):

@@ -89,6 +89,12 @@ def test_it_is_true(expression):
     assert selector.matches(gpu()) == (True, 0)
 
 
+@pytest.mark.parametrize("values", ['["1.2.3"]', "[1, 2]", '["1.2.3"].map(x, x)'])
+def test_a_version_in_a_list_of_other_values_is_not_there(values):
+    """Of a list of constants cel-go says that a version cannot be hashed."""
+    assert not Selector(f"{MINE}.version in {values}").matches(gpu()).matches
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
