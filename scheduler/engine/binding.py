@@ -156,7 +156,7 @@ class Binder:
             self._metrics.bindings.labels("gone").inc()
             return failure("the pod is gone")
         except KubeError as error:
-            if error.outcome_unknown and not _is_refusal(error):
+            if is_in_doubt(error):
                 return _Doubt.UNKNOWN
             self._metrics.bindings.labels("failed").inc()
             return failure(str(error))
@@ -256,9 +256,10 @@ def _is_success(answer: bytes) -> bool:
     return answer.startswith(b"{") and b'"Success"' in answer
 
 
-def _is_refusal(error: KubeError) -> bool:
-    """Tell whether an internal error is one of admission, which comes before anything is stored."""
-    return isinstance(error, ApiError) and error.message.startswith(_WEBHOOK_FAILED)
+def is_in_doubt(error: KubeError) -> bool:
+    """Tell whether a write may be carried out all the same; an internal error of admission comes before that."""
+    is_refusal = isinstance(error, ApiError) and error.message.startswith(_WEBHOOK_FAILED)
+    return error.outcome_unknown and not is_refusal
 
 
 def _warn_unreadable(pod: PodInfo, node: str, error: Exception) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from scheduler.engine.binding import Binder, pod_path
+from scheduler.engine.binding import Binder, is_in_doubt, pod_path
 from scheduler.engine.evicting import Evictor
 from scheduler.engine.nodecheck import NodeCheck
 from scheduler.engine.recorder import EventRecorder, Regarding
@@ -26,6 +26,7 @@ from scheduler.framework import (
     PodListener,
     Severity,
     Status,
+    UnknownOutcome,
     WallSeconds,
     failure,
 )
@@ -264,8 +265,11 @@ class EngineHandle:
                 self._client.patch(path, guarded, content_type=MERGE_PATCH, allowed=self._engine.may_write)
             )
             return SUCCESS, codec.decode(answer)
-        except (KubeError, DecodeError) as error:
-            return failure(str(error)), None
+        except KubeError as error:
+            return (_unknown(error) if is_in_doubt(error) else failure(str(error))), None
+        except DecodeError as error:
+            # A proxy's answer: it does not tell what the API server did.
+            return _unknown(error), None
 
     async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:
         """Read an object; None where it is gone, or replaced by a namesake."""
@@ -334,6 +338,10 @@ class EngineHandle:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("background task failed", task=task.get_name(), exc_info=task.exception())
+
+
+def _unknown(error: Exception) -> Status:
+    return UnknownOutcome(Code.ERROR, error=str(error))
 
 
 async def _repeat(seconds: float, work: PeriodicWork, name: str) -> None:

@@ -80,7 +80,8 @@ class Handle(Protocol):
         """Apply a JSON merge patch to an object of a watched kind, or to its subresource, unless it changed since
         `item` was read.
 
-        Returns Success and the object as it is now, or an error and None.
+        Returns Success and the object as it is now, or an error and None: `UnknownOutcome` where it may be written all
+        the same.
         """
 
     async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:

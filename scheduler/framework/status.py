@@ -74,6 +74,12 @@ class Status:
         return self if self.plugin else Status(self.code, self.reasons, plugin, self.error)
 
 
+class UnknownOutcome(Status):
+    """An error of a write that may be carried out all the same: the answer was lost, or is not the API server's."""
+
+    __slots__ = ()
+
+
 SUCCESS = Status()
 SKIP = Status(Code.SKIP)
 

@@ -6,16 +6,31 @@ the version that is known; after a conflict the claim is read again, and what ha
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from dataclasses import replace
+from typing import Any, Final
 
 import msgspec
 
-from scheduler.framework import SUCCESS, Handle, Objects, PodInfo, Status, failure
+from scheduler.framework import (
+    SUCCESS,
+    Handle,
+    MonotonicSeconds,
+    Objects,
+    PodInfo,
+    Status,
+    UnknownOutcome,
+    failure,
+)
 from scheduler.kube.model import ClaimAllocation, ClaimConsumer, ResourceClaim
 from scheduler.plugins.dynamicresources.claims import CLAIM, POD_RESOURCE, is_reserved_for
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-_TRIES = 5
+LANDING_SECONDS: Final = 75.0
+"""For how long after we stopped waiting for it a write may still be carried out, as for a Binding."""
+_TRIES: Final = 5
+_PAUSES: Final = (0.1, 0.5, 2.0, 5.0, 10.0)
+"""Seconds before the next try of a write, or of a read, whose answer was lost."""
 
 
 class BindingFailed(Exception):
@@ -37,38 +52,72 @@ async def bind_claim(
         BindingFailed: it cannot be had; the text is upstream's.
     """
     latest: ResourceClaim = claim
+    lands_until: MonotonicSeconds | None = None
     for attempt in range(1, _TRIES + 1):
         _require_usable(latest, allocation)
-        error = ""
-        if allocation is not None and FINALIZER not in latest.metadata.finalizers:
-            patch: dict[str, Any] = {"metadata": {"finalizers": [*latest.metadata.finalizers, FINALIZER]}}
-            status, answer = await handle.patch_object(CLAIM, latest, patch)
-            if status.is_success:
-                latest = answer
-            else:
-                error = f"add finalizer to claim {claim.metadata.name}: {status.message}"
-        if not error:
-            status, answer = await handle.patch_object(CLAIM, latest, _status_patch(pod, latest, allocation), "status")
-            if status.is_success:
-                written: ResourceClaim = answer
-                return written
-            action = "add allocation and reservation to" if allocation is not None else "add reservation to"
-            error = f"{action} claim {claim.metadata.name}: {status.message}"
-        current = await _read_again(handle, latest)
-        if allocation is not None and current.status.allocation == allocation and is_reserved_for(pod, current):
-            # The answer was lost, and the write was not.
+        status, latest = await _write(handle, pod, latest, allocation)
+        if status.is_success:
+            return latest
+        if allocation is not None and isinstance(status, UnknownOutcome):
+            lands_until = handle.monotonic() + LANDING_SECONDS
+        current = await _read_again(handle, latest, patiently=lands_until is not None)
+        if _is_written(pod, current, allocation):
             return current
-        if current.metadata.resource_version == latest.metadata.resource_version or attempt == _TRIES:
-            raise BindingFailed(error)
-        latest = current
-    raise AssertionError("the last try returns or raises")
+        if current.metadata.resource_version != latest.metadata.resource_version:
+            # What was written for the version before cannot be carried out any more.
+            lands_until, latest = None, current
+        elif lands_until is None:
+            raise BindingFailed(status.message)
+        elif attempt < _TRIES:
+            await handle.pause(_PAUSES[attempt - 1])
+    if lands_until is not None:
+        await handle.pause(max(0.0, lands_until - handle.monotonic()))
+        current = await _read_again(handle, latest, patiently=True)
+        if _is_written(pod, current, allocation):
+            return current
+    raise BindingFailed(status.message)
 
 
-async def _read_again(handle: Handle, claim: ResourceClaim) -> ResourceClaim:
+async def _write(
+    handle: Handle, pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None
+) -> tuple[Status, ResourceClaim]:
+    """Write a claim's finalizer and status; return the claim then, or what failed and the claim before."""
     name = claim.metadata.name
-    status, current = await handle.read_object(CLAIM, claim)
-    if not status.is_success:
-        raise BindingFailed(f"get updated claim {name} after conflict: {status.message}")
+    if allocation is not None and FINALIZER not in claim.metadata.finalizers:
+        patch: dict[str, Any] = {"metadata": {"finalizers": [*claim.metadata.finalizers, FINALIZER]}}
+        status, answer = await handle.patch_object(CLAIM, claim, patch)
+        if not status.is_success:
+            return failure(f"add finalizer to claim {name}: {status.message}"), claim
+        claim = answer
+    status, answer = await handle.patch_object(CLAIM, claim, _status_patch(pod, claim, allocation), "status")
+    if status.is_success:
+        return SUCCESS, answer
+    action = "add allocation and reservation to" if allocation is not None else "add reservation to"
+    return replace(status, error=f"{action} claim {name}: {status.message}"), claim
+
+
+def _is_written(pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> bool:
+    """Tell whether a claim is as it was to be: the answer was lost, and the write was not."""
+    return allocation is not None and claim.status.allocation == allocation and is_reserved_for(pod, claim)
+
+
+async def _read_again(handle: Handle, claim: ResourceClaim, *, patiently: bool) -> ResourceClaim:
+    """Return a claim as it is now.
+
+    `patiently`: an allocation may have been written. Until it is known, its devices are in use: it is read until an
+    answer comes, however long that takes, as the engine does for a Binding.
+    """
+    name = claim.metadata.name
+    for attempt in itertools.count():
+        status, current = await handle.read_object(CLAIM, claim)
+        if status.is_success:
+            break
+        if not patiently:
+            raise BindingFailed(f"get updated claim {name} after conflict: {status.message}")
+        if attempt == 0:
+            message = "it is not known whether a claim was allocated; its devices stay in use until it can be read"
+            handle.log("warning", "DynamicResources", message, claim=claim.metadata.key, error=status.message)
+        await handle.pause(_PAUSES[min(attempt, len(_PAUSES) - 1)])
     if current is None:
         raise BindingFailed(f"claim {name} got deleted in the meantime")
     claim_now: ResourceClaim = current

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from scheduler.catalog import DynamicResourcesArgs, SecondarySchedulerOptionsArgs
-from scheduler.framework import SUCCESS, Code, CycleState, PluginContext, PodInfo, Status, failure
+from scheduler.framework import SUCCESS, Code, CycleState, PluginContext, PodInfo, Status, UnknownOutcome, failure
 from scheduler.kube.model import RESOURCECLAIMS, ResourceClaim
 from scheduler.plugins.dynamicresources import DynamicResources
 from scheduler.state import ClusterState
@@ -89,7 +89,8 @@ def allocated(name: str, *devices: tuple[str, str], only_on: str = "", users: tu
 
 class Server:
     """A Handle on a state, with an API server that keeps claims: a write makes a new version, which the watch brings
-    at once unless `delayed`."""
+    at once unless `delayed`. `lost_answers` of writes never come, `late` ones of them are carried out during the next
+    pause, and `unreadable` reads fail."""
 
     def __init__(self, *objects: Any, nodes: str = "a", delayed: bool = False) -> None:
         self.state: ClusterState = put(cluster(*(node(name) for name in nodes)), *objects)
@@ -98,6 +99,10 @@ class Server:
         self.writes: list[tuple[str, str]] = []
         self.refusals: list[str] = []
         self.lost_answers = 0
+        self.late = 0
+        self.unreadable = 0
+        self.seconds = 0.0
+        self._landing: list[Coroutine[Any, Any, Any]] = []
         self.logged: list[str] = []
         self.spawned: list[Coroutine[Any, Any, None]] = []
         self._stored: dict[str, dict[str, Any]] = {}
@@ -120,6 +125,10 @@ class Server:
         assert kind == "ResourceClaim"
         name, stored = item.metadata.name, self._stored.get(item.metadata.name)
         await asyncio.sleep(0)
+        if self.late:
+            self.late -= 1
+            self._landing.append(self.patch_object(kind, item, patch, subresource))
+            return UnknownOutcome(Code.ERROR, error="connection lost"), None
         if self.refusals:
             return failure(self.refusals.pop(0)), None
         if stored is None:
@@ -133,10 +142,21 @@ class Server:
         answer = self.changed(name)
         if self.lost_answers:
             self.lost_answers -= 1
-            return failure("connection lost"), None
+            return UnknownOutcome(Code.ERROR, error="connection lost"), None
         return SUCCESS, answer
 
+    async def pause(self, seconds: float) -> None:
+        self.seconds += seconds
+        for write in [self._landing.pop(0) for _ in range(len(self._landing))]:
+            await write
+
+    def monotonic(self) -> float:
+        return self.seconds
+
     async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:
+        if self.unreadable:
+            self.unreadable -= 1
+            return failure("no route"), None
         stored = self._stored.get(item.metadata.name)
         return SUCCESS, None if stored is None else _decoded(stored)
 

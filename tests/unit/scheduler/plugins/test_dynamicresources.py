@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.framework import Code, CycleState, Hint
+from scheduler.framework import Code, CycleState, Hint, UnknownOutcome
 from scheduler.plugins.dynamicresources.claims import ClaimProblem, pod_claims
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins.devices import (
@@ -314,6 +314,59 @@ def test_a_write_whose_answer_was_lost_counts():
     server.lost_answers = 2
     assert attempt.bind().is_success
     assert [user.name for user in server.stored("gpu").status.reserved_for] == ["new"]
+
+
+def with_finalizer():
+    """A claim whose next write is that of its allocation."""
+    return claim("gpu", metadata={"finalizers": ["resource.kubernetes.io/delete-protection"]})
+
+
+def in_doubt(**doubt):
+    server = Server(with_finalizer(), claim("other"), device_class(), devices_of("a", "g0"), delayed=True)
+    attempt = Try(server, pod("new", **using("gpu")))
+    attempt.reserve()
+    for name, number in doubt.items():
+        setattr(server, name, number)
+    return server, attempt
+
+
+def test_devices_stay_in_use_until_it_is_known_whether_they_were_written():
+    """Neither the write nor the reads after it are answered; it lands while nobody can read."""
+    server, attempt = in_doubt(late=1, unreadable=20)
+    free_meanwhile = []
+    pause = server.pause
+
+    async def pause_and_look(seconds):
+        free_meanwhile.append(not Try(server, pod("second", **using("other"))).rejections())
+        await pause(seconds)
+
+    server.pause = pause_and_look
+    assert attempt.bind().is_success
+    assert len(free_meanwhile) == 20
+    assert not any(free_meanwhile)
+    assert given(server.stored("gpu")) == [("r", "a", "g0")]
+    assert (
+        "it is not known whether a claim was allocated; its devices stay in use until it can be read" in server.logged
+    )
+
+
+def test_a_write_that_lands_late_counts():
+    server, attempt = in_doubt(late=1)
+    assert attempt.bind().is_success
+    assert [user.name for user in server.stored("gpu").status.reserved_for] == ["new"]
+
+
+def test_a_write_in_doubt_is_given_up_when_it_cannot_land_any_more():
+    server, attempt = in_doubt()
+
+    async def lost(*args):
+        return UnknownOutcome(Code.ERROR, error="connection lost"), None
+
+    server.patch_object = lost
+    status = attempt.bind()
+    assert status.message == "add allocation and reservation to claim gpu: connection lost"
+    assert server.seconds >= 75
+    assert Try(server, pod("second", **using("other"))).rejections() == {}
 
 
 def changed_elsewhere(server):
