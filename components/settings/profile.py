@@ -63,9 +63,14 @@ class CheckedConfiguration:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs about its profiles: `profile`, or `profiles` where there are several."""
-        summaries = self.summaries
-        return {"profile": summaries[0]} if len(summaries) == 1 else {"profiles": summaries}
+        """The stack's outputs about its profiles: `profile`, or `profiles` where there are several.
+
+        The name of a single one is left out: the output `scheduler` has it.
+        """
+        first, *others = summaries = self.summaries
+        if others:
+            return {"profiles": summaries}
+        return {"profile": {key: value for key, value in first.items() if key != "schedulerName"}}
 
 
 def build_profile(

@@ -114,8 +114,7 @@ def test_a_first_preview_is_readable_in_a_pull_request(project: Project) -> None
         created = int(summary.split()[1])
         lines = [line for line in outputs.splitlines() if line.strip()]
         assert created > 30
-        # Under 60 before DynamicResources brought a role of its own.
-        assert created + len(lines) <= 60, outputs
+        assert created + len(lines) < 60, outputs
         project.ok("config", "set", "--stack", "fresh", "--path", "metricProvider.type", "Prometheus")
         address = ("--path", "metricProvider.address", "https://prometheus.example.com")
         project.ok("config", "set", "--stack", "fresh", *address)
