@@ -22,8 +22,10 @@ from devcluster.toolchain import binaries, golang
 from scheduler.cel import CompileError, EvaluationError, Selector
 from scheduler.kube.model import DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.plugins.dynamicresources.allocator import Allocator
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget, OutOfBudget
-from scheduler.plugins.dynamicresources.devices import AllocationError, OfferedSlice, PlaceOf, gather_pools
+from scheduler.plugins.dynamicresources.capacity import amounts
+from scheduler.plugins.dynamicresources.devices import OfferedSlice, PlaceOf, gather_pools
 from scheduler.plugins.dynamicresources.requests import SelectorCache
 
 _SOURCE = Path(__file__).parent / "dra_oracle"
@@ -321,7 +323,7 @@ FEATURES = {
     "DeviceTaints": True,
     "PartitionableDevices": True,
     "DeviceBindingAndStatus": False,
-    "ConsumableCapacity": False,
+    "ConsumableCapacity": True,
 }
 
 
@@ -330,9 +332,17 @@ def ours_allocates(question: Json) -> Json:
     classes = {item["metadata"]["name"]: msgspec.convert(item, DeviceClass) for item in question["classes"]}
     slices = [OfferedSlice(msgspec.convert(item, ResourceSlice)) for item in question["slices"]]
     claims = [msgspec.convert(item, ResourceClaim) for item in question["claims"]]
-    in_use = {(each["driver"], each["pool"], each["device"]) for each in question["allocated"]}
+    in_use, shared = set(), {}
+    for each in question["allocated"]:
+        device = (each["driver"], each["pool"], each["device"])
+        if "shareID" in each:
+            shared[device] = amounts(each["consumedCapacity"])
+        else:
+            in_use.add(device)
     place = PlaceOf(question["node"]["metadata"]["name"], question["node"]["metadata"]["labels"])
-    allocator = Allocator(classes.get, in_use.__contains__, SelectorCache(), Budget(3_000_000))
+    allocator = Allocator(
+        classes.get, in_use.__contains__, lambda device: shared.get(device, {}), SelectorCache(), Budget(3_000_000)
+    )
     try:
         relevant = [each for each in slices if each.own_node in ("", place.name)]
         pools = gather_pools(place, relevant, lambda pool: [each for each in slices if each.pool == pool])
@@ -360,8 +370,10 @@ def comparable(answer: Json) -> Json:
 
 
 def _without_nothing(value: Json) -> None:
-    """Drop what Go writes for nothing, and ours leaves out."""
+    """Drop what Go writes for nothing, and ours leaves out; the ids of shares are drawn."""
     if isinstance(value, dict):
+        if "shareID" in value:
+            value["shareID"] = "drawn"
         for key in [key for key, content in value.items() if content in (None, [], {})]:
             del value[key]
         for content in value.values():
@@ -382,13 +394,12 @@ def random_allocation(rng: random.Random) -> Json:
             "spec": {"selectors": [_selector(rng)], "config": _random_config(rng, "large")},
         },
     ]
-    names = [
-        {"driver": item["spec"]["driver"], "pool": item["spec"]["pool"]["name"], "device": device["name"]}
+    names = {
+        (item["spec"]["driver"], item["spec"]["pool"]["name"], device["name"]): device
         for item in slices
         for device in item["spec"].get("devices", ())
-    ]
-    unique = list({tuple(each.values()): each for each in names}.values())
-    allocated = [each for each in unique if rng.random() < 0.2]
+    }
+    allocated = [_allocated(rng, *key, device) for key, device in names.items() if rng.random() < 0.2]
     claims = [_random_claim(rng, number) for number in range(rng.choice((1, 1, 2)))]
     return {
         "features": FEATURES,
@@ -398,6 +409,26 @@ def random_allocation(rng: random.Random) -> Json:
         "slices": slices,
         "allocated": allocated,
     }
+
+
+def _allocated(rng: random.Random, driver: str, pool: str, name: str, device: Json) -> Json:
+    result: Json = {"driver": driver, "pool": pool, "device": name}
+    if device.get("allowMultipleAllocations"):
+        result |= {"shareID": f"share-{name}", "consumedCapacity": {"memory": rng.choice(("1Gi", "5Gi", "9Gi"))}}
+    return result
+
+
+def _policy(rng: random.Random) -> Json:
+    """Return what a capacity says of requests; its values are those that the API server takes."""
+    return rng.choice(
+        (
+            {"default": "2Gi"},
+            {"default": "2Gi", "validValues": ["2Gi", "4Gi", "8Gi"]},
+            {"default": "2Gi", "validRange": {"min": "1Gi"}},
+            {"default": "2Gi", "validRange": {"min": "1Gi", "max": "6Gi"}},
+            {"default": "3Gi", "validRange": {"min": "1Gi", "max": "9Gi", "step": "2Gi"}},
+        )
+    )
 
 
 def _zone(zone: str) -> Json:
@@ -483,6 +514,12 @@ def _random_device(rng: random.Random, name: str, per_device: bool) -> Json:
         device["taints"] = [{"key": "t", "value": "v", "effect": rng.choice(("NoSchedule", "NoExecute", "None"))}]
     if rng.random() < 0.05:
         device["bindsToNode"] = True
+    if rng.random() < 0.25:
+        device["allowMultipleAllocations"] = True
+    if rng.random() < 0.3:
+        device["capacity"]["memory"]["requestPolicy"] = _policy(rng)
+    if rng.random() < 0.2:
+        device["capacity"]["cores"] = {"value": "4"}
     return device
 
 
@@ -514,6 +551,9 @@ def _random_exact(rng: random.Random) -> Json:
     else:
         exact |= {"allocationMode": "ExactCount", "count": rng.choice((1, 1, 1, 2, 2, 3))}
     exact["selectors"] = [_selector(rng)] if rng.random() < 0.3 else []
+    if rng.random() < 0.25:
+        amount = rng.choice(("512Mi", "1Gi", "1500Mi", "2Gi", "3Gi", "5Gi", "7Gi", "20Gi", "0.5Gi", "3500000000"))
+        exact["capacity"] = {"requests": {"memory": amount, **({"cores": "1500m"} if rng.random() < 0.2 else {})}}
     if rng.random() < 0.2:
         exact["tolerations"] = [rng.choice(({"operator": "Exists"}, {"key": "t", "operator": "Equal", "value": "v"}))]
     return exact

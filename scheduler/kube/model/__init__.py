@@ -107,6 +107,7 @@ from scheduler.kube.model.pod import (
 from scheduler.kube.model.resource import (
     AllocationResult,
     Amount,
+    CapacityRequestPolicy,
     ClaimAllocation,
     ClaimConsumer,
     ClaimMeta,
@@ -232,6 +233,7 @@ __all__ = [
     "CSINode",
     "CSINodeDriver",
     "CSIStorageCapacity",
+    "CapacityRequestPolicy",
     "Cinder",
     "ClaimAllocation",
     "ClaimConsumer",

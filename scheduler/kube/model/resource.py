@@ -183,10 +183,27 @@ class DeviceAttribute(Struct, frozen=True, gc=False, rename="camel"):
     version: str | None = None
 
 
+class CapacityRequestRange(Struct, frozen=True, gc=False, rename="camel"):
+    """CapacityRequestPolicyRange."""
+
+    min_: Amount | None = field(default=None, name="min")
+    max_: Amount | None = field(default=None, name="max")
+    step: Amount | None = None
+
+
+class CapacityRequestPolicy(Struct, frozen=True, gc=False, rename="camel"):
+    """CapacityRequestPolicy: how much of a capacity a request may take."""
+
+    default: Amount | None = None
+    valid_values: tuple[Amount, ...] = ()
+    valid_range: CapacityRequestRange | None = None
+
+
 class DeviceCapacity(Struct, frozen=True, gc=False, rename="camel"):
-    """DeviceCapacity, without the policy of requests."""
+    """DeviceCapacity."""
 
     value: Amount = "0"
+    request_policy: CapacityRequestPolicy | None = None
 
 
 class DeviceTaint(Struct, frozen=True, gc=False, rename="camel"):

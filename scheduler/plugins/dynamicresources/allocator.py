@@ -9,13 +9,15 @@ whose order of pools and slices is random, it is one of the possible answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.kube.model import ClaimAllocation, DeviceTaint, DeviceToleration, ResourceClaim
+from scheduler.kube.model import ClaimAllocation, CounterConsumption, DeviceTaint, DeviceToleration, ResourceClaim
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget
+from scheduler.plugins.dynamicresources.capacity import Consumed, amounts
 from scheduler.plugins.dynamicresources.counters import Counters
-from scheduler.plugins.dynamicresources.devices import AllocationError, DeviceID, Offered, PlaceOf, Pool, PoolID
+from scheduler.plugins.dynamicresources.devices import DeviceID, Offered, PlaceOf, Pool, PoolID
 from scheduler.plugins.dynamicresources.requests import (
     ALL,
     MAX_RESULTS,
@@ -24,6 +26,7 @@ from scheduler.plugins.dynamicresources.requests import (
     Request,
     SelectorCache,
     Wanted,
+    consumed_by,
 )
 from scheduler.plugins.dynamicresources.results import Given, allocation_of
 
@@ -36,13 +39,15 @@ class Allocator(NamedTuple):
 
     Attributes:
         class_of: device classes by name.
-        is_in_use: whether a device is allocated to anybody.
+        is_in_use: whether a device is allocated to anybody, who then has it alone.
+        shared: by capacity, what others take of a device that several may have; nothing where nobody does.
         selectors: compiled selectors.
         budget: of the attempt.
     """
 
     class_of: ClassOf
     is_in_use: Callable[[DeviceID], bool]
+    shared: Callable[[DeviceID], Mapping[str, int]]
     selectors: SelectorCache
     budget: Budget
 
@@ -55,9 +60,9 @@ class Allocator(NamedTuple):
             AllocationError: something is wrong with a claim, class or slice.
             OutOfBudget: the attempt has been too much work.
         """
-        preparation = Preparation(place, pools, self.class_of, self.selectors, self.budget)
+        preparation = Preparation(place, pools, self.class_of, self.shared, self.selectors, self.budget)
         wanted = [preparation.prepare(claim) for claim in claims]
-        search = _Search(wanted, pools, preparation, self.is_in_use, self.budget)
+        search = _Search(wanted, pools, preparation, self)
         try:
             solved = search.run()
         except _TooManyResults:
@@ -86,17 +91,20 @@ class _Search:
         wanted: Sequence[Wanted],
         pools: Sequence[Pool],
         preparation: Preparation,
-        is_in_use: Callable[[DeviceID], bool],
-        budget: Budget,
+        known: Allocator,
     ) -> None:
         self._wanted = wanted
         self._devices = [device for pool in pools if not pool.problem for device in pool.devices]
         self._preparation = preparation
-        self._is_in_use = is_in_use
-        self._budget = budget
+        self._is_in_use = known.is_in_use
+        self._shared = known.shared
+        self._budget = known.budget
         self._pools = {pool.id: pool for pool in pools}
         self._counters: dict[PoolID, Counters] = {}
         self._taken: dict[DeviceID, set[int]] = {}
+        """By device that one claim has alone, the claims; an administrator's may be more."""
+        self._shares: dict[DeviceID, list[Mapping[str, int]]] = {}
+        """By device that several may have, what this search takes of it."""
         self.unsupported = ""
         """What a device needs that this scheduler does not do; "" where that kept nothing off."""
         self.given: list[list[Given]] = [[] for _ in wanted]
@@ -155,7 +163,9 @@ class _Search:
             device = self._devices[at]
             if self._is_taken(claim, request, device):
                 continue
-            if not selectable(wanted, request, device) or not self._take(claim, request, device, must=False):
+            if not selectable(wanted, request, device) or self._consumption(request, device) is None:
+                continue
+            if not self._take(claim, request, device, must=False):
                 continue
             following = at + 1
 
@@ -189,16 +199,31 @@ class _Search:
         if device.unsupported:
             self.unsupported = self.unsupported or device.unsupported
             return False
-        consumed = device.device.consumes_counters
-        if consumed and not self._counters_of(device.slice.pool).take(consumed):
+        # Who shares a device takes nothing more of the counters than the first.
+        counted = () if device.shared and self._has_sharers(device) else device.device.consumes_counters
+        if counted and not self._counters_of(device.slice.pool).take(counted):
             return False
         if not self._agrees(claim, request, device, must=must):
-            if consumed:
-                self._counters_of(device.slice.pool).give_back(consumed)
+            if counted:
+                self._counters_of(device.slice.pool).give_back(counted)
             return False
-        self._taken.setdefault(device.id, set()).add(claim)
-        self.given[claim].append(Given(request, device))
+        consumed = self._consumption(request, device)
+        if consumed is None:
+            self._undo(claim, request, device, counted)
+            return False
+        if device.shared:
+            self._shares.setdefault(device.id, []).append(amounts(consumed))
+        else:
+            self._taken.setdefault(device.id, set()).add(claim)
+        self.given[claim].append(Given(request, device, consumed, counted))
         return True
+
+    def _consumption(self, request: Request, device: Offered) -> Consumed | None:
+        """Return what a request takes of a device's capacity; None where there is not enough."""
+        return consumed_by(request, device, self._shared(device.id), self._shares.get(device.id, ()))
+
+    def _has_sharers(self, device: Offered) -> bool:
+        return bool(self._shared(device.id)) or bool(self._shares.get(device.id))
 
     def _agrees(self, claim: int, request: Request, device: Offered, *, must: bool) -> bool:
         """Tell whether taints and constraints allow a device, which the constraints then count with."""
@@ -226,16 +251,23 @@ class _Search:
             allocated = (
                 device.device.consumes_counters
                 for device in (*pool.devices, *pool.elsewhere)
-                if self._is_in_use(device.id)
+                if self._is_in_use(device.id) or self._shared(device.id)
             )
             counters = self._counters[pool_id] = Counters(pool.counters, allocated)
         return counters
 
     def _give_back(self, claim: int, request: Request, device: Offered) -> None:
-        self.given[claim].pop()
-        self._taken[device.id].discard(claim)
-        if device.device.consumes_counters:
-            self._counters_of(device.slice.pool).give_back(device.device.consumes_counters)
+        last = self.given[claim].pop()
+        if device.shared:
+            self._shares[device.id].pop()
+        else:
+            self._taken[device.id].discard(claim)
+        self._undo(claim, request, device, last.counted)
+
+    def _undo(self, claim: int, request: Request, device: Offered, counted: Sequence[CounterConsumption]) -> None:
+        """Give counters back, and have the constraints forget a device."""
+        if counted:
+            self._counters_of(device.slice.pool).give_back(counted)
         for constraint in self._wanted[claim].constraints:
             constraint.remove(request.base, request.sub)
 

@@ -23,10 +23,11 @@ from scheduler.framework import (
 from scheduler.kube.model import ClaimAllocation, DeviceClass, ResourceClaim
 from scheduler.kube.primitives import CompiledNodeSelector, node_selector
 from scheduler.plugins.dynamicresources.allocator import Allocator
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.claims import CLASS, pod_claims
 from scheduler.plugins.dynamicresources.columns import Columns, Tools, plain_request
-from scheduler.plugins.dynamicresources.devices import AllocationError, PlaceOf
+from scheduler.plugins.dynamicresources.devices import PlaceOf
 from scheduler.plugins.dynamicresources.ledger import Ledger
 from scheduler.plugins.dynamicresources.requests import SelectorCache
 
@@ -98,7 +99,7 @@ class Attempt:
         return device_class
 
     def _allocate(self, place: PlaceOf) -> list[ClaimAllocation] | str:
-        allocator = Allocator(self._class_of, self.ledger.is_in_use, _SELECTORS, self._budget)
+        allocator = Allocator(self._class_of, self.ledger.is_in_use, self.ledger.shared, _SELECTORS, self._budget)
         return allocator.allocate(place, self.ledger.pools(place), self.wanted)
 
     def unavailable_claims(self) -> list[ResourceClaim]:
@@ -196,8 +197,6 @@ def _require_allocatable(claim: ResourceClaim, ledger: Ledger, view: NodeView) -
                 raise ValueError(f"request {name}: unsupported request type")
             if view.objects.get(CLASS, "", spec.device_class_name) is None:
                 raise Rejected(f"request {name}: device class {spec.device_class_name} does not exist")
-            if spec.capacity is not None and spec.capacity.requests:
-                raise Rejected(f"{title}: asks for capacity of devices, which this scheduler does not support")
 
 
 def _in_process(claim: ResourceClaim) -> str:

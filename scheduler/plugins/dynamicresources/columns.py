@@ -19,8 +19,9 @@ import numpy as np
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
 from scheduler.kube.model import DeviceClass, ExactRequest, ResourceClaim
 from scheduler.plugins.dynamicresources.allocator import CANNOT_ALLOCATE, INVALID_POOLS, is_kept_off, unsupported_reason
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
-from scheduler.plugins.dynamicresources.devices import AllocationError, PlaceOf, Pool
+from scheduler.plugins.dynamicresources.devices import PlaceOf, Pool
 from scheduler.plugins.dynamicresources.ledger import Ledger
 from scheduler.plugins.dynamicresources.requests import (
     EXACT_COUNT,
@@ -29,6 +30,7 @@ from scheduler.plugins.dynamicresources.requests import (
     Preparation,
     Request,
     SelectorCache,
+    consumed_by,
 )
 
 MAX_COLUMNS = 64
@@ -163,8 +165,10 @@ class CountColumn(_ByNode):
         request = Request(claim.spec.devices.requests[0].name, "", exact, device_class, exact.count)
         try:
             for row, place in self._unknown(view, rows):
-                pools = self._ledger.pools(place)
-                preparation = Preparation(place, pools, lambda name: device_class, tools.selectors, tools.budget)
+                pools, shared = self._ledger.pools(place), self._ledger.shared
+                preparation = Preparation(
+                    place, pools, lambda name: device_class, shared, tools.selectors, tools.budget
+                )
                 self._free[row] = self._count(row, pools, claim, request, preparation)
         except OutOfBudget:
             # The next attempt goes on from there.
@@ -190,7 +194,9 @@ class CountColumn(_ByNode):
                 continue
             if device.unsupported:
                 unsupported = unsupported or device.unsupported
-            elif not is_kept_off(device.device.taints, request.spec.tolerations):
+            elif consumed_by(request, device, self._ledger.shared(device.id)) is not None and not is_kept_off(
+                device.device.taints, request.spec.tolerations
+            ):
                 free += 1
                 if free == MAX_RESULTS:
                     # No request is for more.
@@ -212,7 +218,8 @@ class Columns:
 
     def counting(self, exact: ExactRequest, device_class: DeviceClass | None) -> CountColumn:
         """Return the column of a request."""
-        key = (exact.device_class_name, exact.selectors, exact.tolerations)
+        capacity = tuple(sorted(exact.capacity.requests.items())) if exact.capacity is not None else None
+        key = (exact.device_class_name, exact.selectors, exact.tolerations, capacity)
         return self._column(CountColumn, key, (device_class,))
 
     def searching(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> SearchColumn:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.kube.model import Amount, CounterConsumption, CounterSet
-from scheduler.kube.primitives import parse_quantity
+from scheduler.kube.model import CounterConsumption, CounterSet
+from scheduler.plugins.dynamicresources.amounts import billionths
 
 CounterID = tuple[str, str]
 """Set and counter."""
-_MAX_SHIFT = 60
 
 
 def counter_sets(sources: Iterable[Sequence[CounterSet]]) -> Mapping[str, Mapping[str, int]] | None:
@@ -23,7 +22,7 @@ def counter_sets(sources: Iterable[Sequence[CounterSet]]) -> Mapping[str, Mappin
         for each in source:
             if each.name in sets:
                 return None
-            sets[each.name] = {name: _billionths(counter.value) for name, counter in each.counters.items()}
+            sets[each.name] = {name: billionths(counter.value) for name, counter in each.counters.items()}
     return sets
 
 
@@ -62,11 +61,4 @@ class Counters:
             for name, counter in each.counters.items():
                 key = (each.counter_set, name)
                 if key in self._left:
-                    self._left[key] += sign * _billionths(counter.value)
-
-
-def _billionths(amount: Amount) -> int:
-    parsed = parse_quantity(str(amount))
-    shift = parsed.exponent + 9
-    unit: int = 10 ** min(abs(shift), _MAX_SHIFT)
-    return parsed.mantissa * unit if shift >= 0 else -(-parsed.mantissa // unit)
+                    self._left[key] += sign * billionths(counter.value)

@@ -7,16 +7,13 @@ from typing import NamedTuple
 
 from scheduler.kube.model import Device, ResourceSlice
 from scheduler.kube.primitives import CompiledNodeSelector, node_selector
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.counters import are_known, counter_sets
 
 DeviceID = tuple[str, str, str]
 """Driver, pool, device."""
 PoolID = tuple[str, str]
 """Driver, pool."""
-
-
-class AllocationError(Exception):
-    """Something is wrong with a claim, a class or a slice: the attempt fails, on all nodes."""
 
 
 class PlaceOf(NamedTuple):
@@ -29,7 +26,7 @@ class PlaceOf(NamedTuple):
 class Offered:
     """A device of a slice, as selectors see it."""
 
-    __slots__ = ("attributes", "device", "driver", "id", "quantities", "slice", "unsupported")
+    __slots__ = ("attributes", "device", "driver", "id", "plain", "quantities", "slice", "unsupported")
 
     def __init__(self, device: Device, offered: OfferedSlice) -> None:
         self.device = device
@@ -40,6 +37,8 @@ class Offered:
         self.quantities: Mapping[str, Hashable] = (
             {name: capacity.value for name, capacity in device.capacity.items()} if device.capacity else {}
         )
+        self.plain = not self.shared and all(each.request_policy is None for each in device.capacity.values())
+        """Whether a request that asks for no capacity can have it while it is free."""
         self.unsupported = _unsupported(device)
 
     @property
@@ -50,8 +49,6 @@ class Offered:
 
 def _unsupported(device: Device) -> str:
     """Return what a device needs that this scheduler does not do, "" for nothing."""
-    if device.allow_multiple_allocations:
-        return "allows multiple allocations"
     if device.binding_conditions:
         return "has binding conditions"
     return ""

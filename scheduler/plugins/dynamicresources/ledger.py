@@ -7,16 +7,19 @@ reads and writes the ledger without giving way in between: no device is given tw
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from scheduler.framework import Objects
-from scheduler.kube.model import ClaimAllocation, ResourceClaim, ResourceSlice
+from scheduler.kube.model import Amount, ClaimAllocation, ResourceClaim, ResourceSlice
+from scheduler.plugins.dynamicresources.amounts import AllocationError, billionths
 from scheduler.plugins.dynamicresources.claims import CLAIM, SLICE
 from scheduler.plugins.dynamicresources.devices import DeviceID, OfferedSlice, PlaceOf, Pool, PoolID, gather_pools
 
 _K = TypeVar("_K")
 _MAX_CHANGES = 20_000
+_NOTHING: Mapping[str, int] = {}
 
 
 class Ledger:
@@ -31,6 +34,8 @@ class Ledger:
         self._pools: dict[str, tuple[Mapping[str, str], tuple[Pool, ...]]] = {}
         self._in_use: dict[DeviceID, list[str]] = {}
         """By device, the UIDs of the claims that have it; one that is being written may be there twice."""
+        self._shares: dict[DeviceID, dict[str, int]] = {}
+        """By device that several have, what they take of each capacity, in billionths."""
         self._in_flight: dict[str, ClaimAllocation] = {}
         self._watchers: list[Callable[[DeviceID], None]] = []
         self._changes: list[str] = []
@@ -95,8 +100,12 @@ class Ledger:
         return nodes
 
     def is_in_use(self, device: DeviceID) -> bool:
-        """Tell whether a device is allocated, or about to be."""
+        """Tell whether a device is allocated, or about to be, to a claim that has it alone."""
         return device in self._in_use
+
+    def shared(self, device: DeviceID) -> Mapping[str, int]:
+        """Return what claims that share a device take of its capacities, in billionths; nothing where none does."""
+        return self._shares.get(device, _NOTHING)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if old is not None:
@@ -160,7 +169,9 @@ class Ledger:
         """Return a device of an allocation that another claim has, too."""
         for result in allocation.devices.results:
             device = (result.driver, result.pool, result.device)
-            if not result.admin_access and len(set(self._in_use.get(device, ()))) > 1:
+            holders = set(self._in_use.get(device, ()))
+            # Who shares a device is none of its holders.
+            if not result.admin_access and len(holders) > (0 if result.share_id is not None else 1):
                 return device
         return None
 
@@ -182,9 +193,12 @@ class Ledger:
                 continue
             device = (result.driver, result.pool, result.device)
             pools.add(device[:2])
+            if result.share_id is not None:
+                self._share(device, result.consumed_capacity, 1 if adding else -1)
+                continue
             holders = self._in_use.setdefault(device, [])
             if adding:
-                if holders and uid not in holders and result.share_id is None:
+                if holders and uid not in holders:
                     for watcher in self._watchers:
                         watcher(device)
                 holders.append(uid)
@@ -194,6 +208,14 @@ class Ledger:
                 del self._in_use[device]
         for pool in pools:
             self._note_change(pool)
+
+    def _share(self, device: DeviceID, consumed: Mapping[str, Amount], sign: int) -> None:
+        shares = self._shares.setdefault(device, {})
+        for name, amount in consumed.items():
+            with contextlib.suppress(AllocationError):
+                shares[name] = shares.get(name, 0) + sign * billionths(amount)
+        if not any(shares.values()):
+            del self._shares[device]
 
 
 def _drop(groups: dict[_K, dict[str, OfferedSlice]], key: _K, name: str) -> None:

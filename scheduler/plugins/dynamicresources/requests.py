@@ -3,14 +3,16 @@ k8s.io/dynamic-resource-allocation/structured/internal/incubating, 0.36.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.cel import CompileError, EvaluationError, Selector
 from scheduler.kube.model import DeviceClass, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaim
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget
+from scheduler.plugins.dynamicresources.capacity import Consumed, consumption
 from scheduler.plugins.dynamicresources.constraints import Constraint, constraint_of
-from scheduler.plugins.dynamicresources.devices import AllocationError, Offered, PlaceOf, Pool, device_usable
+from scheduler.plugins.dynamicresources.devices import DeviceID, Offered, PlaceOf, Pool, device_usable
 
 MAX_RESULTS = 32
 """Devices of one claim (AllocationResultsMaxSize)."""
@@ -85,6 +87,27 @@ class Request:
         return bool(self.spec.admin_access)
 
 
+_NOTHING: Consumed = {}
+
+
+def consumed_by(
+    request: Request, device: Offered, others: Mapping[str, int], more: Sequence[Mapping[str, int]] = ()
+) -> Consumed | None:
+    """Return what a request takes of a device's capacity; None where there is not enough.
+
+    Args:
+        request: the request.
+        device: the device, free, or one that several may have.
+        others: what others have taken of it.
+        more: what the same search has taken.
+    """
+    capacity = request.spec.capacity
+    if device.plain and capacity is None and not others:
+        return _NOTHING
+    amounts = capacity.requests if capacity is not None else {}
+    return consumption(device.device, amounts, (others, *more))
+
+
 @dataclass(slots=True)
 class Wanted:
     """A claim to allocate: its requests, each with its alternatives (one for a plain request), and constraints."""
@@ -106,12 +129,14 @@ class Preparation:
         place: PlaceOf,
         pools: Sequence[Pool],
         class_of: ClassOf,
+        shared: Callable[[DeviceID], Mapping[str, int]],
         selectors: SelectorCache,
         budget: Budget,
     ) -> None:
         self._place = place
         self._pools = pools
         self._class_of = class_of
+        self._shared = shared
         self._selectors = selectors
         self._budget = budget
         self._selectable: dict[tuple[int, int], bool] = {}
@@ -173,7 +198,12 @@ class Preparation:
                 raise AllocationError(
                     f"{title}: asks for all devices, but resource pool {pool.title} is currently {state}"
                 )
-            devices += [device for device in pool.devices if self.is_selectable(claim, request, device)]
+            devices += [
+                device
+                for device in pool.devices
+                if self.is_selectable(claim, request, device)
+                and consumed_by(request, device, self._shared(device.id)) is not None
+            ]
         return tuple(devices)
 
     def is_selectable(self, claim: ResourceClaim, request: Request, device: Offered) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from scheduler.kube.model import (
     AllocationResult,
     ClaimAllocation,
+    CounterConsumption,
     DeviceConfig,
     DeviceResult,
     NodeSelector,
@@ -17,15 +19,28 @@ from scheduler.kube.model import (
     NodeSelectorTerm,
     ResourceClaim,
 )
-from scheduler.plugins.dynamicresources.devices import AllocationError, Offered
+from scheduler.plugins.dynamicresources.amounts import AllocationError
+from scheduler.plugins.dynamicresources.capacity import Consumed
+from scheduler.plugins.dynamicresources.devices import Offered
 from scheduler.plugins.dynamicresources.requests import Request, Wanted
+
+_SHARES: Final = uuid.UUID("5d5a29dc-61cf-4a0b-8f57-6a4f6c1f9c5e")
 
 
 class Given(NamedTuple):
-    """A device, and for which request."""
+    """A device, and for which request.
+
+    Attributes:
+        request: the request.
+        device: the device.
+        consumed: what it takes of the device's capacity, where others may have the device, too.
+        counted: what it takes of the counters of the device's pool.
+    """
 
     request: Request
     device: Offered
+    consumed: Consumed
+    counted: Sequence[CounterConsumption]
 
 
 def allocation_of(wanted: Wanted, devices: Sequence[Given], chosen: Sequence[Request], node: str) -> ClaimAllocation:
@@ -37,19 +52,25 @@ def allocation_of(wanted: Wanted, devices: Sequence[Given], chosen: Sequence[Req
         chosen: per request the alternative that they are for.
         node: where the pod will run.
     """
-    results = tuple(
-        DeviceResult(
-            request=each.request.full_name,
-            driver=each.device.id[0],
-            pool=each.device.id[1],
-            device=each.device.id[2],
-            admin_access=True if each.request.is_admin else None,
-            tolerations=each.request.spec.tolerations,
-        )
-        for each in devices
-    )
+    results = tuple(_result(wanted.claim, number, each) for number, each in enumerate(devices))
     config = (*_class_config(chosen), *_claim_config(wanted.claim, chosen))
     return ClaimAllocation(AllocationResult(results, config), _selector(wanted.claim, devices, node))
+
+
+def _result(claim: ResourceClaim, number: int, chosen: Given) -> DeviceResult:
+    shared, device = chosen.device.shared, chosen.device.id
+    # Upstream draws it at random. It has to differ from that of every other share of the device.
+    share = uuid.uuid5(_SHARES, "/".join((claim.metadata.uid, str(number), *device))) if shared else None
+    return DeviceResult(
+        request=chosen.request.full_name,
+        driver=device[0],
+        pool=device[1],
+        device=device[2],
+        admin_access=True if chosen.request.is_admin else None,
+        tolerations=chosen.request.spec.tolerations,
+        share_id=str(share) if share is not None else None,
+        consumed_capacity=dict(chosen.consumed) if shared else {},
+    )
 
 
 def _class_config(chosen: Sequence[Request]) -> list[DeviceConfig]:
@@ -82,7 +103,7 @@ def _selector(claim: ResourceClaim, devices: Sequence[Given], node: str) -> Node
     """Return where the devices can be used; None for everywhere."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
-    for _, offered in devices:
+    for offered in (each.device for each in devices):
         spec, device = offered.slice.slice.spec, offered.device
         source = device if offered.slice.per_device else spec
         if source.node_name is not None or device.binds_to_node:

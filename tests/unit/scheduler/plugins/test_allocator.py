@@ -9,8 +9,9 @@ import pytest
 
 from scheduler.kube.model import DeviceClass
 from scheduler.plugins.dynamicresources.allocator import Allocator
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget, OutOfBudget
-from scheduler.plugins.dynamicresources.devices import AllocationError, OfferedSlice, PlaceOf, gather_pools
+from scheduler.plugins.dynamicresources.devices import OfferedSlice, PlaceOf, gather_pools
 from scheduler.plugins.dynamicresources.requests import SelectorCache
 from tests.unit.scheduler.plugins.devices import (
     DRIVER,
@@ -37,7 +38,7 @@ def allocations(
     offered = [OfferedSlice(each) for each in slices]
     known: dict[str, DeviceClass] = {each.metadata.name: each for each in (device_class(), *classes)}
     busy = {(DRIVER, pool, name) for pool, name in in_use}
-    allocator = Allocator(known.get, busy.__contains__, SelectorCache(), Budget(budget))
+    allocator = Allocator(known.get, busy.__contains__, lambda device: {}, SelectorCache(), Budget(budget))
     relevant = [each for each in offered if each.own_node in ("", NODE.name)]
     pools = gather_pools(NODE, relevant, lambda pool: [each for each in offered if each.pool == pool])
     return allocator.allocate(NODE, pools, claims)
@@ -308,3 +309,69 @@ def test_what_no_node_can_cure_is_an_error(wanted, error):
     with pytest.raises(AllocationError) as raised:
         got(claim("c", wanted), devices_of("a", "g0"))
     assert str(raised.value).startswith(error)
+
+
+# Capacity -----------------------------------------------------------------------------------------------------------
+
+STEPS = {"default": "3Gi", "validRange": {"min": "1Gi", "max": "9Gi", "step": "2Gi"}}
+VALUES = {"default": "2Gi", "validValues": ["2Gi", "4Gi"]}
+
+
+def sharing(policy=None, **more):
+    memory = {"value": "10Gi", **({"requestPolicy": policy} if policy else {})}
+    return devices_of("a", {"name": "g0", "capacity": {"memory": memory}, "allowMultipleAllocations": True, **more})
+
+
+def asking(amount, name="r", capacity="memory"):
+    return exactly(name, capacity={"requests": {capacity: amount}})
+
+
+@pytest.mark.parametrize(
+    ("policy", "request_", "consumed"),
+    [
+        (None, asking("3Gi"), "3Gi"),
+        (None, exactly(), "10Gi"),
+        (None, asking("11Gi"), None),
+        (None, asking("1", capacity="cores"), None),
+        (STEPS, exactly(), "3Gi"),
+        (STEPS, asking("1Mi"), "1Gi"),
+        (STEPS, asking("3.5Gi"), "5Gi"),
+        (STEPS, asking("9.5Gi"), None),
+        (VALUES, asking("3Gi"), "4Gi"),
+        (VALUES, asking("5Gi"), None),
+    ],
+)
+def test_a_request_takes_of_a_capacity_what_the_policy_makes_of_it(policy, request_, consumed):
+    answer = allocations([claim("c", request_)], sharing(policy))
+    expected = [{"memory": consumed}] if consumed else CANNOT
+    assert (answer if consumed is None else [each.consumed_capacity for each in answer[0].devices.results]) == expected
+
+
+def test_requests_share_a_device_and_one_request_gets_different_ones():
+    assert got(claim("c", asking("5Gi", "r"), asking("5Gi", "s")), sharing()) == [("r", "g0"), ("s", "g0")]
+    assert got(claim("c", asking("5Gi", "r"), asking("6Gi", "s")), sharing()) == CANNOT
+    assert got(claim("c", exactly(count=2, capacity={"requests": {"memory": "1Gi"}})), sharing()) == CANNOT
+
+
+def test_a_device_that_one_claim_has_alone_must_have_the_capacity_too():
+    alone = devices_of("a", device("g0", capacity={"memory": "10Gi"}))
+    (allocation,) = allocations([claim("c", asking("3Gi"))], alone)
+    assert (allocation.devices.results[0].share_id, allocation.devices.results[0].consumed_capacity) == (None, {})
+    assert got(claim("c", asking("11Gi")), alone) == CANNOT
+
+
+def test_who_shares_a_device_takes_its_counters_once():
+    counters = devices_of(
+        "a",
+        name="c",
+        pool={"resourceSliceCount": 2},
+        sharedCounters=[{"name": "gpu", "counters": {"slots": {"value": "1"}}}],
+    )
+    slot = {"consumesCounters": [{"counterSet": "gpu", "counters": {"slots": {"value": "1"}}}]}
+    slice_ = devices_of(
+        "a",
+        {"name": "g0", "capacity": {"memory": {"value": "10Gi"}}, "allowMultipleAllocations": True, **slot},
+        pool={"resourceSliceCount": 2},
+    )
+    wanted = claim("c", asking("5Gi", "r"), asking("5Gi", "s"))
+    assert got(wanted, slice_, counters) == [("r", "g0"), ("s", "g0")]

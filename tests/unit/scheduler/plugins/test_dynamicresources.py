@@ -114,11 +114,6 @@ def test_a_claim_that_a_pod_names_twice_counts_once():
             "request r/b: device class absent does not exist",
         ),
         ({"name": "r"}, "resource claim default/gpu, request r: unknown request type"),
-        (
-            exactly("r", capacity={"requests": {"memory": "1Gi"}}),
-            "resource claim default/gpu, request r: "
-            "asks for capacity of devices, which this scheduler does not support",
-        ),
     ],
 )
 def test_a_request_that_no_node_can_meet_ends_the_attempt_at_once(request_, reason):
@@ -170,11 +165,33 @@ def test_an_unknown_function_fails_the_attempt_by_name():
 
 
 def test_devices_of_an_unsupported_kind_are_not_given_and_named():
-    several = device("g0", allowMultipleAllocations=True)
-    server = Server(claim("gpu"), device_class(), devices_of("a", several))
+    waiting = device("g0", bindingConditions=["attached"])
+    server = Server(claim("gpu"), device_class(), devices_of("a", waiting))
     assert Try(server, pod("new", **using("gpu"))).rejections() == {
-        "a": f"{CANNOT}: a device allows multiple allocations, which this scheduler does not support"
+        "a": f"{CANNOT}: a device has binding conditions, which this scheduler does not support"
     }
+
+
+def test_claims_share_a_device_until_its_capacity_is_used_up():
+    shared = device("g0", capacity={"memory": "10Gi"}, allowMultipleAllocations=True)
+    names = ("one", "two", "three")
+    server = Server(
+        *(claim(name, exactly(capacity={"requests": {"memory": "4Gi"}})) for name in names),
+        device_class(),
+        devices_of("a", shared),
+    )
+    for name in names[:2]:
+        attempt = Try(server, pod(name, **using(name)))
+        assert attempt.rejections() == {}
+        assert attempt.reserve().is_success
+        assert Try(server, pod(name, **using("three"))).rejections() == ({} if name == "one" else {"a": CANNOT})
+        assert attempt.bind().is_success
+    results = [server.stored(name).status.allocation.devices.results[0] for name in names[:2]]
+    assert [each.consumed_capacity for each in results] == [{"memory": "4Gi"}] * 2
+    assert len({each.share_id for each in results} - {None}) == 2
+    assert Try(server, pod("p", **using("three"))).rejections() == {"a": CANNOT}
+    server.changed("one", allocation=None, reservedFor=None)
+    assert Try(server, pod("p", **using("three"))).rejections() == {}
 
 
 def test_a_tainted_device_is_given_to_who_tolerates_it():

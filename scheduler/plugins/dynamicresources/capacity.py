@@ -1,0 +1,88 @@
+"""Capacity of devices that several claims may have at once (consumable_capacity.go of
+k8s.io/dynamic-resource-allocation/structured/internal/incubating, 0.36.3).
+
+Every request takes something of each capacity of a device: what it asks for, rounded as the device's policy says, else
+the policy's default, else all of it. Amounts are billionths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from scheduler.kube.model import Amount, CapacityRequestPolicy, Device, DeviceCapacity
+from scheduler.kube.primitives import canonical, format_value
+from scheduler.plugins.dynamicresources.amounts import billionths
+
+Consumed = Mapping[str, Amount]
+"""By capacity, what a request takes of it."""
+
+_UNIT = 10**9
+
+
+def consumption(
+    device: Device, requested: Mapping[str, Amount], others: Iterable[Mapping[str, int]]
+) -> Consumed | None:
+    """Return what a request takes of a device; None where the device does not have it.
+
+    Args:
+        device: the device.
+        requested: the capacities that the request names.
+        others: what others use already.
+    """
+    if requested.keys() - device.capacity.keys():
+        return None
+    used_by_others = [*others]
+    result: dict[str, Amount] = {}
+    for name, capacity in device.capacity.items():
+        amount = _consumed(requested.get(name), capacity)
+        if _violates(amount, capacity.request_policy):
+            return None
+        used = sum(each.get(name, 0) for each in used_by_others)
+        if used + billionths(amount) > billionths(capacity.value):
+            return None
+        result[name] = amount
+    return result
+
+
+def amounts(consumed: Consumed) -> dict[str, int]:
+    """Return what a request takes in billionths."""
+    return {name: billionths(amount) for name, amount in consumed.items()}
+
+
+def _consumed(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
+    policy = capacity.request_policy
+    if requested is None:
+        default = policy.default if policy is not None else None
+        return canonical(capacity.value if default is None else default)
+    if policy is None:
+        return canonical(requested)
+    valid = policy.valid_range
+    if valid is not None and valid.min_ is not None:
+        if billionths(requested) < billionths(valid.min_):
+            return canonical(valid.min_)
+        if valid.step is None:
+            return canonical(requested)
+        step, least = _whole(valid.step), _whole(valid.min_)
+        return format_value(least + -(-(_whole(requested) - least) // step) * step)
+    values = (value for value in policy.valid_values if billionths(requested) <= billionths(value))
+    return canonical(next(values, requested))
+
+
+def _violates(amount: Amount, policy: CapacityRequestPolicy | None) -> bool:
+    """Tell whether a device refuses to give as much as that."""
+    if policy is None or (policy.default is not None and billionths(amount) == billionths(policy.default)):
+        return False
+    valid = policy.valid_range
+    if valid is not None:
+        if valid.max_ is not None and billionths(amount) > billionths(valid.max_):
+            return True
+        if valid.step is None:
+            return False
+        least = _whole(valid.min_) if valid.min_ is not None else 0
+        return (_whole(amount) - least) % _whole(valid.step) != 0
+    values = policy.valid_values
+    return bool(values) and all(billionths(amount) != billionths(value) for value in values)
+
+
+def _whole(amount: Amount) -> int:
+    return -(-billionths(amount) // _UNIT)
