@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import random
 import socket
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +19,40 @@ LOOPBACK = "127.0.0.1"
 # its use.
 FIRST_PORT, LAST_PORT = 20000, 29999
 _ATTEMPTS = 2000
+_FIRST_NETWORK, _LAST_NETWORK = 16, 249
+
+
+class Reservations:
+    """Numbers that no other process of this user chooses while this one lives.
+
+    Between the choice of a port and the start of its service another process may look for one, too. Record locks on a
+    file end with the process, however that ends, and only what has been reserved is looked at, never who listens.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._own: set[int] = set()
+
+    def reserve(self, number: int) -> bool:
+        """Whether the number was free, and is this process's from now on."""
+        if self._descriptor is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self._path, flags, 0o600)
+        if number in self._own:
+            return False
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            raise
+        self._own.add(number)
+        return True
+
+
+_RESERVED = Reservations(Path(tempfile.gettempdir()) / f"secondary-scheduler-ports-{os.getuid()}")
+"""Ports, and the second octets of pod networks."""
 
 
 def is_free(port: int, address: str = LOOPBACK) -> bool:
@@ -34,7 +70,7 @@ def is_free(port: int, address: str = LOOPBACK) -> bool:
 
 
 def allocate(names: Iterable[str], fixed: Mapping[str, int], avoid: Iterable[int] = ()) -> dict[str, int]:
-    """A port for every name: the fixed one where given, else a free one that is not in `avoid`.
+    """A port for every name: the fixed one where given, else a free one, reserved for this process, not in `avoid`.
 
     Raises PortTakenError when a fixed port cannot be used or no free one is left.
     """
@@ -47,7 +83,7 @@ def allocate(names: Iterable[str], fixed: Mapping[str, int], avoid: Iterable[int
             continue
         for _ in range(_ATTEMPTS):
             port = random.randint(FIRST_PORT, LAST_PORT)
-            if port not in used and is_free(port):
+            if port not in used and is_free(port) and _RESERVED.reserve(port):
                 break
         else:
             raise PortTakenError(
@@ -111,9 +147,11 @@ def pod_network(avoid: Iterable[str]) -> str:
     """A /16 of 127.0.0.0/8 as its first two octets ("127.83") for the pods of one cluster's real nodes."""
     used = set(avoid)
     # 127.0 belongs to the services above.
-    candidates = [f"127.{second}" for second in range(16, 250) if f"127.{second}" not in used]
+    candidates = [octet for octet in range(_FIRST_NETWORK, _LAST_NETWORK + 1) if f"127.{octet}" not in used]
     if not candidates:
         raise PortTakenError(
             "no loopback network is left for pods: stop a local cluster with: secondary-scheduler cluster down"
         )
-    return random.choice(candidates)
+    random.shuffle(candidates)
+    # Of those that are reserved, too, the cluster may have ended.
+    return f"127.{next(filter(_RESERVED.reserve, candidates), candidates[0])}"

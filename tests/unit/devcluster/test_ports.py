@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +27,28 @@ def test_every_name_gets_a_port_of_its_own_and_none_to_avoid() -> None:
     assert len(set(chosen.values())) == 50
     assert not set(chosen.values()) & set(avoid)
     assert all(ports.FIRST_PORT <= port <= ports.LAST_PORT for port in chosen.values())
+
+
+def test_what_a_process_reserved_no_other_one_gets_until_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "reservations"
+    program = f"""
+import sys
+from pathlib import Path
+from devcluster.ports import Reservations
+print(Reservations(Path({str(path)!r})).reserve(20123), flush=True)
+sys.stdin.read()
+"""
+    reservations = ports.Reservations(path)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        assert not reservations.reserve(20123)
+        assert reservations.reserve(20124)
+        other.communicate()
+    assert reservations.reserve(20123)
+    assert not reservations.reserve(20123), "its own service may not have started yet"
 
 
 def test_a_fixed_port_is_kept_and_given_to_nobody_else() -> None:
