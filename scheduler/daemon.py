@@ -8,9 +8,7 @@ import functools
 import gc
 import signal
 import socket
-import ssl
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -33,8 +31,9 @@ from scheduler.engine import (
     new_reflector,
     reduce_node_update,
 )
+from scheduler.gates import gates_of, is_on
 from scheduler.helpers import PodReducer, salvage_pod
-from scheduler.kube.client import ClientConfig, KubeClient, KubeError, PageReader, Reflector
+from scheduler.kube.client import KubeClient, KubeError, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
 from scheduler.load import LoadStatus
@@ -46,14 +45,11 @@ from scheduler.observe import (
     HealthChecks,
     LoopWatchdog,
     Metrics,
-    ReviewClient,
     Server,
-    SplitReviewClient,
-    follow_renewals,
-    serving_context,
-    use_self_signed,
+    task_stacks,
 )
 from scheduler.options import USER_AGENT, LeaderElection, Options
+from scheduler.serving import new_authorities, new_review_client, new_server, pages_of
 
 EXIT_OK, EXIT_ERROR = 0, 1
 HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
@@ -97,7 +93,9 @@ class Daemon:
         self.client_config = client.config
         self._readers = {"nodes": nodes, "pods": pods}
         self.election: LeaderElection = options.leader_election(configuration.model)
+        self._minor = configuration.profiles[0].kubernetes.minor
         self.metrics = Metrics()
+        self.metrics.show_features(gates_of(self._minor, options.feature_gates))
         self.watch = LoopWatchdog(tolerance_seconds=60)
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
@@ -145,7 +143,7 @@ class Daemon:
             ),
             Permissions(self._may_write, self._may_schedule),
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
-            pop_from_backoff=options.feature_gates.get("SchedulerPopFromBackoffQ", True),
+            pop_from_backoff=is_on("SchedulerPopFromBackoffQ", self._minor, options.feature_gates),
         )
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
         self._version = VersionFollower(client, configuration, self._record_version)
@@ -386,24 +384,12 @@ class Daemon:
         options = self.options
         if options.secure_port == 0:
             return None
-        certificate, key = options.tls_cert_file, options.tls_private_key_file
-        new_context = functools.partial(
-            serving_context, certificate, key, minimum=options.tls_min_version, suites=options.tls_cipher_suites
-        )
-        tls = new_context()
-
-        def make_tls() -> ssl.SSLContext:
-            if certificate is None or key is None:
-                use_self_signed(tls, options.bind_address)
-            else:
-                follow_renewals(tls, (certificate, key), new_context, _report_renewal)
-            return tls
-
+        behaves_as, flags = pages_of(options, self.configuration.profiles[0].kubernetes)
         answers = Answers(
             checks=self._health_checks(),
             registry=self.metrics.registry,
             gauges=GaugeRefresh(self._loop, self._refresh_gauges),
-            make_review_client=self._new_review_client,
+            make_review_client=lambda: new_review_client(options, self.client_config),
             review_seconds=dataclasses.astuple(options.review_memory),
             disabled_metrics=options.disabled_metrics,
             configz=lambda: {
@@ -411,36 +397,14 @@ class Daemon:
                 "behavior": describe_versions(self.configuration),
             },
             always_allow=options.always_allow_paths,
+            authorities=new_authorities(options),
+            behaves_as=behaves_as,
+            flags=flags,
+            profiling=self.configuration.model.enable_profiling,
+            loop_stacks=task_stacks,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
-        server = Server(
-            address=options.bind_address,
-            port=options.secure_port,
-            share_port=options.permit_port_sharing,
-            make_tls=make_tls,
-            answers=answers,
-            on_serving=lambda: log.info("serving", address=options.bind_address, port=options.secure_port),
-        )
-        try:
-            server.bind()
-        except OSError as error:
-            address = f"{options.bind_address}:{options.secure_port}"
-            raise OSError(f"--bind-address, --secure-port: {address} cannot be used: {error.strerror}") from error
-        return server
-
-    def _new_review_client(self) -> ReviewClient:
-        """Return the client for reviews, of the kubeconfigs that the flags name; called on the serving thread."""
-
-        def client_of(file: Path | None) -> ReviewClient:
-            config = self.client_config
-            if file is not None:
-                config = ClientConfig.load(kubeconfig=file, context=None, master=None)
-            return KubeClient(config, qps=20, burst=40, user_agent="kube-scheduler/reviews")
-
-        authentication, authorization = self.options.authentication_kubeconfig, self.options.authorization_kubeconfig
-        if authentication == authorization:
-            return client_of(authentication)
-        return SplitReviewClient(client_of(authentication), client_of(authorization))
+        return new_server(options, answers)
 
     def _health_checks(self) -> HealthChecks:
         elector = self.elector
@@ -498,13 +462,6 @@ class Daemon:
             log.warning("a watch is refused: its copy grows old", resource=resource, reason=str(error))
         effect = f"Decisions are made without {resource}" if unread else f"Decisions rest on an old copy of {resource}"
         self._record("Warning", "WatchRefused", "Watch", f"{effect}: {error}"[:1000])
-
-
-def _report_renewal(problem: str | None) -> None:
-    if problem is None:
-        log.info("serving certificate renewed")
-    else:
-        log.warning("the renewed serving certificate cannot be used; the former one stays", reason=problem)
 
 
 def _report_end(task: asyncio.Task[Any]) -> str:

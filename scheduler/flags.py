@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-_BEARER = "clients are known by bearer tokens only, which the API server reviews"
+from scheduler.catalog import format_duration
+from scheduler.gates import GATES, SETTABLE_GATES, always
+
+_NO_PROXY = "clients are known by their own token or certificate, not by what a front proxy says"
 _HTTP1 = "HTTP/1.1 is served"
-_NO_PPROF = "there is no /debug/pprof"
 _AT_ONCE = "each line is written at once, to stderr"
 _SERIES = "every metric is shown as it is"
 
@@ -39,15 +41,12 @@ IDLE_FLAGS: Final = (
     IdleFlag("http2-max-streams-per-connection", _HTTP1),
     IdleFlag("tls-sni-cert-key", "one certificate is served, whatever name a client asks for"),
     IdleFlag("tls-curve-preferences", "OpenSSL chooses the curve"),
-    IdleFlag("authentication-skip-lookup", _BEARER, boolean=True, already=_TRUE),
-    IdleFlag("authentication-tolerate-lookup-failure", _BEARER, boolean=True, already=_TRUE),
-    IdleFlag("client-ca-file", _BEARER),
-    IdleFlag("requestheader-allowed-names", _BEARER),
-    IdleFlag("requestheader-client-ca-file", _BEARER),
-    IdleFlag("requestheader-extra-headers-prefix", _BEARER),
-    IdleFlag("requestheader-group-headers", _BEARER),
-    IdleFlag("requestheader-uid-headers", _BEARER),
-    IdleFlag("requestheader-username-headers", _BEARER),
+    IdleFlag("requestheader-allowed-names", _NO_PROXY),
+    IdleFlag("requestheader-client-ca-file", _NO_PROXY),
+    IdleFlag("requestheader-extra-headers-prefix", _NO_PROXY),
+    IdleFlag("requestheader-group-headers", _NO_PROXY),
+    IdleFlag("requestheader-uid-headers", _NO_PROXY),
+    IdleFlag("requestheader-username-headers", _NO_PROXY),
     IdleFlag(
         "emulated-version",
         "the version to behave as is that of the cluster, or SecondarySchedulerOptions.kubernetesVersion",
@@ -65,49 +64,6 @@ IDLE_FLAGS: Final = (
     IdleFlag("vmodule", "one verbosity holds for all modules: -v"),
 )
 
-ON_GATES: Final = frozenset(
-    {
-        "ContextualLogging",
-        "DRAAdminAccess",
-        "DRAPrioritizedList",
-        "DRASchedulerFilterTimeout",
-        "DynamicResourceAllocation",
-        "InPlacePodVerticalScaling",
-        "LoggingBetaOptions",
-        "MatchLabelKeysInPodTopologySpread",
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
-        "PodLevelResources",
-        "PodObservedGenerationTracking",
-        "SchedulerAsyncPreemption",
-        "SchedulerPopFromBackoffQ",
-        "SchedulerQueueingHints",
-        "VolumeAttributesClass",
-    }
-)
-"""What is on in kube-scheduler 1.34 and concerns a scheduler: so it is here."""
-OFF_GATES: Final = frozenset(
-    {
-        "AllAlpha",
-        "ClearingNominatedNodeNameAfterBinding",
-        "ComponentFlagz",
-        "ComponentStatusz",
-        "CoordinatedLeaderElection",
-        "DRAConsumableCapacity",
-        "DRADeviceBindingConditions",
-        "DRADeviceTaints",
-        "DRAExtendedResource",
-        "DRAPartitionableDevices",
-        "LoggingAlphaOptions",
-        "MutableCSINodeAllocatableCount",
-        "NominatedNodeNameForExpectation",
-        "SchedulerAsyncAPICalls",
-        "StorageCapacityScoring",
-        "WatchListClient",
-    }
-)
-"""What is off there and concerns a scheduler."""
-SETTABLE_GATES: Final = frozenset({"SchedulerPopFromBackoffQ"})
-"""What can be chosen."""
 _GATE = re.compile(r"(?:(?P<component>[a-z][a-z0-9-]*):)?(?P<name>[A-Za-z0-9]+)=(?P<value>\w+)")
 
 
@@ -142,15 +98,16 @@ def feature_gates(text: str) -> dict[str, bool]:
 def idle_gates(gates: Mapping[str, bool]) -> Iterator[IdleSetting]:
     """Yield the gates that ask for something else than what happens."""
     for name, value in gates.items():
-        if name in SETTABLE_GATES or (name in ON_GATES and value) or (name in OFF_GATES and not value):
+        default = always(name)
+        if name in SETTABLE_GATES or value is default:
             continue
         written = f"--feature-gates {name}={'true' if value else 'false'}"
-        if name in ON_GATES:
-            yield IdleSetting(written, "it is always on")
-        elif name in OFF_GATES:
-            yield IdleSetting(written, "it does not exist here")
-        else:
+        if name not in GATES:
             yield IdleSetting(written, "no feature of a scheduler has this name")
+        elif default is None:
+            yield IdleSetting(written, "it follows the version that a profile behaves as")
+        else:
+            yield IdleSetting(written, "it is always on" if default else "it does not exist here")
 
 
 def add_idle_flags(group: argparse._ArgumentGroup) -> None:
@@ -168,6 +125,65 @@ def idle_settings(parsed: argparse.Namespace) -> Iterator[IdleSetting]:
         value = getattr(parsed, flag.name.replace("-", "_"))
         if value is not None and value.lower() not in flag.already:
             yield IdleSetting(f"--{flag.name}", flag.reason)
+
+
+_DEFAULTS: Final = {
+    "allow-metric-labels": "[]",
+    "contention-profiling": "true",
+    "disable-http2-serving": "false",
+    "emulated-version": "[]",
+    "help": "false",
+    "http2-max-streams-per-connection": "0",
+    "kube-api-burst": "100",
+    "kube-api-content-type": "application/vnd.kubernetes.protobuf",
+    "kube-api-qps": "50",
+    "leader-elect": "true",
+    "leader-elect-lease-duration": "15s",
+    "leader-elect-renew-deadline": "10s",
+    "leader-elect-resource-lock": "leases",
+    "leader-elect-resource-name": "kube-scheduler",
+    "leader-elect-resource-namespace": "kube-system",
+    "leader-elect-retry-period": "2s",
+    "log-flush-frequency": "5s",
+    "log-json-info-buffer-size": "0",
+    "log-json-split-stream": "false",
+    "log-text-info-buffer-size": "0",
+    "log-text-split-stream": "false",
+    "min-compatibility-version": "[]",
+    "profiling": "true",
+    "requestheader-allowed-names": "[]",
+    "requestheader-extra-headers-prefix": "[x-remote-extra-]",
+    "requestheader-group-headers": "[x-remote-group]",
+    "requestheader-uid-headers": "[]",
+    "requestheader-username-headers": "[x-remote-user]",
+    "tls-curve-preferences": "[]",
+    "tls-sni-cert-key": "[]",
+    "version": "false",
+}
+"""What kube-scheduler shows of flags that were not given and whose default does not stand in the parser."""
+
+
+def shown_flags(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> dict[str, str]:
+    """Return the value of every flag by its name, as Go writes it."""
+    shown: dict[str, str] = {}
+    for action in parser._actions:
+        name = action.option_strings[-1].removeprefix("--")
+        value = getattr(parsed, action.dest, None)
+        shown[name] = _DEFAULTS.get(name, "") if value is None else _as_go(value, name)
+    return shown
+
+
+def _as_go(value: object, name: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if name == "feature-gates" and isinstance(value, list):
+        gates = [f":{gate}={str(on).lower()}" for each in value for gate, on in each.items()]
+        return ",".join(gates)
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(str, value))}]"
+    if isinstance(value, float) and name != "kube-api-qps":
+        return format_duration(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def with_dashes(arguments: Iterable[str]) -> Iterator[str]:

@@ -18,14 +18,15 @@ from scheduler import __version__
 from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, address_problem, parse_duration
 from scheduler.config import KubeSchedulerConfiguration
 from scheduler.flags import (
-    SETTABLE_GATES,
     IdleSetting,
     add_idle_flags,
     feature_gates,
     idle_gates,
     idle_settings,
+    shown_flags,
     with_dashes,
 )
+from scheduler.gates import SETTABLE_GATES
 
 T = TypeVar("T")
 USER_AGENT: Final = f"kube-scheduler/secondary-scheduler-{__version__}"
@@ -70,6 +71,9 @@ class Options:
     always_allow_paths: tuple[str, ...]
     authentication_kubeconfig: Path | None
     authorization_kubeconfig: Path | None
+    client_ca_file: Path | None
+    skip_authentication_lookup: bool
+    tolerate_authentication_lookup_failure: bool
     review_memory: ReviewMemory
     disabled_metrics: frozenset[str]
     pod_max_in_unschedulable_pods_duration: float
@@ -83,6 +87,8 @@ class Options:
     allow_default_scheduler_name: bool
     credential_rules: CredentialRules
     """What the Deployment permits; no file can."""
+    shown: Mapping[str, str]
+    """Every flag with its value, as `/flagz` shows them."""
 
     @property
     def takes_the_cluster_schedulers_place(self) -> bool:
@@ -146,6 +152,14 @@ def _port(text: str) -> int:
     if text.isdigit() and int(text) <= 65535:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is no port; write 0 to 65535")
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    paths = _comma_separated(text)
+    for path in paths:
+        if "*" in path[:-1]:
+            raise argparse.ArgumentTypeError(f"only trailing * allowed in {path!r}")
+    return tuple(f"/{path.removeprefix('/')}" for path in paths)
 
 
 def _comma_separated(text: str) -> tuple[str, ...]:
@@ -227,6 +241,10 @@ def _review_flags(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="for SubjectAccessReviews; default: as for everything else",
     )
+    group.add_argument("--client-ca-file", type=Path, metavar="FILE", help="who signs certificates of clients")
+    # Where --authentication-kubeconfig is given, and --client-ca-file is not.
+    group.add_argument("--authentication-skip-lookup", nargs="?", const=True, default=False, type=_boolean)
+    group.add_argument("--authentication-tolerate-lookup-failure", nargs="?", const=True, default=True, type=_boolean)
     for name in (
         "authentication-token-webhook-cache-ttl",
         "authorization-webhook-cache-authorized-ttl",
@@ -239,8 +257,9 @@ def _deprecated_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--kube-api-qps", type=float, metavar="N", help="clientConnection.qps")
     group.add_argument("--kube-api-burst", type=int, metavar="N", help="clientConnection.burst")
     group.add_argument("--kube-api-content-type", metavar="TYPE", help="clientConnection.contentType; JSON is spoken")
-    for name in ("profiling", "contention-profiling"):
-        group.add_argument(f"--{name}", nargs="?", const=True, type=_boolean, metavar="BOOL", help="has no effect")
+    about = {"profiling": "serve /debug/pprof", "contention-profiling": "has no effect"}
+    for name, text in about.items():
+        group.add_argument(f"--{name}", nargs="?", const=True, type=_boolean, metavar="BOOL", help=text)
 
 
 def _metric_flags(group: argparse._ArgumentGroup) -> None:
@@ -291,9 +310,7 @@ def _serving_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tls-private-key-file", type=Path)
     group.add_argument("--tls-cipher-suites", type=_comma_separated, default=())
     group.add_argument("--tls-min-version", choices=_TLS_VERSIONS, default="VersionTLS12")
-    group.add_argument(
-        "--authorization-always-allow-paths", type=_comma_separated, default=("/healthz", "/readyz", "/livez")
-    )
+    group.add_argument("--authorization-always-allow-paths", type=_paths, default=("/healthz", "/readyz", "/livez"))
 
 
 def _connection(parsed: argparse.Namespace) -> dict[str, object]:
@@ -318,14 +335,13 @@ def _idle(parsed: argparse.Namespace, gates: Mapping[str, bool]) -> Iterator[Idl
     yield from idle_settings(parsed)
     yield from idle_gates(gates)
     with_file = "with --config, upstream ignores it too: the file decides"
-    for name in ("kubeconfig", "kube_api_qps", "kube_api_burst", "kube_api_content_type"):
+    for name in ("kubeconfig", "kube_api_qps", "kube_api_burst", "kube_api_content_type", "profiling"):
         if parsed.config is not None and getattr(parsed, name) is not None:
             yield IdleSetting(f"--{name.replace('_', '-')}", with_file)
     if parsed.config is None and parsed.kube_api_content_type not in (None, "application/json"):
         yield IdleSetting("--kube-api-content-type", "JSON is spoken with the API server")
-    for name in ("profiling", "contention_profiling"):
-        if getattr(parsed, name):
-            yield IdleSetting(f"--{name.replace('_', '-')}", "there is no /debug/pprof")
+    if parsed.contention_profiling:
+        yield IdleSetting("--contention-profiling", "Python has no profile of blocking")
 
 
 def parse_options(arguments: Sequence[str], version: str) -> Options:
@@ -358,6 +374,9 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         always_allow_paths=parsed.authorization_always_allow_paths,
         authentication_kubeconfig=parsed.authentication_kubeconfig,
         authorization_kubeconfig=parsed.authorization_kubeconfig,
+        client_ca_file=parsed.client_ca_file,
+        skip_authentication_lookup=parsed.authentication_skip_lookup,
+        tolerate_authentication_lookup_failure=parsed.authentication_tolerate_lookup_failure,
         review_memory=ReviewMemory(
             parsed.authentication_token_webhook_cache_ttl,
             parsed.authorization_webhook_cache_authorized_ttl,
@@ -377,4 +396,5 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
             parsed.metric_service_account_token,
             parsed.allow_insecure_metric_credentials,
         ),
+        shown=shown_flags(parser, parsed),
     )

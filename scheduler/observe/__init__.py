@@ -8,9 +8,11 @@ The endpoints are imported when they are asked for, in the server's thread: aioh
 
 from scheduler.observe.answers import Answers, ReviewClient, SplitReviewClient
 from scheduler.observe.authorization import Authorizer
-from scheduler.observe.certificate import follow_renewals, serving_context, use_self_signed
+from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed
+from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.profiling import task_stacks
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 from scheduler.observe.series import Count, Distribution, Histograms
@@ -21,6 +23,7 @@ __all__ = [
     "Answers",
     "Authorizer",
     "Check",
+    "ClientAuthorities",
     "Count",
     "Distribution",
     "GaugeRefresh",
@@ -31,11 +34,13 @@ __all__ = [
     "PodResources",
     "RefusedCallers",
     "ReviewClient",
+    "SelfSigned",
     "Server",
     "SplitReviewClient",
     "WorkQueueMetrics",
     "follow_renewals",
     "serving_context",
     "stop_serving",
+    "task_stacks",
     "use_self_signed",
 ]

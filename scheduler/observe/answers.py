@@ -5,13 +5,16 @@ Apart from `server`, which starts the thread, and from `endpoints`, which that t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
+from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import HealthChecks
+from scheduler.observe.profiling import Stack
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 
@@ -59,11 +62,23 @@ class Answers:
     make_review_client: Callable[[], ReviewClient]
     configz: Callable[[], dict[str, Any]]
     always_allow: tuple[str, ...]
-    """Paths that need no token."""
+    """Paths that anybody may read; `*` at the end stands for whatever follows."""
     review_seconds: tuple[float, float, float] = (10.0, 10.0, 10.0)
     """For how long the API server's word on a token counts: who it is, that it may read, that it may not."""
     disabled_metrics: frozenset[str] = frozenset()
     """Names of metrics that are not shown."""
+    authorities: ClientAuthorities = field(default_factory=ClientAuthorities)
+    """Who signs the certificates of clients."""
+    started: float = field(default_factory=time.time)
+    """When the process was, in seconds since 1970."""
+    behaves_as: str = ""
+    """The version of kube-scheduler that `/statusz` shows; "" where it is not served."""
+    flags: Mapping[str, str] | None = None
+    """What `/flagz` shows; None where it is not served."""
+    profiling: bool = False
+    """Whether `/debug/pprof` is served."""
+    loop_stacks: Callable[[], Mapping[str, Stack]] = dict
+    """The stacks of the scheduling loop's tasks by name; called on that loop."""
     pod_resources: Callable[[], Iterable[PodResources]] = list
     """The pods that `/metrics/resources` shows; called on the loop, gone through on the serving thread. None where this
     process does not lead."""

@@ -12,10 +12,11 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from scheduler.observe.answers import ReviewClient
+from scheduler.observe.clients import MASTERS, CertifiedUser
 
 TOO_MANY = 429
 _CACHE_SECONDS = 10.0
@@ -55,7 +56,7 @@ class Allowance:
 class Authorizer:
     """Asks the API server who a bearer token is and whether it may read a path; remembers for some seconds.
 
-    Tokens are remembered as digests.
+    Tokens are remembered as digests. Clients with a certificate are asked about in the same lanes.
     """
 
     def __init__(
@@ -93,16 +94,29 @@ class Authorizer:
             Exception: the API server could not review the token.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        key = (digest, path)
+        return await self._status((digest, path), address, lambda: self._ask(token, path))
+
+    async def status_of_user(self, user: CertifiedUser, path: str, address: str = "") -> int:
+        """Return the HTTP status of a request of a client with a certificate: 200, 403 or 429.
+
+        Raises:
+            Exception: the API server could not say.
+        """
+        if MASTERS in user.groups:
+            return 200
+        subject = {"username": user.name, "groups": list(user.groups), "extra": user.extra}
+        return await self._status((b"certificate" + user.digest, path), address, lambda: self._may_read(subject, path))
+
+    async def _status(self, key: _Key, address: str, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
         remembered = self._answers.get(key)
         if remembered and remembered[0] > self._clock():
             return remembered[1]
         task = self._running.get(key)
         if task is None:
-            known = self._known.get(digest, 0.0) > self._clock()
+            known = self._known.get(key[0], 0.0) > self._clock()
             if not known and not self._may_be_asked_by(address):
                 return TOO_MANY
-            task = asyncio.create_task(self._review(token, key, known), name="token review")
+            task = asyncio.create_task(self._review(key, known, ask), name="review")
             self._running[key] = task
             task.add_done_callback(lambda done: self._finish(key, done))
         # A client that goes away does not take the others' review with it.
@@ -123,9 +137,9 @@ class Authorizer:
         # In this order: an address that is refused takes nothing from the others.
         return allowance.take(now) and self._strangers.take(now)
 
-    async def _review(self, token: str, key: _Key, known: bool) -> int:
+    async def _review(self, key: _Key, known: bool, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
         async with self._known_lane if known else self._strangers_lane:
-            status = await self._ask(token, key[1])
+            status = await ask()
         now = self._clock()
         self._answers.pop(key, None)
         seconds = self._allowed_seconds if status == 200 else self._refused_seconds
@@ -142,7 +156,9 @@ class Authorizer:
         answer = json.loads(await self._client.post("/apis/authentication.k8s.io/v1/tokenreviews", review))
         if not answer.get("status", {}).get("authenticated"):
             return 401
-        user = answer["status"]["user"]
+        return await self._may_read(answer["status"]["user"], path)
+
+    async def _may_read(self, user: Mapping[str, Any], path: str) -> int:
         access = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",

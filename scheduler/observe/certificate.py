@@ -40,7 +40,12 @@ _CIPHERS = {
 
 
 def serving_context(
-    cert_file: Path | None, key_file: Path | None, *, minimum: str, suites: Sequence[str] = ()
+    cert_file: Path | None,
+    key_file: Path | None,
+    *,
+    minimum: str,
+    suites: Sequence[str] = (),
+    client_authorities: str | None = None,
 ) -> ssl.SSLContext:
     """Make the TLS context of the HTTPS server; without files it lacks a certificate (`use_self_signed`).
 
@@ -48,6 +53,8 @@ def serving_context(
         cert_file, key_file: what to serve.
         minimum: oldest version, under Go's name.
         suites: allowed ones up to TLS 1.2, under IANA's names; the library's choice where none is given.
+        client_authorities: who signs certificates of clients, in PEM. None asks for no certificate; with "" none is
+            accepted yet.
 
     Raises:
         ValueError: the files cannot be read or do not fit together, or a suite is not known; says which.
@@ -60,6 +67,14 @@ def serving_context(
             context.set_ciphers(":".join(chosen))
         except ssl.SSLError as error:
             raise ValueError(f"--tls-cipher-suites: none of {', '.join(suites)} can be used here") from error
+    if client_authorities is not None:
+        # A client may still come without one, with a token.
+        context.verify_mode = ssl.CERT_OPTIONAL
+        if client_authorities:
+            try:
+                context.load_verify_locations(cadata=client_authorities)
+            except ssl.SSLError as error:
+                raise ValueError("who signs client certificates: there is no certificate in it") from error
     if cert_file and key_file:
         try:
             context.load_cert_chain(cert_file, key_file)
@@ -75,6 +90,7 @@ def follow_renewals(
     new_context: Callable[[], ssl.SSLContext],
     report: Callable[[str | None], None],
     clock: Callable[[], float] = time.monotonic,
+    also: Callable[[], object] = lambda: None,
 ) -> None:
     """Let connections through `served` see the certificate that its files hold now, without a restart.
 
@@ -85,19 +101,20 @@ def follow_renewals(
             stays.
         report: called once per renewal, with the reason if the files cannot be used.
         clock: monotonic seconds.
+        also: returns what else a context is made from; another value is a renewal, too.
     """
-    current, known, looked_at = served, _signature(files), clock()
+    current, known, looked_at = served, (_signature(files), also()), clock()
 
     def choose(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         nonlocal current, known, looked_at
         now = clock()
         if now - looked_at >= _LOOK_SECONDS:
             looked_at = now
-            if (signature := _signature(files)) != known:
+            if (signature := (_signature(files), also())) != known:
                 known = signature
                 try:
                     current = new_context()
-                except ValueError as error:
+                except (OSError, ValueError) as error:
                     report(str(error))
                 else:
                     report(None)
@@ -125,14 +142,29 @@ def use_self_signed(context: ssl.SSLContext, address: str) -> None:
     Raises:
         OSError: there is nowhere to put it for the moment that ssl needs to read it.
     """
-    certificate, key = _self_signed(address)
-    # ssl loads from files only; the directory is private and gone before the first connection.
-    with tempfile.TemporaryDirectory(prefix="serving-") as directory:
-        pem = Path(directory) / "tls.pem"
-        descriptor = os.open(pem, os.O_WRONLY | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(certificate + key)
-        context.load_cert_chain(pem)
+    SelfSigned(address).use(context)
+
+
+class SelfSigned:
+    """A self-signed certificate, in memory, for the contexts of one server."""
+
+    def __init__(self, address: str) -> None:
+        """Make it, in a tenth of a second."""
+        self._pem = b"".join(_self_signed(address))
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Have a context serve it.
+
+        Raises:
+            OSError: there is nowhere to put it for the moment that ssl needs to read it.
+        """
+        # ssl loads from files only; the directory is private and gone before the first connection.
+        with tempfile.TemporaryDirectory(prefix="serving-") as directory:
+            pem = Path(directory) / "tls.pem"
+            descriptor = os.open(pem, os.O_WRONLY | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(self._pem)
+            context.load_cert_chain(pem)
 
 
 def _openssl_name(suite: str) -> str:

@@ -1,13 +1,15 @@
 """What the HTTPS server answers. Imported in its thread: aiohttp's server and the text format take a while.
 
-`/healthz`, `/livez` and `/readyz` answer anybody; everything else wants a bearer token that the API server
-authenticates (TokenReview) and authorises (SubjectAccessReview on the path), as upstream.
+`/healthz`, `/livez` and `/readyz` answer anybody; everything else wants a client that may `get` the path
+(SubjectAccessReview), known by a bearer token (TokenReview) or by a certificate, as upstream.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -16,7 +18,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from scheduler.observe.answers import Answers
 from scheduler.observe.authorization import TOO_MANY, Authorizer
+from scheduler.observe.clients import user_of
 from scheduler.observe.health import FailureLog, report
+from scheduler.observe.healthmetrics import HealthMetrics
+from scheduler.observe.pages import Page, ProcessStatus, flags_page
+from scheduler.observe.pprof import ProfilingEndpoints
 from scheduler.observe.resources import resource_metrics
 from scheduler.observe.series import Shown
 
@@ -40,6 +46,7 @@ class Endpoints:
         self._shown = Shown(answers.registry, answers.disabled_metrics)
         # Each holds all pods in memory once more.
         self._one_report = asyncio.Semaphore(1)
+        self._health_metrics = HealthMetrics(answers.started)
 
     def application(self) -> web.Application:
         """Return the application with its routes."""
@@ -48,8 +55,19 @@ class Endpoints:
         application.router.add_get("/{endpoint:healthz|livez|readyz}/{check}", self._health)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/metrics/resources", self._resources)
+        application.router.add_get("/metrics/slis", self._slis)
         application.router.add_get("/configz", self._show_configuration)
+        if self._answers.behaves_as:
+            application.router.add_get("/statusz", self._statusz)
+        if self._answers.flags is not None:
+            application.router.add_get("/flagz", self._flagz)
+        if self._answers.profiling:
+            ProfilingEndpoints(self._answers).add_to(application)
         return application
+
+    def _note_check(self, endpoint: str, check: str, reason: str | None) -> None:
+        self._failures.note(endpoint, check, reason)
+        self._health_metrics.note(endpoint, check, reason)
 
     def _guard(self) -> Any:
         @web.middleware
@@ -57,13 +75,18 @@ class Endpoints:
             request: web.Request, handler: Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
         ) -> web.StreamResponse:
             path = request.path
-            if any(path == allowed or path.startswith(f"{allowed}/") for allowed in self._answers.always_allow):
+            if any(_matches(path, allowed) for allowed in self._answers.always_allow):
                 return await handler(request)
+            user = user_of(request.get_extra_info("ssl_object"), time.time())
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not token:
+            if user is None and (scheme.lower() != "bearer" or not token):
                 return web.Response(status=403, text=f"{path}: a bearer token is needed\n")
+            address = request.remote or ""
             try:
-                status = await self._authorizer.status(token.strip(), path, request.remote or "")
+                if user is not None:
+                    status = await self._authorizer.status_of_user(user, path, address)
+                else:
+                    status = await self._authorizer.status(token.strip(), path, address)
             except Exception as error:
                 # Closed on every failure. The API server's text may be long, so it goes to the log.
                 log.warning("token review failed", error=str(error)[:200])
@@ -71,6 +94,8 @@ class Endpoints:
             if status == TOO_MANY:
                 text = f"{path}: too many unknown tokens; try again\n"
                 return web.Response(status=status, text=text, headers={"Retry-After": "5"})
+            if status != 200 and user is not None:
+                return web.Response(status=status, text=f"{path}: this user is not {_REFUSED[status]}\n")
             if status != 200:
                 return web.Response(status=status, text=f"{path}: the token is not {_REFUSED[status]}\n")
             return await handler(request)
@@ -90,7 +115,8 @@ class Endpoints:
             checks,
             exclude=request.query.getall("exclude", []),
             verbose="verbose" in request.query,
-            failures=self._failures,
+            # As upstream, a check that is asked for by name is not counted.
+            note=self._failures.note if only is not None else self._note_check,
         )
         return web.Response(status=200 if healthy else 500, text=body)
 
@@ -111,8 +137,28 @@ class Endpoints:
                 await response.write(piece.encode())
             return response
 
+    async def _slis(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._health_metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _statusz(self, request: web.Request) -> web.Response:
+        now = datetime.now(UTC)
+        status = ProcessStatus(datetime.fromtimestamp(self._answers.started, UTC), self._answers.behaves_as)
+        return _answer_page(status.page(request.headers.get("Accept", ""), now))
+
+    async def _flagz(self, request: web.Request) -> web.Response:
+        return _answer_page(flags_page(self._answers.flags or {}, request.headers.get("Accept", "")))
+
     async def _show_configuration(self, _: web.Request) -> web.Response:
         return web.json_response(self._answers.configz())
+
+
+def _matches(path: str, allowed: str) -> bool:
+    """Whether a path is the one of a rule, or below one that ends in `*`, as upstream (authorization/path)."""
+    return path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
+
+
+def _answer_page(page: Page) -> web.Response:
+    return web.Response(status=page.status, body=page.text.encode(), headers={"Content-Type": page.media_type})
 
 
 _REFUSED = {401: "known to the API server", 403: "allowed to read this"}

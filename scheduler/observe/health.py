@@ -11,6 +11,8 @@ from dataclasses import dataclass
 _DIGITS = re.compile(r"[0-9]+")
 Check = Callable[[], str | None]
 """Returns None when all is well, else the reason; called from the serving thread."""
+Note = Callable[[str, str, str | None], None]
+"""Takes the result of a check: endpoint, name, and the reason why it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class HealthChecks:
 class FailureLog:
     """Reports once per change which checks fail and why. Numbers that change in a reason are no change."""
 
-    def __init__(self, write: Callable[[str, str, str | None], None]) -> None:
+    def __init__(self, write: Note) -> None:
         """`write` is called with endpoint, check and reason, None when the check passes again."""
         self._write = write
         self._failing: dict[tuple[str, str], str] = {}
@@ -53,11 +55,11 @@ def report(
     *,
     exclude: Iterable[str],
     verbose: bool,
-    failures: FailureLog | None = None,
+    note: Note | None = None,
 ) -> tuple[bool, str]:
     """Run checks; the body is `ok`, or a line per check where one failed or `verbose` asks for it.
 
-    Reasons are withheld from anonymous readers, as upstream does; `failures` gets them.
+    Reasons are withheld from anonymous readers, as upstream does; `note` gets them.
     """
     excluded = set(exclude)
     lines, healthy = [], True
@@ -66,8 +68,8 @@ def report(
             lines.append(f"[+]{name} excluded: ok")
             continue
         reason = check()
-        if failures is not None:
-            failures.note(endpoint, name, reason)
+        if note is not None:
+            note(endpoint, name, reason)
         if reason is None:
             lines.append(f"[+]{name} ok")
         else:

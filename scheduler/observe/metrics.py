@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -284,6 +284,12 @@ class Metrics:
             "0 while the API server does not serve a resource that an enabled plugin reads",
             "resource",
         )
+        self.features = new.gauge(
+            "kubernetes_feature_enabled",
+            "1 where a feature is on by default in the version of kube-scheduler that this is, or was switched on",
+            "name",
+            "stage",
+        )
         self.configuration = new.gauge(
             "secondary_scheduler_configuration_info", "1 for the configuration that is loaded", "hash"
         )
@@ -292,6 +298,11 @@ class Metrics:
             "leader_election_slowpath_total", "Renewals that had to read the Lease before they wrote it", "name"
         )
         self.loop_lag = new.gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
+
+    def show_features(self, gates: Iterable[tuple[str, str, bool]]) -> None:
+        """Set which features are on: name and stage of a gate, and whether it is."""
+        for name, stage, enabled in gates:
+            self.features.labels(name, stage).set(enabled)
 
     def count_observations(self, counters: Mapping[str, int]) -> None:
         """Add what plugins counted in one attempt, by observation."""

@@ -189,12 +189,20 @@ class Server:
         application = Endpoints(self._answers, authorizer).application()
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
         await runner.setup()
+        stopped = asyncio.create_task(self._stop.wait(), name="stop")
+        followed = asyncio.create_task(self._answers.authorities.follow(), name="client authorities")
         try:
             tls = self._make_tls()
             for listener in self._sockets:
                 await web.SockSite(runner, listener, ssl_context=tls).start()
             self._on_serving()
-            await self._stop.wait()
+            await asyncio.wait({stopped, followed}, return_when=asyncio.FIRST_EXCEPTION)
+            if followed.done():
+                followed.result()
+            await stopped
         finally:
+            for task in (stopped, followed):
+                task.cancel()
+            await asyncio.gather(stopped, followed, return_exceptions=True)
             await stop_serving(runner)
             await client.close()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 import yaml
 
 from devcluster import ports, releases
@@ -17,6 +21,7 @@ from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from scheduler.observe import serving_context
 from scheduler.options import parse_options
+from tests.support.daemon import Cluster
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.integration
@@ -153,7 +158,10 @@ def test_deprecated_flags_complete_the_configuration_as_upstream_does(upstream: 
 KUBEADM = """
 apiVersion: v1
 kind: Pod
-metadata: {name: kube-scheduler, namespace: kube-system}
+metadata:
+  labels: {component: kube-scheduler, tier: control-plane}
+  name: kube-scheduler
+  namespace: kube-system
 spec:
   containers:
   - command:
@@ -163,24 +171,68 @@ spec:
     - --bind-address=127.0.0.1
     - --kubeconfig=/etc/kubernetes/scheduler.conf
     - --leader-elect=true
+    image: example.com/kube-scheduler
+    livenessProbe:
+      httpGet: {host: 127.0.0.1, path: /livez, port: probe-port, scheme: HTTPS}
+    name: kube-scheduler
+    ports:
+    - {containerPort: 10259, name: probe-port, protocol: TCP}
+    readinessProbe:
+      httpGet: {host: 127.0.0.1, path: /readyz, port: probe-port, scheme: HTTPS}
+    startupProbe:
+      httpGet: {host: 127.0.0.1, path: /livez, port: probe-port, scheme: HTTPS}
+    volumeMounts:
+    - {mountPath: /etc/kubernetes/scheduler.conf, name: kubeconfig, readOnly: true}
+  hostNetwork: true
+  volumes:
+  - hostPath: {path: /etc/kubernetes/scheduler.conf, type: FileOrCreate}
+    name: kubeconfig
 """
-"""What kubeadm 1.34 writes to /etc/kubernetes/manifests/kube-scheduler.yaml, as far as the process sees it."""
+"""What kubeadm 1.34 writes to /etc/kubernetes/manifests/kube-scheduler.yaml, with another image; resources and the
+probes' thresholds are left out."""
 
 
-def test_the_command_line_of_kubeadms_static_pod_starts_the_daemon(control_plane: LocalCluster, tmp_path: Path) -> None:
-    command = yaml.safe_load(KUBEADM)["spec"]["containers"][0]["command"][1:]
-    flags = [flag.replace("/etc/kubernetes/scheduler.conf", str(control_plane.kubeconfig)) for flag in command]
-    # On a machine of its own it has the port; the Lease may be held by the cluster's own scheduler here.
+def passes(probe: dict[str, Any], port: int) -> bool:
+    """Whether a probe of the manifest succeeds, asked as the kubelet does."""
+    assert (probe["httpGet"]["scheme"], probe["httpGet"]["host"]) == ("HTTPS", "127.0.0.1")
+    return answers(port, probe["httpGet"]["path"], None)
+
+
+def answers(port: int, path: str, certificate: tuple[str, str] | None) -> bool:
+    """Whether a path can be read, with a client certificate where there is one."""
+    with contextlib.suppress(requests.ConnectionError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        url = f"https://127.0.0.1:{port}{path}"
+        return requests.get(url, verify=False, timeout=5, cert=certificate).status_code == 200
+    return False
+
+
+def test_kubeadms_static_pod_starts_with_our_image_and_places_pods(control_plane: LocalCluster, tmp_path: Path) -> None:
+    (container,) = yaml.safe_load(KUBEADM)["spec"]["containers"]
+    # The user system:kube-scheduler, with the rights that every cluster gives it.
+    kubeconfig = control_plane.state_dir / "config/kube-scheduler.kubeconfig"
+    flags = [flag.replace("/etc/kubernetes/scheduler.conf", str(kubeconfig)) for flag in container["command"][1:]]
+    # On a machine of its own it has the port of the manifest.
     port = ports.allocate(["kubeadm"], {})["kubeadm"]
     log = tmp_path / "daemon.log"
     arguments = [sys.executable, "-m", "scheduler", *flags, f"--secure-port={port}", "--logging-format=json"]
+    cluster = Cluster(control_plane.kubeconfig, "kubeadm")
     with log.open("wb") as output, subprocess.Popen(arguments, stdout=output, stderr=output) as process:
         try:
-            eventually(lambda: '"event": "caches are filled"' in log.read_text(), "it has started")
+            for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+                eventually(lambda name=name: passes(container[name], port), f"{name} succeeds", diagnosis=log.read_text)
+            cluster.place("default-scheduler")
+            pki = control_plane.state_dir / "pki"
+            administrator = str(pki / "admin.crt"), str(pki / "admin.key")
+            # Who signs such certificates is read from the cluster beside the first attempts.
+            eventually(lambda: answers(port, "/metrics", administrator), "the certificate of an administrator counts")
+            assert not answers(port, "/metrics", None)
             assert process.poll() is None
         finally:
             process.terminate()
             process.wait(PATIENCE_SECONDS)
+            cluster.remove()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert "this process takes the place of the cluster's own kube-scheduler" in {line["event"] for line in lines}
     assert not [line for line in lines if line["event"] == "flag has no effect"]
+    assert not [line for line in lines if "cannot be read" in line["event"]], "who signs client certificates is read"

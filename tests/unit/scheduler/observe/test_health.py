@@ -42,7 +42,7 @@ def test_a_reason_is_logged_once_per_change() -> None:
     failures = FailureLog(lambda *line: logged.append(line))
     reasons = iter([None, "silent for 61 s", "silent for 63 s", "the watch of pods is refused", None, None])
     for _ in range(6):
-        report("readyz", {"loop": lambda: next(reasons)}, exclude=(), verbose=False, failures=failures)
+        report("readyz", {"loop": lambda: next(reasons)}, exclude=(), verbose=False, note=failures.note)
     assert logged == [
         ("readyz", "loop", "silent for 61 s"),
         ("readyz", "loop", "the watch of pods is refused"),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import gzip
 import json
 import os
 import socket
 import ssl
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -20,6 +22,7 @@ import requests
 from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
+from devcluster import pki
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
@@ -33,6 +36,7 @@ class FakeReviews:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.specs: list[dict[str, Any]] = []
 
     async def post(self, path: str, body: dict[str, Any]) -> bytes:
         self.calls.append(path)
@@ -42,6 +46,7 @@ class FakeReviews:
                 raise OSError("API server is away")
             status: dict[str, Any] = {"authenticated": token in ("good", "curious"), "user": {"username": token}}
         else:
+            self.specs.append(body["spec"])
             status = {"allowed": body["spec"]["user"] == "good"}
         return json.dumps({"status": status}).encode()
 
@@ -57,6 +62,9 @@ class NoGauges(GaugeRefresh):
 
     async def wait(self) -> None:
         pass
+
+    async def ask(self, question: Callable[[], Any]) -> Any:
+        return question()
 
 
 def free_port() -> int:
@@ -99,6 +107,17 @@ def reviews() -> FakeReviews:
     return FakeReviews()
 
 
+AUTHORITY = pki.CertificateAuthority("clients")
+STRANGERS = pki.CertificateAuthority("clients")
+
+
+def own_tls() -> ssl.SSLContext:
+    authorities = AUTHORITY.pair.certificate.decode()
+    context = serving_context(None, None, minimum="VersionTLS12", client_authorities=authorities)
+    use_self_signed(context, "127.0.0.1")
+    return context
+
+
 @pytest.fixture
 def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
     port = free_port()
@@ -110,10 +129,13 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
         gauges=NoGauges(),
         make_review_client=lambda: reviews,
         configz=lambda: {"componentconfig": {"parallelism": 16}},
-        always_allow=("/healthz", "/readyz", "/livez"),
+        always_allow=("/healthz", "/readyz", "/readyz/*", "/livez"),
+        behaves_as="1.36",
+        flags={"v": "4", "config": "c.yaml"},
+        profiling=True,
     )
     serving = Event()
-    server = Server(address="127.0.0.1", port=port, make_tls=self_signed, answers=answers, on_serving=serving.set)
+    server = Server(address="127.0.0.1", port=port, make_tls=own_tls, answers=answers, on_serving=serving.set)
     server.bind()
     server.start()
     assert serving.wait(timeout=10)
@@ -121,9 +143,9 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
     server.stop()
 
 
-def get(url: str, token: str | None = None) -> requests.Response:
+def get(url: str, token: str | None = None, **more: Any) -> requests.Response:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return requests.get(url, headers=headers, verify=False, timeout=5)
+    return requests.get(url, headers=headers | more.pop("headers", {}), verify=False, timeout=5, **more)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
@@ -148,6 +170,87 @@ def test_metrics_are_shown_to_users_whom_the_api_server_allows(url: str, token: 
     assert ("answers_total 42.0" in answer.text) == (status == 200)
     if token:
         assert token not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/metrics/slis", "/configz", "/statusz", "/flagz", "/debug/pprof/", "/debug/pprof/goroutine"]
+)
+def test_what_is_no_probe_wants_a_user_who_may_read_it(url: str, path: str) -> None:
+    assert get(f"{url}{path}").status_code == 403
+    assert get(f"{url}{path}", "curious").status_code == 403
+    assert get(f"{url}{path}", "good").status_code == 200
+
+
+def test_a_path_that_anybody_may_read_opens_none_below_it(url: str) -> None:
+    assert get(f"{url}/livez").status_code == 200
+    assert get(f"{url}/livez/ping").status_code == 403
+
+
+def certified(
+    directory: Path, user: str, groups: Sequence[str] = (), signer: pki.CertificateAuthority = AUTHORITY
+) -> Any:
+    pair = signer.client(user, groups)
+    certificate, key = directory / "client.crt", directory / "client.key"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    return str(certificate), str(key)
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "status"),
+    [("good", ["devs"], 200), ("curious", [], 403), ("anybody", ["system:masters"], 200)],
+)
+def test_a_client_certificate_names_its_user(
+    url: str, tmp_path: Path, reviews: FakeReviews, user: str, groups: list[str], status: int
+) -> None:
+    assert get(f"{url}/metrics", cert=certified(tmp_path, user, groups)).status_code == status
+    assert not any(path.endswith("tokenreviews") for path in reviews.calls)
+    if "system:masters" not in groups:
+        assert reviews.specs[-1]["user"] == user
+        assert reviews.specs[-1]["groups"] == [*groups, "system:authenticated"]
+
+
+def test_a_certificate_of_somebody_else_is_no_certificate(url: str, tmp_path: Path) -> None:
+    with pytest.raises((requests.ConnectionError, requests.exceptions.SSLError)):
+        get(f"{url}/metrics", cert=certified(tmp_path, "good", ["system:masters"], STRANGERS))
+    assert get(f"{url}/metrics", "good").status_code == 200
+
+
+def test_the_results_of_checks_are_counted_by_endpoint(url: str, ready: list[str | None]) -> None:
+    get(f"{url}/livez")
+    get(f"{url}/readyz")
+    ready[0] = "caches are not filled"
+    get(f"{url}/readyz")
+    get(f"{url}/readyz?exclude=sync")
+    get(f"{url}/readyz/sync")
+    lines = get(f"{url}/metrics/slis", "good").text.splitlines()
+    assert [line for line in lines if line.startswith("kubernetes_")] == [
+        'kubernetes_healthcheck{name="ping",type="livez"} 1.0',
+        'kubernetes_healthcheck{name="sync",type="readyz"} 0.0',
+        'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1.0',
+        'kubernetes_healthchecks_total{name="sync",status="success",type="readyz"} 1.0',
+        'kubernetes_healthchecks_total{name="sync",status="error",type="readyz"} 1.0',
+    ]
+    assert any(line.startswith("process_start_time_seconds ") for line in lines)
+
+
+def test_pages_about_flags_and_status_follow_the_accept_header(url: str) -> None:
+    wanted = {"Accept": "application/json;v=v1beta1;g=config.k8s.io;as=Flagz"}
+    assert get(f"{url}/flagz", "good", headers=wanted).json()["flags"] == {"config": "c.yaml", "v": "4"}
+    assert get(f"{url}/flagz", "good", headers={"Accept": "text/html"}).status_code == 406
+    assert "\nEmulation version: 1.36\n" in get(f"{url}/statusz", "good").text
+
+
+def test_profiles_are_served_one_at_a_time_and_others_are_named(url: str) -> None:
+    answer = get(f"{url}/debug/pprof/profile?seconds=0.05", "good")
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert gzip.decompress(answer.content)
+    assert "thread serving " in get(f"{url}/debug/pprof/goroutine?debug=2", "good").text
+    for seconds in ("61", "0", "nan", "x"):
+        assert get(f"{url}/debug/pprof/profile?seconds={seconds}", "good").status_code == 400
+    absent = get(f"{url}/debug/pprof/heap", "good")
+    assert (absent.status_code, absent.text.partition(";")[0]) == (404, "heap: only Go has it")
+    assert get(f"{url}/debug/pprof", "good", allow_redirects=False).headers["Location"] == "/debug/pprof/"
 
 
 def test_callers_for_whom_no_descriptor_is_left_are_said_once_and_served_when_there_is_one(

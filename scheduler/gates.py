@@ -1,0 +1,99 @@
+"""Feature gates of kube-scheduler: which there are, their stage and default by minor version, and what can be chosen.
+
+Stages and defaults are those that the real binaries of 1.34 to 1.37 show as `kubernetes_feature_enabled`. Listed are
+gates that concern a scheduler; upstream shows the API server's, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class Stage(NamedTuple):
+    """What a gate is from a minor version on.
+
+    Attributes:
+        since: that minor version of Kubernetes 1.x; 34 stands for older ones, too.
+        stage: ALPHA, BETA, "" for general availability, or None where the gate is gone.
+        default: whether the feature is on.
+    """
+
+    since: int
+    stage: str | None
+    default: bool
+
+
+_ALPHA, _BETA, _STABLE, _GONE = "ALPHA", "BETA", "", None
+
+GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
+    {
+        "AllAlpha": (Stage(34, _ALPHA, False),),
+        "ClearingNominatedNodeNameAfterBinding": (Stage(34, _ALPHA, False), Stage(35, _BETA, True)),
+        "ComponentFlagz": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "ComponentStatusz": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "ContextualLogging": (Stage(34, _BETA, True),),
+        "CoordinatedLeaderElection": (Stage(34, _BETA, False),),
+        "DRAAdminAccess": (Stage(34, _BETA, True), Stage(36, _STABLE, True)),
+        "DRAConsumableCapacity": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "DRADeviceBindingConditions": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "DRADeviceTaints": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
+        "DRAExtendedResource": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
+        "DRAPartitionableDevices": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "DRAPrioritizedList": (Stage(34, _BETA, True), Stage(36, _STABLE, True)),
+        "DRASchedulerFilterTimeout": (Stage(34, _BETA, True),),
+        "DynamicResourceAllocation": (Stage(34, _STABLE, True),),
+        "GangScheduling": (Stage(35, _ALPHA, False), Stage(37, _GONE, False)),
+        "GenericWorkload": (Stage(35, _ALPHA, False), Stage(37, _BETA, False)),
+        "InPlacePodLevelResourcesVerticalScaling": (Stage(35, _ALPHA, False), Stage(36, _BETA, True)),
+        "InPlacePodVerticalScaling": (Stage(34, _BETA, True), Stage(35, _STABLE, True)),
+        "LoggingAlphaOptions": (Stage(34, _ALPHA, False),),
+        "LoggingBetaOptions": (Stage(34, _BETA, True),),
+        "MatchLabelKeysInPodTopologySpread": (Stage(34, _BETA, True),),
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge": (Stage(34, _BETA, True),),
+        "MutableCSINodeAllocatableCount": (Stage(34, _BETA, False), Stage(35, _BETA, True), Stage(36, _STABLE, True)),
+        "NodeDeclaredFeatures": (Stage(35, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
+        "NominatedNodeNameForExpectation": (Stage(34, _ALPHA, False), Stage(35, _BETA, True)),
+        "PodLevelResources": (Stage(34, _BETA, True),),
+        "PodObservedGenerationTracking": (Stage(34, _BETA, True), Stage(35, _STABLE, True)),
+        "SchedulerAsyncAPICalls": (Stage(34, _BETA, False),),
+        "SchedulerAsyncPreemption": (Stage(34, _BETA, True),),
+        "SchedulerPopFromBackoffQ": (Stage(34, _BETA, True),),
+        "SchedulerQueueingHints": (Stage(34, _STABLE, True), Stage(37, _GONE, False)),
+        "StorageCapacityScoring": (Stage(34, _ALPHA, False), Stage(37, _BETA, True)),
+        "TaintTolerationComparisonOperators": (Stage(35, _ALPHA, False),),
+        "VolumeAttributesClass": (Stage(34, _STABLE, True),),
+        "WatchListClient": (Stage(34, _BETA, False), Stage(35, _BETA, True)),
+    }
+)
+"""By name, oldest version first."""
+SETTABLE_GATES: Final = frozenset({"ComponentFlagz", "ComponentStatusz", "SchedulerPopFromBackoffQ"})
+"""What can be chosen. All others are as in the version that the profiles behave as."""
+
+
+def _in_version(name: str, minor: int) -> Stage:
+    """The last row of a gate that counts in a version; one without a stage where the version does not have the gate."""
+    rows = [row for row in GATES.get(name, ()) if row.since <= max(minor, 34)]
+    return rows[-1] if rows else Stage(minor, _GONE, False)
+
+
+def is_on(name: str, minor: int, chosen: Mapping[str, bool]) -> bool:
+    """Return whether a feature is on, as chosen or by default in a minor version."""
+    if name in SETTABLE_GATES and name in chosen:
+        return chosen[name]
+    return _in_version(name, minor).default
+
+
+def gates_of(minor: int, chosen: Mapping[str, bool]) -> Iterator[tuple[str, str, bool]]:
+    """Yield name and stage of each gate that a minor version has, and whether the feature is on."""
+    for name in GATES:
+        stage = _in_version(name, minor).stage
+        if stage is not None:
+            yield name, stage, is_on(name, minor, chosen)
+
+
+def always(name: str) -> bool | None:
+    """Return the default that a gate has had in every version; None where that has changed, or for no gate."""
+    defaults = {row.default for row in GATES.get(name, ()) if row.stage is not None}
+    return defaults.pop() if len(defaults) == 1 else None

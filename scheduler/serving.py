@@ -1,0 +1,125 @@
+"""The HTTPS server of the daemon as the command line wants it: port, TLS, and who reviews the callers."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from scheduler.catalog import KubernetesVersion
+from scheduler.gates import is_on
+from scheduler.kube.client import ClientConfig, KubeClient
+from scheduler.observe import (
+    Answers,
+    ClientAuthorities,
+    ReviewClient,
+    SelfSigned,
+    Server,
+    SplitReviewClient,
+    follow_renewals,
+    serving_context,
+)
+from scheduler.options import USER_AGENT, Options
+
+log = structlog.get_logger(component="app")
+
+
+def new_server(options: Options, answers: Answers) -> Server:
+    """Return the server, which has its port but does not answer yet.
+
+    Raises:
+        OSError: the address or port cannot be used.
+        ValueError: certificate, key, client authorities or a cipher suite cannot be used.
+    """
+    certificate, key, authorities = options.tls_cert_file, options.tls_private_key_file, answers.authorities
+
+    def new_context() -> ssl.SSLContext:
+        return serving_context(
+            certificate,
+            key,
+            minimum=options.tls_min_version,
+            suites=options.tls_cipher_suites,
+            client_authorities=authorities.pem() if authorities.asked_for else None,
+        )
+
+    tls = new_context()
+
+    def make_tls() -> ssl.SSLContext:
+        files = [file for file in (certificate, key, authorities.file) if file is not None]
+        own = SelfSigned(options.bind_address) if certificate is None else None
+        if own is not None:
+            own.use(tls)
+
+        def renew() -> ssl.SSLContext:
+            context = new_context()
+            if own is not None:
+                own.use(context)
+            return context
+
+        served = "serving certificate or client authorities" if authorities.asked_for else "serving certificate"
+        report = functools.partial(_report_renewal, served)
+        if files or authorities.asked_for:
+            follow_renewals(tls, files, renew, report, also=lambda: authorities.looked_up)
+        return tls
+
+    server = Server(
+        address=options.bind_address,
+        port=options.secure_port,
+        share_port=options.permit_port_sharing,
+        make_tls=make_tls,
+        answers=answers,
+        on_serving=lambda: log.info("serving", address=options.bind_address, port=options.secure_port),
+    )
+    try:
+        server.bind()
+    except OSError as error:
+        address = f"{options.bind_address}:{options.secure_port}"
+        raise OSError(f"--bind-address, --secure-port: {address} cannot be used: {error.strerror}") from error
+    return server
+
+
+def new_authorities(options: Options) -> ClientAuthorities:
+    """Return who signs the certificates of clients: as the flags say, or, where a kubeconfig for authentication is
+    given, as the cluster publishes them."""
+    kubeconfig = options.authentication_kubeconfig
+
+    def new_reader() -> KubeClient:
+        config = ClientConfig.load(kubeconfig=kubeconfig, context=None, master=None)
+        return KubeClient(config, qps=1, burst=5, user_agent=f"{USER_AGENT}/authentication")
+
+    looks_up = kubeconfig is not None and not options.skip_authentication_lookup
+    return ClientAuthorities(
+        options.client_ca_file,
+        new_reader if looks_up else None,
+        tolerant=options.tolerate_authentication_lookup_failure,
+    )
+
+
+def new_review_client(options: Options, default: ClientConfig) -> ReviewClient:
+    """Return the client for reviews, of the kubeconfigs that the flags name; called on the serving thread."""
+
+    def client_of(file: Path | None) -> ReviewClient:
+        config = default if file is None else ClientConfig.load(kubeconfig=file, context=None, master=None)
+        return KubeClient(config, qps=20, burst=40, user_agent="kube-scheduler/reviews")
+
+    authentication, authorization = options.authentication_kubeconfig, options.authorization_kubeconfig
+    if authentication == authorization:
+        return client_of(authentication)
+    return SplitReviewClient(client_of(authentication), client_of(authorization))
+
+
+def pages_of(options: Options, version: KubernetesVersion) -> tuple[str, Mapping[str, str] | None]:
+    """Return what `/statusz` shows as version and what `/flagz` shows: nothing where their feature gates are off."""
+    gates = options.feature_gates
+    statusz, flagz = (is_on(name, version.minor, gates) for name in ("ComponentStatusz", "ComponentFlagz"))
+    return version.name if statusz else "", options.shown if flagz else None
+
+
+def _report_renewal(served: str, problem: str | None) -> None:
+    if problem is None:
+        log.info(f"{served} renewed")
+    else:
+        log.warning(f"the renewed {served} cannot be used; the former one stays", reason=problem)
