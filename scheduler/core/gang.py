@@ -55,11 +55,12 @@ def decide_gang(
     runner_of: Callable[[PodInfo], ProfileRunner],
     rng: RandomSource,
     enough: int,
+    on_decision: Callable[[Snapshot, Placement], None] | None = None,
 ) -> GangDecision:
     """Place pods one after the other, each seeing the earlier ones, until there are `enough`.
 
     Those that do not fit are passed over, and tried once more when others found a place, as they may want to be next
-    to one of these.
+    to one of these. `on_decision` is called with each decision and the view that it was made on.
     """
     overlay = snapshot.overlay()
     placements: dict[str, Placement] = {}
@@ -74,10 +75,14 @@ def decide_gang(
             known = rejected.get(key)
             if known is not None:
                 placements[pod.uid] = dataclasses.replace(known, pod=pod)
+                if on_decision is not None:
+                    on_decision(overlay, placements[pod.uid])
                 again.append(pod)
                 continue
             placement = decide(overlay, pod, runner_of(pod), rng)
             placements[pod.uid] = placement
+            if on_decision is not None:
+                on_decision(overlay, placement)
             if placement.node is None:
                 rejected[key] = placement
                 again.append(pod)

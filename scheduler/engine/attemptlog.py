@@ -1,5 +1,5 @@
 """What the log says of attempts beyond their outcome, at the verbosity that upstream's lines or the operator's logLevel
-ask for. Nothing is computed for it below that verbosity.
+ask for. Nothing is computed for it below that verbosity. Members of a gang have the same lines as other pods.
 
 - 4 (Debug): that an attempt begins, and which plugin rejected how many nodes.
 - 5: what PostFilter answered.
@@ -28,7 +28,7 @@ log = structlog.get_logger(component="cycle")
 
 
 class AttemptLog:
-    """Writes these lines. The caller asks `debug` or `scores` first, so that most processes do no more than that.
+    """Writes these lines. The caller asks `debug` first, so that most processes do no more than that.
 
     Attributes:
         debug: whether anything of this is written.
@@ -45,7 +45,14 @@ class AttemptLog:
         """An attempt begins."""
         log.debug("Attempting to schedule pod", pod=pod.key, attempt=attempt)
 
-    def rejected(self, placement: Placement) -> None:
+    def decided(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> None:
+        """A node was chosen on this snapshot, or there is none."""
+        if placement.node is None:
+            self._rejected(placement)
+        elif self.scores:
+            self._scored(snapshot, placement.pod, runner, placement.node)
+
+    def _rejected(self, placement: Placement) -> None:
         """An attempt found no node: say which plugin rejected how many."""
         diagnosis = placement.diagnosis
         if diagnosis is None:
@@ -77,7 +84,7 @@ class AttemptLog:
                 nominatedNode=outcome.nominated_node or "",
             )
 
-    def scored(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, chosen: str) -> None:
+    def _scored(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, chosen: str) -> None:
         """A node was chosen: show the scores, which are computed once more for it, plugin by plugin."""
         explanation = explain(snapshot, pod, runner)
         if not self._all:

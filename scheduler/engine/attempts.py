@@ -109,9 +109,15 @@ class AttemptPipeline:
             timing.lap("PostFilter", outcome.status.code)
         return outcome
 
-    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
+    def decide_gang(
+        self,
+        gang: Gang,
+        pods: Sequence[PodInfo],
+        enough: int,
+        on_decision: Callable[[Snapshot, Placement], None] | None = None,
+    ) -> GangDecision:
         """Decide about members of a gang on the cluster as it is now, until `enough` of them have a place."""
-        return decide_gang(self.snapshot(), gang, pods, self.runner_of, self._rng, enough)
+        return decide_gang(self.snapshot(), gang, pods, self.runner_of, self._rng, enough, on_decision)
 
     def reserve(self, placement: Placement) -> PermitOutcome:
         """Assume the pod on its node, run Reserve and Permit.

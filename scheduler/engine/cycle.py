@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
 from scheduler.core import PREEMPTION_OVER_BUDGET, Placement, PostFilterOutcome
+from scheduler.engine.asking import AskingAttempts
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
 from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
 from scheduler.engine.gangs import BindingAttempt, Gangs
 from scheduler.engine.handle import EngineHandle
-from scheduler.engine.interview import AbandonedError, interview
 from scheduler.engine.timing import STATUS, ProfileTiming
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -32,10 +32,8 @@ from scheduler.framework import (
     NO_NODES,
     PODS_TO_ACTIVATE,
     PREEMPTION_ATTEMPTS,
-    Asking,
     Code,
     CycleState,
-    Extender,
     Gang,
     PodInfo,
     Status,
@@ -112,11 +110,14 @@ class SchedulingCycle:
         self._watch = watch
         self._log = attempt_log
         self._extenders = extenders
+        self._asking_attempts = (
+            None if extenders is None else AskingAttempts(attempts, extenders, queue, pending, may_schedule, self)
+        )
         self._asking: Coroutine[Any, Any, None] | None = None
         self._flush_at = self._monotonic()
         self._wake = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
-        self._gangs = Gangs(attempts, queue, waiting, metrics)
+        self._gangs = Gangs(attempts, queue, waiting, metrics, attempt_log)
 
     def wake(self) -> None:
         """Something changed that may let a pod be placed."""
@@ -136,18 +137,19 @@ class SchedulingCycle:
         """Schedule until cancelled."""
         self._flush_at = self._monotonic()
         while True:
-            self._watch.beat()
-            self._flush_if_due()
+            self.keep_alive()
             more = self._may_schedule() and self._run_slice()
-            if self._asking is not None:
+            if self._asking is not None and self._asking_attempts is not None:
                 attempt, self._asking = self._asking, None
-                await self._finish_asking(attempt)
+                await self._asking_attempts.finish(attempt, FLUSH_SECONDS)
             elif more:
                 await asyncio.sleep(0)
             else:
                 await self._wait_for_work()
 
-    def _flush_if_due(self) -> None:
+    def keep_alive(self) -> None:
+        """Give a sign of life, and flush the queue where that is due."""
+        self._watch.beat()
         if self._monotonic() >= self._flush_at:
             # Backoff is in whole seconds, as upstream; looking more often would only cost.
             self._queue.flush()
@@ -213,9 +215,10 @@ class SchedulingCycle:
         try:
             self._attempt(queued)
         except Exception as error:
-            self._attempt_raised(queued, started, error)
+            self.attempt_raised(queued, started, error)
 
-    def _attempt_raised(self, queued: QueuedPod, started: float, error: Exception) -> None:
+    def attempt_raised(self, queued: QueuedPod, started: float, error: Exception) -> None:
+        """Report an unexpected failure of an attempt."""
         log.error("an attempt failed unexpectedly", pod=queued.pod.key, exc_info=error)
         if not self._state.is_assumed(queued.pod.uid):
             failure = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
@@ -248,24 +251,25 @@ class SchedulingCycle:
                 return
             self._attempt_gang(queued, gang, started)
             return
-        extenders = self._extenders.interested(pod) if self._extenders is not None else ()
-        if extenders:
-            self._asking = self._attempt_asking(queued, extenders, started)
-            return
+        if self._extenders is not None and self._asking_attempts is not None:
+            extenders = self._extenders.interested(pod)
+            if extenders:
+                self._asking = self._asking_attempts.attempt(queued, extenders, started)
+                return
         snapshot = self._attempts.snapshot()
         placement = self._attempts.decide(snapshot, pod)
-        self._note_decision(snapshot, placement, started)
-        if not self._settle(queued, placement, started):
-            outcome = self._attempts.run_post_filters(snapshot, placement)
-            self._handle_failure(queued, started, self._failure_after(placement, outcome))
+        self.note_decision(snapshot, placement, started)
+        if not self.settle(queued, placement, started):
+            self.reject(queued, placement, self._attempts.run_post_filters(snapshot, placement), started)
 
-    def _note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
+    def note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
+        """Measure and log a decision; `started` is `time.perf_counter` at the beginning of the attempt."""
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
         self._metrics.count_observations(placement.counters)
         if self._log.debug:
-            self._log_decision(snapshot, placement)
+            self._log.decided(snapshot, placement, self._attempts.runner_of(placement.pod))
 
-    def _settle(self, queued: QueuedPod, placement: Placement, started: float) -> bool:
+    def settle(self, queued: QueuedPod, placement: Placement, started: float) -> bool:
         """Reserve the node, or report an error; false where the pod was rejected and preemption may make room."""
         if placement.node is not None:
             self._reserve(queued, placement, started)
@@ -279,15 +283,8 @@ class SchedulingCycle:
             return False
         return True
 
-    def _log_decision(self, snapshot: Snapshot, placement: Placement) -> None:
-        if placement.node is None:
-            self._log.rejected(placement)
-        elif self._log.scores:
-            runner = self._attempts.runner_of(placement.pod)
-            self._log.scored(snapshot, placement.pod, runner, placement.node)
-
-    def _failure_after(self, placement: Placement, outcome: PostFilterOutcome) -> AttemptFailure:
-        """Count and log whether preemption makes room; returns what the pod is told."""
+    def reject(self, queued: QueuedPod, placement: Placement, outcome: PostFilterOutcome, started: float) -> None:
+        """Requeue a pod that fits nowhere; count and log whether preemption makes room."""
         if self._log.debug:
             self._log.post_filtered(placement.pod, outcome)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
@@ -302,9 +299,10 @@ class SchedulingCycle:
                 node=outcome.nominated_node,
                 victims=[victim.key for victim in outcome.victims],
             )
-        return AttemptFailure(
+        failure = AttemptFailure(
             outcome.message, UNSCHEDULABLE, placement.rejectors, placement.pending, outcome.nominated_node
         )
+        self._handle_failure(queued, started, failure)
 
     def _reserve(self, queued: QueuedPod, placement: Placement, started: float) -> None:
         permit = self._attempts.reserve(placement)
@@ -323,51 +321,6 @@ class SchedulingCycle:
             self._queue.put_back(member)
         for attempt in outcome.placed:
             self._start_binding(attempt)
-
-    # Extenders ------------------------------------------------------------------------------------------------------
-
-    async def _finish_asking(self, attempt: Coroutine[Any, Any, None]) -> None:
-        """Wait for an attempt that asks extenders. No other pod is tried meanwhile; all else goes on."""
-        task = asyncio.create_task(attempt, name="ask extenders")
-        try:
-            while not task.done():
-                await asyncio.wait({task}, timeout=FLUSH_SECONDS)
-                self._watch.beat()
-                self._flush_if_due()
-        finally:
-            task.cancel()
-
-    async def _attempt_asking(self, queued: QueuedPod, extenders: Sequence[Extender], started: float) -> None:
-        """One attempt at a pod that extenders are interested in, up to the start of its binding."""
-        pod = queued.pod
-        try:
-            placement = await self._interview(
-                queued, self._attempts.decide_asking(self._attempts.snapshot(), pod, extenders)
-            )
-            snapshot = self._attempts.snapshot()
-            self._note_decision(snapshot, placement, started)
-            if not self._settle(queued, placement, started):
-                asking = self._attempts.post_filters_asking(snapshot, placement, extenders)
-                outcome = await self._interview(queued, asking)
-                self._handle_failure(queued, started, self._failure_after(placement, outcome))
-        except AbandonedError:
-            if pod.uid in self._pending:
-                # This process stops, or leads no more: the pod was not tried.
-                self._queue.put_back(queued)
-            else:
-                self._queue.done(pod.uid)
-                self._state.nominator.remove(pod.uid)
-        except Exception as error:
-            self._attempt_raised(queued, started, error)
-
-    async def _interview(self, queued: QueuedPod, asking: Asking[T]) -> T:
-        assert self._extenders is not None
-        self._extenders.begin(queued.pod)
-
-        def is_wanted() -> bool:
-            return queued.pod.uid in self._pending and self._may_schedule()
-
-        return await interview(asking, self._extenders.ask, self._attempts.snapshot, is_wanted)
 
     # Binding --------------------------------------------------------------------------------------------------------
 

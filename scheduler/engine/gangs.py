@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 import structlog
 
 from scheduler.core import GangDecision, Placement, gang_message, gang_plugin
+from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, Gang, MonotonicSeconds, PodInfo, ProfileRunner, Status, unschedulable
 from scheduler.observe import Metrics
-from scheduler.state import QueuedPod, SchedulingQueue
+from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
 log = structlog.get_logger(component="gangs")
 
@@ -104,12 +105,18 @@ class Gangs:
     """The gangs of all profiles. Methods run on the scheduling loop."""
 
     def __init__(
-        self, attempts: AttemptPipeline, queue: SchedulingQueue, waiting: WaitingPods, metrics: Metrics
+        self,
+        attempts: AttemptPipeline,
+        queue: SchedulingQueue,
+        waiting: WaitingPods,
+        metrics: Metrics,
+        attempt_log: AttemptLog,
     ) -> None:
         self._attempts = attempts
         self._queue = queue
         self._waiting = waiting
         self._metrics = metrics
+        self._log = attempt_log
         self._monotonic = attempts.clocks.monotonic
         runners = attempts.runners
         self._plugins = {name: plugin for name, runner in runners.items() if (plugin := gang_plugin(runner))}
@@ -144,6 +151,10 @@ class Gangs:
         members = self._pop_members(head, gang)
         by_uid = {queued.pod.uid: queued for queued in members}
         pods = [queued.pod for queued in members]
+        if self._log.debug:
+            for queued in members:
+                if queued is not head:
+                    self._log.begin(queued.pod, queued.attempts)
         try:
             reservation = self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
         except Exception as error:
@@ -179,11 +190,14 @@ class Gangs:
 
     def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
         began = time.perf_counter()
-        decision = self._attempts.decide_gang(gang, pods, enough)
+        decision = self._attempts.decide_gang(gang, pods, enough, self._log_decision if self._log.debug else None)
         self._metrics.algorithm_duration.observe(time.perf_counter() - began)
         for placement in decision.placements:
             self._metrics.count_observations(placement.counters)
         return decision
+
+    def _log_decision(self, snapshot: Snapshot, placement: Placement) -> None:
+        self._log.decided(snapshot, placement, self._attempts.runner_of(placement.pod))
 
     def _pop_members(self, head: QueuedPod, gang: Gang) -> list[QueuedPod]:
         """Take the waiting members out of whatever queue they are in; returns all in queue order."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.core import Placement
+from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Code, CycleState, PermitOutcome, PodInfo, Status
 from scheduler.kube.client import ConnectionLost
@@ -413,3 +416,38 @@ async def test_a_group_that_cannot_be_read_counts_as_absent(start: Start) -> Non
     engine.podgroups.invalid(group.metadata, DecodeError("not a PodGroup"))
     engine.add_member("p", "g")
     await eventually(lambda: "pod group ns/g does not exist" in engine.message("p"), "the reason")
+
+
+async def gang_lines(start: Start, verbosity: int, room: str = "1") -> list[dict[str, Any]]:
+    """What is logged of an attempt at a gang of two, for which there are three nodes."""
+    engine = await start()
+    engine.cycle._log = engine.cycle._gangs._log = AttemptLog(verbosity)
+    for name in ("n1", "n2", "n3"):
+        engine.add_node(name, cpu=room)
+    engine.add_group("g", 2)
+    with capture_logs() as lines:
+        engine.add_members("g", 2, cpu="700m")
+        await eventually(lambda: len(engine.bound) == 2 or bool(engine.message("g-1")), "an outcome")
+    return [dict(line) for line in lines if line["log_level"] == "debug"]
+
+
+async def test_at_debug_the_attempts_and_rejections_of_each_member_are_logged(start: Start) -> None:
+    lines = await gang_lines(start, 4, room="500m")
+    attempts = [line["pod"] for line in lines if line["event"] == "Attempting to schedule pod"]
+    assert sorted(attempts) == ["ns/g-0", "ns/g-1"]
+    rejections = [line for line in lines if line["event"] == "nodes rejected"]
+    assert {line["pod"] for line in rejections} == {"ns/g-0", "ns/g-1"}
+    assert all(line["rejectedBy"] == {"NodeResourcesFit": 3} for line in rejections)
+
+
+async def test_at_trace_the_scores_of_a_member_are_those_beside_the_earlier_ones(start: Start) -> None:
+    lines = [line for line in await gang_lines(start, 6) if line["event"] == "node scored"]
+    chosen = {line["pod"]: line["node"] for line in lines if line["chosen"]}
+    assert chosen.keys() == {"ns/g-0", "ns/g-1"}
+    first, second = ({line["node"] for line in lines if line["pod"] == pod} for pod in ("ns/g-0", "ns/g-1"))
+    assert len(first) == 3
+    assert second == first - {chosen["ns/g-0"]}
+
+
+async def test_at_the_default_verbosity_no_line_is_made_for_members(start: Start) -> None:
+    assert await gang_lines(start, 2) == []
