@@ -16,6 +16,7 @@ import pulumi_kubernetes as k8s
 
 from scheduler.catalog import operand_name
 
+from ._inputs import joined
 from ._operator_rules import Instance
 from .kube_object import child, in_kubernetes_spelling, name_of
 from .labels import COMPONENT
@@ -49,12 +50,12 @@ class AdmissionPoliciesArgs:
     name_prefix: of the policies' names, which have no namespace.
     """
 
-    images: Collection[str]
+    images: Collection[pulumi.Input[str]]
     namespace: pulumi.Input[str]
     instances: Sequence[tuple[str | None, str]]
-    operator_account: str = ""
+    operator_account: pulumi.Input[str] = ""
     needs: Sequence[pulumi.Resource] = ()
-    name_prefix: str = ""
+    name_prefix: pulumi.Input[str] = ""
 
 
 class AdmissionPolicies(pulumi.ComponentResource):
@@ -70,12 +71,13 @@ class AdmissionPolicies(pulumi.ComponentResource):
         def instances(namespace: str) -> list[Instance]:
             return [(other or namespace, instance) for other, instance in args.instances]
 
-        images = images_policy(args.images, args.name_prefix + IMAGES_POLICY)
+        policy = joined(args.name_prefix, IMAGES_POLICY)
+        images = pulumi.Output.all(policy, *args.images).apply(lambda known: images_policy(known[1:], known[0]))
         served_namespaces = own.apply(lambda namespace: sorted({other for other, _ in instances(namespace)}))
         self.names = [self._policy(IMAGES_POLICY, images, served_namespaces)]
-        if args.operator_account:
-            account = args.operator_account
-            bindings = own.apply(lambda namespace: bindings_policy(namespace, account, instances(namespace)))
+        if args.operator_account != "":
+            known = pulumi.Output.all(own, args.operator_account)
+            bindings = known.apply(lambda values: bindings_policy(values[0], values[1], instances(values[0])))
             self.names.append(self._policy(BINDINGS_POLICY, bindings, None))
         self.register_outputs({"names": self.names})
 
@@ -83,7 +85,7 @@ class AdmissionPolicies(pulumi.ComponentResource):
         self, policy: str, spec: pulumi.Input[dict[str, Any]], namespaces: pulumi.Input[list[str]] | None
     ) -> pulumi.Output[str]:
         metadata: k8s.meta.v1.ObjectMetaArgsDict = {
-            "name": self._name_prefix + policy,
+            "name": joined(self._name_prefix, policy),
             "labels": {COMPONENT: "admission"},
         }
         policy_object = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(

@@ -25,8 +25,8 @@ class CatalogSourceArgs:
     """
 
     namespace: pulumi.Input[str]
-    image: str | None = None
-    address: str | None = None
+    image: pulumi.Input[str] | None = None
+    address: pulumi.Input[str] | None = None
     ready_seconds: int | None = None
 
 

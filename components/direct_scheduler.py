@@ -11,9 +11,10 @@ import pulumi_kubernetes as k8s
 
 from scheduler import operand
 from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, CredentialRules, flow_schema_name
-from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
+from scheduler.config import DEFAULT_SCHEDULER_NAME
 
 from ._health import health_of_deployment
+from ._inputs import flavour_of_input
 from .kube_object import (
     KubeObject,
     child,
@@ -52,7 +53,7 @@ class DirectSchedulerArgs:
     """
 
     namespace: pulumi.Input[str]
-    image: str
+    image: pulumi.Input[str]
     config_map_name: pulumi.Input[str]
     configuration_hash: str
     flavour: str = ""
@@ -198,7 +199,7 @@ class DirectScheduler(pulumi.ComponentResource):
 
     def _deployment_spec(self) -> pulumi.Output[dict[str, Any]]:
         args = self._args
-        flavour = flavour_of(args.image, args.flavour)
+        flavour = flavour_of_input(args.image, args.flavour, self._prefix)
         credentials = args.metric_credentials
 
         def rendered(values: dict[str, Any]) -> dict[str, Any]:
@@ -206,7 +207,7 @@ class DirectScheduler(pulumi.ComponentResource):
                 operand.Operand(
                     name=OPERAND,
                     namespace=values["namespace"],
-                    image=args.image,
+                    image=values["image"],
                     command=flavour.command,
                     config_map=values["config_map"],
                     openshift=args.openshift,
@@ -225,6 +226,7 @@ class DirectScheduler(pulumi.ComponentResource):
             )
 
         return pulumi.Output.all(
+            image=args.image,
             namespace=args.namespace,
             config_map=args.config_map_name,
             metric_secret=credentials.secret_name if credentials is not None else None,
@@ -232,7 +234,7 @@ class DirectScheduler(pulumi.ComponentResource):
         ).apply(rendered)
 
     def _arguments(self) -> list[str]:
-        if not flavour_of(self._args.image, self._args.flavour).is_ours:
+        if not flavour_of_input(self._args.image, self._args.flavour, self._prefix).is_ours:
             # Upstream's binary does not have these flags.
             return []
         named_default = DEFAULT_SCHEDULER_NAME in self._args.scheduler_names

@@ -18,8 +18,8 @@ from scheduler.catalog import (
     operand_name,
     shipped_cluster_roles,
 )
-from scheduler.config import flavour_of
 
+from ._inputs import flavour_of_input
 from .admission import AdmissionPolicies, AdmissionPoliciesArgs
 from .catalog_source import CatalogSource, CatalogSourceArgs
 from .crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
@@ -43,14 +43,14 @@ class OlmSource:
     `ready_seconds` limits each step; without it each step has its own default.
     """
 
-    package: str
-    channel: str
-    source: str
-    source_namespace: str
-    starting_csv: str | None = None
+    package: pulumi.Input[str]
+    channel: pulumi.Input[str]
+    source: pulumi.Input[str]
+    source_namespace: pulumi.Input[str]
+    starting_csv: pulumi.Input[str] | None = None
     approval: Literal["Automatic", "Manual"] = "Automatic"
-    catalog_image: str | None = None
-    catalog_address: str | None = None
+    catalog_image: pulumi.Input[str] | None = None
+    catalog_address: pulumi.Input[str] | None = None
     ready_seconds: int | None = None
 
 
@@ -81,17 +81,17 @@ class InstallationArgs:
     """
 
     mode: InstallMode
-    scheduler_image: str
+    scheduler_image: pulumi.Input[str]
     plugins: Collection[str]
     resource_name: str = INSTANCE_NAME
     olm: OlmSource | None = None
-    namespace: str = NAMESPACE
+    namespace: pulumi.Input[str] = NAMESPACE
     adopting: pulumi.ProviderResource | None = None
     other_roles: Collection[str] = ()
     with_crd: bool = True
     flavour: str = ""
     extra_roles: Mapping[str, Sequence[PolicyRule]] = field(default_factory=dict)
-    operator_image: str | None = None
+    operator_image: pulumi.Input[str] | None = None
     ready_seconds: int = 180
     upstream: bool = False
     openshift: bool = False
@@ -101,7 +101,7 @@ class InstallationArgs:
     admission_policies: bool = True
     network_policy: bool = True
     egress_ports: Sequence[int] = ()
-    allowed_images: Sequence[str] = ()
+    allowed_images: Sequence[pulumi.Input[str]] = ()
     crds: Sequence[pulumi.Resource] = ()
     protect: bool = False
     keep_crd: bool = False
@@ -142,7 +142,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
         namespace = Namespace(parts.name("namespace"), namespace_args, parts.options("namespace")).name
     record_args = InstallationRecordArgs(namespace, args.mode, f"{operand_name(args.resource_name)}-installation")
     record = InstallationRecord(parts.name("installation"), record_args, parts.options("installation"))
-    roles, bound = _wanted_roles(args)
+    roles, bound = _wanted_roles(args, parts.prefix)
     needs = [*args.crds, *_roles(args, roles, bound, record, parts)]
     operator: ExistingOperator | OperatorInstall | UpstreamOperator | OlmOperator | None = None
     if args.mode == "none":
@@ -174,7 +174,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
 def _from_manifests(
     args: InstallationArgs, record: InstallationRecord, needs: Sequence[pulumi.Resource], parts: Parts
 ) -> OperatorInstall | UpstreamOperator:
-    image = args.operator_image or ""
+    image = "" if args.operator_image is None else args.operator_image
     cluster_name = cluster_scoped_name(OPERATOR_NAME, args.namespace)
     if args.upstream:
         upstream_args = UpstreamOperatorArgs(
@@ -195,14 +195,15 @@ def _from_manifests(
     return OperatorInstall(parts.name("operator"), install_args, parts.options("operator"))
 
 
-def _wanted_roles(args: InstallationArgs) -> tuple[Mapping[str, Sequence[PolicyRule]], list[str]]:
+def _wanted_roles(args: InstallationArgs, source: str) -> tuple[Mapping[str, Sequence[PolicyRule]], list[str]]:
     """The ClusterRoles of schedulers that an installation creates, and those that it binds its scheduler to.
 
-    Our operator binds the scheduler itself, and only to those of the catalogue's plugins.
+    `source` is the component, for messages. Our operator binds the scheduler itself, and only to those of the
+    catalogue's plugins.
     """
     shipped = shipped_cluster_roles()
     if args.mode != "direct" and not args.upstream:
-        flavour = flavour_of(args.scheduler_image, args.flavour)
+        flavour = flavour_of_input(args.scheduler_image, args.flavour, source)
         wanted = {*operand.cluster_roles_for([(args.plugins, flavour)]), METRICS_READER_CLUSTER_ROLE}
         if args.mode == "manifests" and not args.instances:
             # Nobody else's plugins: a role that no scheduler needs is a right too many, and a line in every preview.
@@ -210,7 +211,7 @@ def _wanted_roles(args: InstallationArgs) -> tuple[Mapping[str, Sequence[PolicyR
         roles = {**({} if args.mode == "none" else shipped), **args.extra_roles}
         bind = list(args.extra_roles)
     else:
-        flavour = flavour_of(args.scheduler_image, args.flavour)
+        flavour = flavour_of_input(args.scheduler_image, args.flavour, source)
         bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
         if args.mode != "direct":
             bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
@@ -269,8 +270,7 @@ def _through_olm(
     olm = args.olm
     if olm is None or args.adopting is None:
         raise pulumi.RunError(f"{parts.prefix}: install mode {args.mode} needs olm and adopting in its Args")
-    source: pulumi.Input[str] = olm.source
-    source_namespace: pulumi.Input[str] = olm.source_namespace
+    source, source_namespace = olm.source, olm.source_namespace
     if args.mode == "catalog":
         catalog_args = CatalogSourceArgs(record.namespace, olm.catalog_image, olm.catalog_address, olm.ready_seconds)
         source, source_namespace = _catalog(catalog_args, parts), record.namespace

@@ -22,7 +22,7 @@ class InstallationRecordArgs:
 
     namespace: pulumi.Input[str]
     mode: str
-    name: str = RECORD_NAME
+    name: pulumi.Input[str] = RECORD_NAME
 
 
 class InstallationRecord(pulumi.ComponentResource):

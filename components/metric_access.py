@@ -28,8 +28,8 @@ class MetricAccess:
     token: pulumi.Input[str] | None = field(default=None, repr=False)
     certificate_authority: pulumi.Input[str] | None = None
     existing_secret: str | None = None
-    existing_key: str = "token"
-    cluster_role: str | None = None
+    existing_key: pulumi.Input[str] = "token"
+    cluster_role: pulumi.Input[str] | None = None
     audience: str = ""
     rules: CredentialRules = field(default_factory=CredentialRules)
     in_configuration: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
+from ._inputs import joined
 from .kube_object import child, name_of
 
 TOKEN_KEY = "token"  # noqa: S105 - the key under which the token stands
@@ -39,13 +40,13 @@ class MetricCredentialsArgs:
     """
 
     namespace: pulumi.Input[str]
-    service_account: str
-    secret_name: str
+    service_account: pulumi.Input[str]
+    secret_name: pulumi.Input[str]
     token: pulumi.Input[str] | None = field(default=None, repr=False)
     certificate_authority: pulumi.Input[str] | None = None
     existing_secret: SecretKeyReference | None = None
-    cluster_role: str | None = None
-    binding_prefix: str = ""
+    cluster_role: pulumi.Input[str] | None = None
+    binding_prefix: pulumi.Input[str] = ""
 
 
 class MetricCredentials(pulumi.ComponentResource):
@@ -83,10 +84,12 @@ def _secret(
     )
 
 
-def _binding(component: pulumi.Resource, prefix: str, args: MetricCredentialsArgs, cluster_role: str) -> None:
+def _binding(
+    component: pulumi.Resource, prefix: str, args: MetricCredentialsArgs, cluster_role: pulumi.Input[str]
+) -> None:
     k8s.rbac.v1.ClusterRoleBinding(
         f"{prefix}-binding",
-        metadata={"name": f"{args.binding_prefix}{args.service_account}-{cluster_role}"},
+        metadata={"name": joined(args.binding_prefix, args.service_account, "-", cluster_role)},
         role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": cluster_role},
         subjects=[{"kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace}],
         opts=child(component),

@@ -13,12 +13,16 @@ from .kube_object import child, name_of
 NAMESPACE = "openshift-secondary-scheduler-operator"
 
 
-def cluster_scoped_name(name: str, namespace: str) -> str:
+def cluster_scoped_name(name: str, namespace: pulumi.Input[str]) -> pulumi.Input[str]:
     """Return the name of an object that has no namespace itself and belongs to an installation in this one.
 
     It is the plain name in the usual namespace, so that two installations on one cluster do not meet.
     """
-    return name if namespace == NAMESPACE else f"{namespace}.{name}"
+
+    def prefixed(known: str) -> str:
+        return name if known == NAMESPACE else f"{known}.{name}"
+
+    return prefixed(namespace) if isinstance(namespace, str) else pulumi.Output.concat(namespace).apply(prefixed)
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class NamespaceArgs:
     protect: refuse to delete it, and so everything in it.
     """
 
-    name: str = NAMESPACE
+    name: pulumi.Input[str] = NAMESPACE
     protect: bool = False
 
 

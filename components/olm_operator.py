@@ -32,13 +32,13 @@ class OlmOperatorArgs:
     """
 
     namespace: pulumi.Input[str]
-    package: str
-    channel: str
+    package: pulumi.Input[str]
+    channel: pulumi.Input[str]
     source: pulumi.Input[str]
     source_namespace: pulumi.Input[str]
     adopting: pulumi.ProviderResource
     approval: Literal["Automatic", "Manual"] = "Automatic"
-    starting_csv: str | None = None
+    starting_csv: pulumi.Input[str] | None = None
     ready_seconds: int | None = None
     needs: Sequence[pulumi.Resource] = ()
 

@@ -45,7 +45,7 @@ class OperatorInstallArgs:
     status_of: Sequence[str] = STATUS_KINDS
     secrets: Sequence[str] = ()
     openshift: bool = False
-    cluster_role_name: str = OPERATOR_NAME
+    cluster_role_name: pulumi.Input[str] = OPERATOR_NAME
     ready_seconds: int = 180
 
     @property

@@ -41,19 +41,21 @@ class OptionalObjects(TypedDict, total=False):
 class SchedulerInstallationArgs(TypedDict):
     """What a secondary scheduler and what belongs to it are."""
 
-    image: str
-    """The scheduler's image."""
+    image: pulumi.Input[str]
+    """The scheduler's image. If it is another resource's output, flavour is required."""
+    flavour: str | None
+    """What the image is, where its name does not show it: ours, custom, or scheduler-plugins@0.NN."""
     settings: dict[str, Any] | None
     """Plugins, metricProvider, profiles: what a stack file has for the scheduler. Wrong ones fail the preview."""
     configuration: str | None
     """Instead of settings: a KubeSchedulerConfiguration as YAML. A wrong one fails the preview."""
     mode: str | None
     """How the operator is installed: manifests (the default), direct (no operator) or none (it is there already)."""
-    namespace: str | None
+    namespace: pulumi.Input[str] | None
     """Where operator and scheduler run. Default: openshift-secondary-scheduler-operator."""
     resource_name: str | None
     """Name of the SecondaryScheduler. Default: cluster."""
-    operator_image: str | None
+    operator_image: pulumi.Input[str] | None
     """The operator's image, for mode manifests."""
     upstream_operator: bool | None
     """Whether the operator is OpenShift's own."""
@@ -73,7 +75,7 @@ class SchedulerInstallationArgs(TypedDict):
     """Which optional objects to create."""
     egress_ports: list[int] | None
     """TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources."""
-    allowed_images: list[str] | None
+    allowed_images: list[pulumi.Input[str]] | None
     """Repositories of images that a SecondaryScheduler may name, beside that of the image."""
     openshift: bool | None
     """Whether the cluster is OpenShift."""

@@ -17,7 +17,7 @@ class SchedulerPriorityArgs:
     value: the highest that users may set; only the cluster's own components are above it.
     """
 
-    name: str
+    name: pulumi.Input[str]
     value: int = 1_000_000_000
 
 

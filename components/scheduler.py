@@ -48,7 +48,7 @@ class SchedulerArgs:
     resource_name: name of the SecondaryScheduler.
     """
 
-    image: str
+    image: pulumi.Input[str]
     config_map_name: pulumi.Input[str]
     configuration_hash: str
     scheduler_names: Sequence[str]

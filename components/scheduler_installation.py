@@ -12,6 +12,7 @@ from scheduler import operand
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, cluster_role_name, operand_name
 from scheduler.config import Configuration, bound_rules
 
+from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
 from .described import describe_scheduler
 from .document import CustomPlugin, load_document
@@ -50,7 +51,8 @@ class OptionalObjects:
 @dataclass(frozen=True, kw_only=True)
 class SchedulerInstallationArgs:
     """Attributes:
-    image, flavour: the scheduler's image, and its flavour where the name does not show it.
+    image, flavour: the scheduler's image, and its flavour where the name does not show it, or where the image is an
+        Output: what follows from its name must be known before the update.
     settings: plugins, metricProvider, profiles and the other settings of a stack file that make the scheduler's
         configuration, with the names that they have there. They are checked as a stack file is: wrong ones fail the
         preview. Default: the default scheduler's profile under the name secondary-scheduler.
@@ -89,14 +91,14 @@ class SchedulerInstallationArgs:
         kept. For one installation of a program only.
     """
 
-    image: str
+    image: pulumi.Input[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
     configuration: str = ""
     mode: InstallMode = "manifests"
     flavour: str = ""
-    namespace: str = NAMESPACE
+    namespace: pulumi.Input[str] = NAMESPACE
     resource_name: str = INSTANCE_NAME
-    operator_image: str | None = None
+    operator_image: pulumi.Input[str] | None = None
     upstream_operator: bool = False
     olm: OlmSource | None = None
     adopting: pulumi.ProviderResource | None = None
@@ -108,7 +110,7 @@ class SchedulerInstallationArgs:
     ready_seconds: int = 180
     objects: OptionalObjects = field(default_factory=OptionalObjects)
     egress_ports: Sequence[int] = ()
-    allowed_images: Sequence[str] = ()
+    allowed_images: Sequence[pulumi.Input[str]] = ()
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] | None = None
     openshift: bool = False
@@ -172,6 +174,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
     def _checked(self, args: SchedulerInstallationArgs) -> tuple[SchedulerInstallationArgs, Configuration]:
         """The Args with what follows from their settings, and the configuration as the scheduler loads it."""
         name = self._parts.prefix
+        image = known_image(args.image, args.flavour or args.settings.get("flavour"), name)
         if args.configuration:
             if args.settings:
                 raise pulumi.RunError(f"{name}: must hold either settings or configuration")
@@ -179,7 +182,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
                 args.configuration,
                 source=f"{name}: configuration",
                 flavour=args.flavour,
-                image=args.image,
+                image=image,
                 custom_plugins=args.custom_plugins,
                 credential_rules=args.metric_access.rules,
                 allow_token_in_config_map=args.metric_access.in_configuration,
@@ -189,9 +192,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             raise pulumi.RunError(f"{name}: custom_plugins: are for configuration; with settings, use extraPlugins")
         beside = {"flavour": args.flavour, "allowDefaultSchedulerName": args.allow_default_scheduler_name}
         settings = {**{key: value for key, value in beside.items() if value}, **args.settings}
-        described = describe_scheduler(
-            settings, source=f"{name}: settings", image=args.image, access=args.metric_access
-        )
+        described = describe_scheduler(settings, source=f"{name}: settings", image=image, access=args.metric_access)
         for warning in described.warnings:
             pulumi.log.warn(str(warning), self)
         changed = replace(

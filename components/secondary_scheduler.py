@@ -69,7 +69,7 @@ class SecondarySchedulerArgs:
     egress_ports: Sequence[int] = ()
     resources: Mapping[str, Any] | None = None
     ready_seconds: int = 180
-    resource_name: str = RESOURCE_NAME
+    resource_name: pulumi.Input[str] = RESOURCE_NAME
 
 
 class SecondaryScheduler(pulumi.ComponentResource):

@@ -12,6 +12,7 @@ import pulumi_kubernetes as k8s
 from scheduler import operand
 from scheduler.catalog import GO_CLUSTER_ROLES, PolicyRule
 
+from ._inputs import joined
 from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
 from .labels import COMPONENT
 
@@ -54,7 +55,7 @@ class UpstreamOperatorArgs:
     image: pulumi.Input[str]
     needs: Sequence[pulumi.Resource] = ()
     openshift: bool = False
-    cluster_role_name: str = _NAME
+    cluster_role_name: pulumi.Input[str] = _NAME
     ready_seconds: int = 180
 
 
@@ -82,13 +83,11 @@ class UpstreamOperator(pulumi.ComponentResource):
                 rules=in_kubernetes_spelling([rule.to_dict() for rule in _CLUSTER_RULES]),
                 opts=child(self),
             ),
-            self._cluster_role_binding(
-                "clusterrolebinding", f"{args.cluster_role_name}-role-binding", args.cluster_role_name
-            ),
+            self._cluster_role_binding("clusterrolebinding", joined(role_name, "-role-binding"), role_name),
             *self._role_and_binding(),
             *(
                 self._cluster_role_binding(
-                    f"binding-{role.replace(':', '-')}", f"{role_name}-{role.replace(':', '-')}", role
+                    f"binding-{role.replace(':', '-')}", joined(role_name, f"-{role.replace(':', '-')}"), role
                 )
                 for role in GO_CLUSTER_ROLES
             ),
@@ -119,7 +118,7 @@ class UpstreamOperator(pulumi.ComponentResource):
         )
         return [role, binding]
 
-    def _cluster_role_binding(self, suffix: str, name: str, role: str) -> pulumi.Resource:
+    def _cluster_role_binding(self, suffix: str, name: pulumi.Input[str], role: pulumi.Input[str]) -> pulumi.Resource:
         return k8s.rbac.v1.ClusterRoleBinding(
             f"{self._prefix}-{suffix}",
             metadata=_cluster_metadata(name),
@@ -169,5 +168,5 @@ class UpstreamOperator(pulumi.ComponentResource):
         }
 
 
-def _cluster_metadata(name: str) -> k8s.meta.v1.ObjectMetaArgsDict:
+def _cluster_metadata(name: pulumi.Input[str]) -> k8s.meta.v1.ObjectMetaArgsDict:
     return {"name": name, "labels": {COMPONENT: "operator"}}

@@ -52,6 +52,9 @@ def test_every_property_is_described_and_no_type_is_empty() -> None:
 
 def test_only_what_need_not_be_known_in_a_preview_may_be_an_output() -> None:
     assert {name for owner, name, value in properties(SCHEMA) if owner == "inputs" and not value.get("plain")} == {
+        "image",
+        "operatorImage",
+        "namespace",
         "token",
         "certificateAuthority",
     }
