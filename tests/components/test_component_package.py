@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 import pytest
 from pulumi.provider.experimental.analyzer import Analyzer
 from pulumi.provider.experimental.schema import generate_schema
 
 import components
-from components import packaged
+from components import packaged, scheduler_names
 from tests.components.graph import ROOT, STATUS, Graph, register
 
 IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
@@ -110,6 +111,42 @@ def test_it_registers_what_the_component_of_a_python_program_does_so_that_a_prog
 def test_a_mistake_fails_the_preview_and_is_named(args: dict[str, Any], message: str) -> None:
     with pytest.raises(pulumi.RunError, match=message):
         packaged_installation(**args)
+
+
+@pytest.fixture
+def _served_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's process has no root: the program with the stack is another one."""
+    monkeypatch.setattr(scheduler_names, "get_root_resource", lambda: None)
+    monkeypatch.setattr(scheduler_names, "_packaged_claims", {})
+
+
+def two_installations(names: Mapping[str, str]) -> Graph:
+    """Two installations of a program in another language: schedulerName and the name of the cluster's provider.
+
+    The engine names the provider in each request; the package makes an object of each."""
+
+    def program() -> None:
+        for number, (name, provider) in enumerate(names.items()):
+            inputs: Any = {"image": IMAGE, "operator_image": OPERATOR_IMAGE, "namespace": f"team-{number}"}
+            inputs["settings"] = {"schedulerName": "batch"}
+            opts = pulumi.ResourceOptions(providers=[k8s.Provider(provider)]) if provider else None
+            packaged.SchedulerInstallation(name, inputs, opts)
+
+    return register(program, config={}, preview=True, statuses=STATUS)
+
+
+@pytest.mark.usefixtures("_served_to_another_process")
+@pytest.mark.parametrize("provider", ["", "east"])
+def test_a_scheduler_name_of_two_packaged_installations_on_one_cluster_is_refused(provider: str) -> None:
+    with pytest.raises(pulumi.RunError, match=r"b: schedulerName batch is that of a on the same cluster"):
+        two_installations({"a": provider, "b": provider})
+
+
+@pytest.mark.usefixtures("_served_to_another_process")
+def test_packaged_installations_on_two_clusters_may_share_a_scheduler_name() -> None:
+    # As the preview and the update of one process: neither keeps a name from the other.
+    for _ in range(2):
+        assert len(two_installations({"a": "east", "b": "west"}).of("SecondaryScheduler")) == 2
 
 
 def test_optional_objects_can_be_left_out() -> None:

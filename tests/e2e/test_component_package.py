@@ -52,6 +52,10 @@ scheduler = SchedulerInstallation(
     pulumi.ResourceOptions(providers={"kubernetes": cluster}),
 )
 pulumi.export("ready", scheduler.readyReplicas)
+if config.get_bool("twice"):
+    second = {"image": "localhost/secondary-scheduler/kube-scheduler:0.1.0", "mode": "direct", "namespace": "second"}
+    second["settings"] = {"schedulerName": "batch"}
+    SchedulerInstallation("second", second, pulumi.ResourceOptions(providers={"kubernetes": cluster}))
 """
 Pulumi = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -98,6 +102,13 @@ def test_a_wrong_plugin_fails_the_preview_and_is_named(pulumi: Pulumi) -> None:
     output = shown.stdout + shown.stderr
     assert "batch: settings: plugins.score.enabled[0].name" in output
     assert "TargetPacking" in output
+
+
+def test_a_scheduler_name_of_two_installations_fails_the_preview(pulumi: Pulumi) -> None:
+    pulumi("config", "set", "twice", "true")
+    shown = pulumi("preview", fails=True)
+    pulumi("config", "rm", "twice")
+    assert "schedulerName batch is that of batch on the same cluster" in shown.stdout + shown.stderr
 
 
 def test_it_goes_up_stays_unchanged_and_is_destroyed(pulumi: Pulumi, cluster: LocalCluster) -> None:
