@@ -69,6 +69,8 @@ class CreatePods(_Counted):
     measured: bool = False
     every_round: bool = Field(False, alias="everyContestant")
     """Created again for each contestant, since contestants delete them."""
+    claim: str = ""
+    """Template of a ResourceClaim that each of them has, by the pod's name; backlogs only."""
 
 
 class Churn(_Model):
@@ -142,6 +144,8 @@ class Scenario(_Model):
         for operation in self.workload_template:
             if operation.template not in self.templates:
                 raise ValueError(f"{operation.opcode}: there is no template named {operation.template!r}")
+            if isinstance(operation, CreatePods) and operation.claim and operation.claim not in self.templates:
+                raise ValueError(f"{operation.opcode}: there is no template named {operation.claim!r}")
         if sum(isinstance(operation, CreatePods) and operation.measured for operation in self.workload_template) != 1:
             raise ValueError("exactly one createPods has to be `measured`")
         return self

@@ -25,9 +25,10 @@ from benchmarks.race.scenario import (
     Scenario,
     with_params,
 )
-from scheduler.kube.client import Conflict, KubeClient, NotFound
+from scheduler.kube.client import MERGE_PATCH, Conflict, KubeClient, NotFound
 
 _CREATORS = 32
+_CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _SERVED_SECONDS = 30.0
 
@@ -105,6 +106,10 @@ class World:
 
     async def backlog(self, operation: CreatePods, tag: str, count: int) -> list[str]:
         """Create pods for the contestants to place; returns their names."""
+        if operation.claim:
+            template = {"metadata": {"name": f"{tag}-$index"}, **self._templates[operation.claim]}
+            claim = Render({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **template}, operation)
+            await self._post_all(_CLAIMS, (claim(index) for index in range(count)))
         render = self._measured(operation.template, tag, operation)
         await self._post_all(_PODS, (render(index) for index in range(count)))
         return [f"{tag}-{index:05d}" for index in range(count)]
@@ -135,7 +140,27 @@ class World:
         await self._client.delete(_PODS, None, {"labelSelector": ROLE}, timeout=300)
         if any(isinstance(operation, CreatePods) and operation.every_round for operation in self._operations):
             await self._client.delete(_PODS, None, timeout=300)
+        if any(isinstance(operation, CreatePods) and operation.claim for operation in self._operations):
+            await self._clear_claims()
         await self._client.delete(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", None, timeout=300)
+
+    async def _clear_claims(self) -> None:
+        """Do for the claims what their controller and the garbage collector would do."""
+        claims = json.loads(await self._client.get(_CLAIMS, timeout=300))["items"]
+        left = iter([claim["metadata"]["name"] for claim in claims])
+
+        async def worker() -> None:
+            for name in left:
+                path = f"{_CLAIMS}/{name}"
+                await self._client.patch(
+                    f"{path}/status", {"status": {"allocation": None, "reservedFor": None}}, content_type=MERGE_PATCH
+                )
+                await self._client.patch(path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+                await self._client.delete(path, None)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CREATORS):
+                group.create_task(worker())
 
     def _measured(self, template: str, tag: str, operation: CreatePods | None = None) -> Render:
         return Render(pod_template(self._templates[template], measured=True), operation, name=f"{tag}-$index")
