@@ -6,6 +6,7 @@ from enum import IntFlag, StrEnum
 from typing import Any, NamedTuple
 
 from scheduler.catalog.types import ArgsModel
+from scheduler.catalog.upstream import KubernetesVersion
 
 
 class ExtensionPoint(StrEnum):
@@ -112,7 +113,7 @@ class PluginDescriptor:
 
     Attributes:
         name: name in the configuration.
-        points: extension points the plugin implements.
+        points: extension points the plugin implements, in the newest version.
         args_model: model of `pluginConfig[].args`; None means that the plugin takes no args.
         default_weight: weight in the default profile; 0 for a plugin that does not score there.
         rules: what it needs from the API server beyond `base_rules()`.
@@ -135,6 +136,11 @@ class PluginDescriptor:
     flavours: frozenset[str] = field(default_factory=lambda: frozenset({"ours", "kube-scheduler", "scheduler-plugins"}))
     factory: str = ""
     watches: tuple[Watch, ...] = ()
+
+    def points_as(self, kubernetes: KubernetesVersion) -> frozenset[ExtensionPoint]:
+        """Return the extension points that the plugin has in a version."""
+        missing = {point for name, point in kubernetes.missing_points if name == self.name}
+        return frozenset(point for point in self.points if point not in missing) if missing else self.points
 
 
 def points(names: Iterable[str]) -> frozenset[ExtensionPoint]:

@@ -155,7 +155,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     ),
     PluginDescriptor(
         "DynamicResources",
-        points(["preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"]),
+        points(["preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"]),
         DynamicResourcesArgs,
         rules=(
             _read("resource.k8s.io", "deviceclasses", "resourceslices"),

@@ -21,6 +21,7 @@ class KubernetesVersion:
         minor: of Kubernetes 1.x.
         default_plugins: the default profile's multiPoint list (apis/config/v1/default_plugins.go).
         default_weights: weights in that list that differ from the plugins' own.
+        missing_points: plugins with an extension point that they extend in later versions only.
         spares_terminating: preemption neither patches nor deletes victims that are terminating already
             (framework/preemption/preemption.go, prepareCandidateAsync).
         rates_change_of_balance: NodeResourcesBalancedAllocation scores what the pod changes about the balance, instead
@@ -51,6 +52,7 @@ class KubernetesVersion:
     minor: int
     default_plugins: tuple[str, ...]
     default_weights: tuple[tuple[str, int], ...] = ()
+    missing_points: tuple[tuple[str, str], ...] = ()
     spares_terminating: bool = False
     rates_change_of_balance: bool = False
     counts_image_volumes: bool = False
@@ -95,8 +97,15 @@ _1_34 = KubernetesVersion(
         "ImageLocality",
         "DefaultBinder",
     ),
+    missing_points=(("DynamicResources", "score"),),
 )
-_1_35 = replace(_1_34, minor=35, default_weights=(("DynamicResources", 2),), spares_terminating=True)
+_1_35 = replace(
+    _1_34,
+    minor=35,
+    default_weights=(("DynamicResources", 2),),
+    missing_points=(),
+    spares_terminating=True,
+)
 _1_36 = replace(
     _1_35,
     minor=36,

@@ -163,8 +163,9 @@ class Expander:
             if self._flavour.family == "custom":
                 hint = f"declare it under extraPlugins if the image has it{'; ' if hint else ''}{hint}"
             self._error(at, missing_plugin(entry.name, self._flavour, _interface(point)), hint)
-        elif point is not None and point not in descriptor.points:
-            allowed = ", ".join(sorted(allowed_point.value for allowed_point in descriptor.points))
+        elif point is not None and point not in descriptor.points_as(self._kubernetes):
+            points = descriptor.points_as(self._kubernetes)
+            allowed = ", ".join(sorted(allowed_point.value for allowed_point in points))
             message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
             self._error(at, message, f"it extends {allowed}")
         elif not self._flavour.runs(descriptor):
@@ -185,7 +186,7 @@ class Expander:
             in_multi_point = {plugin.name for plugin in multi_point}
             for plugin in multi_point:
                 descriptor = self._flavour.find(plugin.name)
-                if descriptor is None or point not in descriptor.points:
+                if descriptor is None or point not in descriptor.points_as(self._kubernetes):
                     continue
                 if plugin.name not in disabled and plugin.name not in specific and self._usable(descriptor):
                     general.append(plugin)

@@ -5,7 +5,7 @@ Reserve chooses the devices on the chosen node, and PreBind writes them into the
 written is in the ledger, which all profiles share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from scheduler.catalog import DynamicResourcesArgs
 from scheduler.framework import (
@@ -16,6 +16,7 @@ from scheduler.framework import (
     EnqueueExtensions,
     FilterPlugin,
     HintRegistration,
+    IntArray,
     Locality,
     LocalPlugin,
     NodeCodes,
@@ -32,12 +33,15 @@ from scheduler.framework import (
     PreFilterResult,
     ReservePlugin,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
     Status,
     Verdicts,
     failure,
     unresolvable,
     unschedulable,
 )
+from scheduler.helpers import default_normalize
 from scheduler.kube.model import ClaimAllocation, ResourceClaim
 from scheduler.plugins.dynamicresources.attempt import Attempt, Rejected, begin
 from scheduler.plugins.dynamicresources.binding import (
@@ -47,7 +51,7 @@ from scheduler.plugins.dynamicresources.binding import (
     give_up_reservation,
     show,
 )
-from scheduler.plugins.dynamicresources.claims import CLAIM, ClaimProblem, is_reserved_for, pod_claims
+from scheduler.plugins.dynamicresources.claims import CLAIM, ClaimProblem, is_reserved_for, nodes_of, pod_claims
 from scheduler.plugins.dynamicresources.devices import DeviceID
 from scheduler.plugins.dynamicresources.hints import Hints
 from scheduler.plugins.dynamicresources.ledger import Ledger
@@ -77,11 +81,26 @@ class DynamicResources:
         if self._handle is not None:
             ledger.on_conflict(self._report_conflict)
 
-    def _report_conflict(self, device: DeviceID) -> None:
-        """Another scheduler gives devices of one of our pools away."""
+    def _report_conflict(self, device: DeviceID, uids: Collection[str]) -> None:
+        """Another scheduler gives devices of one of our pools away: say so, also to the pods that have the device.
+
+        A pod that is on its way to a node is told when its binding is given up.
+        """
         assert self._handle is not None
+        assert self._objects is not None
         message = "a device is allocated to two claims: does another scheduler use the pool, too? (docs/devices.md)"
-        self._handle.log("warning", self.name, message, device="/".join(device))
+        name = "/".join(device)
+        self._handle.log("warning", self.name, message, device=name)
+        for consumer in (
+            pod
+            for claim in self._objects.every(CLAIM)
+            if claim.metadata.uid in uids
+            for node in nodes_of(claim)
+            for pod in self._handle.pods_on(node)
+            if is_reserved_for(pod, claim)
+        ):
+            note = f"device {name} is allocated to another claim, too: does another scheduler use the pool?"
+            self._handle.event(consumer, "Warning", "DeviceAllocatedTwice", "Scheduling", note)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Keep a pod out of the queue until all of its claims exist."""
@@ -116,7 +135,17 @@ class DynamicResources:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without claims pass."""
-        return Locality(filters=DependsOn.ANYTHING if pod.spec.claims else DependsOn.NOTHING)
+        depends = DependsOn.ANYTHING if pod.spec.claims else DependsOn.NOTHING
+        return Locality(filters=depends, scores=depends)
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Rate nodes by the alternatives of requests that they give: the earlier the better. From 1.35 on."""
+        attempt = state.read(self.name, Attempt)
+        return None if attempt is None else attempt.ratings(rows)
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Return scores relative to the best node."""
+        return default_normalize(scores)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
@@ -216,6 +245,8 @@ _PRE_ENQUEUE: type[PreEnqueuePlugin] = DynamicResources
 _PRE_FILTER: type[PreFilterPlugin] = DynamicResources
 _FILTER: type[FilterPlugin] = DynamicResources
 _POST_FILTER: type[PostFilterPlugin] = DynamicResources
+_SCORE: type[ScorePlugin] = DynamicResources
+_NORMALIZER: type[ScoreNormalizer] = DynamicResources
 _RESERVE: type[ReservePlugin] = DynamicResources
 _PRE_BIND: type[PreBindPlugin] = DynamicResources
 _ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DynamicResources

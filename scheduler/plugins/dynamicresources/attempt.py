@@ -11,6 +11,7 @@ from scheduler.framework import (
     MAX_REASONS,
     SUCCESS,
     Code,
+    IntArray,
     NodeView,
     Objects,
     PodInfo,
@@ -26,10 +27,11 @@ from scheduler.plugins.dynamicresources.allocator import Allocator
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.claims import CLASS, pod_claims
-from scheduler.plugins.dynamicresources.columns import Columns, Tools, plain_request
+from scheduler.plugins.dynamicresources.columns import Columns, SearchColumn, Tools, plain_request
 from scheduler.plugins.dynamicresources.devices import PlaceOf
 from scheduler.plugins.dynamicresources.ledger import Ledger
 from scheduler.plugins.dynamicresources.requests import SelectorCache
+from scheduler.plugins.dynamicresources.results import rating
 
 NOT_AVAILABLE = "resourceclaim not available on the node"
 _SELECTORS = SelectorCache()
@@ -62,6 +64,7 @@ class Attempt:
     wanted: list[ResourceClaim] = field(default_factory=list)
     reserved: dict[str, ClaimAllocation] = field(default_factory=dict)
     _unavailable: set[str] = field(default_factory=set)
+    _searched: SearchColumn | None = None
     _budget: Budget = field(default_factory=Budget)
 
     def verdicts(self, view: NodeView, rows: RowArray) -> Verdicts | None:
@@ -88,7 +91,8 @@ class Attempt:
             counts = columns.counting(exact, self._class_of(exact.device_class_name))
             shortage = counts.shortage(view, rows, self.wanted[0], exact, Tools(_SELECTORS, self._budget))
         else:
-            shortage = columns.searching(self.wanted, self._class_of).shortage(view, rows, self._allocate)
+            self._searched = columns.searching(self.wanted, self._class_of)
+            shortage = self._searched.shortage(view, rows, self._rate)
         if shortage.erring is not None:
             # The search says what fails, and for which claim.
             self._allocate(_place(view, shortage.erring))
@@ -101,6 +105,20 @@ class Attempt:
     def _allocate(self, place: PlaceOf) -> list[ClaimAllocation] | str:
         allocator = Allocator(self._class_of, self.ledger.is_in_use, self.ledger.shared, _SELECTORS, self._budget)
         return allocator.allocate(place, self.ledger.pools(place), self.wanted)
+
+    def _rate(self, place: PlaceOf) -> int | str:
+        """Return a node's rating, or why it cannot serve the claims."""
+        outcome = self._allocate(place)
+        if isinstance(outcome, str):
+            return outcome
+        return sum(rating(claim, allocation) for claim, allocation in zip(self.wanted, outcome, strict=True))
+
+    def ratings(self, rows: RowArray) -> IntArray | None:
+        """Return how early the alternatives are that nodes give; None where no claim has a choice."""
+        known = sum(rating(claim, claim.status.allocation) for claim in self.claims if claim.status.allocation)
+        if self._searched is None:
+            return np.full(len(rows), known, dtype=np.int64) if known else None
+        return self._searched.ratings[rows] + known
 
     def unavailable_claims(self) -> list[ResourceClaim]:
         """Return the claims whose devices could not be used from some node."""

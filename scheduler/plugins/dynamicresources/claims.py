@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from scheduler.framework import Objects, PodInfo
 from scheduler.kube.model import ResourceClaim
 
@@ -57,3 +59,16 @@ def _is_owner(pod: PodInfo, claim: ResourceClaim) -> bool:
 def is_reserved_for(pod: PodInfo, claim: ResourceClaim) -> bool:
     """Tell whether a claim is reserved for a pod."""
     return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
+
+
+def nodes_of(claim: ResourceClaim) -> Collection[str]:
+    """Return the node whose devices a claim has; nothing where they are not those of one node."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
+    terms = selector.node_selector_terms if selector is not None else ()
+    return [
+        name
+        for term in terms
+        for field in term.match_fields
+        if field.key == "metadata.name" and field.operator == "In"
+        for name in field.values
+    ]

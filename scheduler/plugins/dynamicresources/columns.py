@@ -117,13 +117,17 @@ class SearchColumn(_ByNode):
     def __init__(self, ledger: Ledger, classes: Sequence[DeviceClass | None]) -> None:
         super().__init__(ledger, classes)
         self._fits: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.ratings: IntArray = np.zeros(0, dtype=np.int64)
+        """Of the nodes that can serve the claims: how early the alternatives are that they get."""
 
     def _begin(self, size: int) -> None:
         super()._begin(size)
         self._fits = np.zeros(size, dtype=np.bool_)
+        self.ratings = np.zeros(size, dtype=np.int64)
 
-    def shortage(self, view: NodeView, rows: RowArray, search: Callable[[PlaceOf], object]) -> Shortage:
-        """Return which nodes cannot serve the claims, and why; `search` gives a text for such a node."""
+    def shortage(self, view: NodeView, rows: RowArray, search: Callable[[PlaceOf], int | str]) -> Shortage:
+        """Return which nodes cannot serve the claims, and why; `search` gives a text for such a node, else its
+        rating."""
         try:
             for row, place in self._unknown(view, rows):
                 self._fits[row] = False
@@ -136,6 +140,7 @@ class SearchColumn(_ByNode):
                     self._reasons[row] = outcome
                 else:
                     self._fits[row] = True
+                    self.ratings[row] = outcome
         except OutOfBudget:
             # The next attempt goes on from there.
             pass

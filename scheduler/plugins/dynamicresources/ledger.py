@@ -18,6 +18,8 @@ from scheduler.plugins.dynamicresources.claims import CLAIM, SLICE
 from scheduler.plugins.dynamicresources.devices import DeviceID, OfferedSlice, PlaceOf, Pool, PoolID, gather_pools
 
 _K = TypeVar("_K")
+ConflictWatcher = Callable[[DeviceID, Collection[str]], None]
+"""Takes a device, and the UIDs of the claims that have it."""
 _MAX_CHANGES = 20_000
 _NOTHING: Mapping[str, int] = {}
 
@@ -37,7 +39,7 @@ class Ledger:
         self._shares: dict[DeviceID, dict[str, int]] = {}
         """By device that several have, what they take of each capacity, in billionths."""
         self._in_flight: dict[str, ClaimAllocation] = {}
-        self._watchers: list[Callable[[DeviceID], None]] = []
+        self._watchers: list[ConflictWatcher] = []
         self._changes: list[str] = []
         self._changes_start = 0
         for item in objects.every(SLICE):
@@ -159,8 +161,8 @@ class Ledger:
         if allocation is not None:
             self._count(claim, allocation, adding=False)
 
-    def on_conflict(self, watcher: Callable[[DeviceID], None]) -> None:
-        """Call a function with each device that is in two claims: another scheduler gives devices of the pool, too."""
+    def on_conflict(self, watcher: ConflictWatcher) -> None:
+        """Call a function where a device gets into two claims: another scheduler gives devices of the pool, too."""
         if not self._watchers:
             # One of the profiles is enough.
             self._watchers.append(watcher)
@@ -200,7 +202,7 @@ class Ledger:
             if adding:
                 if holders and uid not in holders:
                     for watcher in self._watchers:
-                        watcher(device)
+                        watcher(device, {uid, *holders})
                 holders.append(uid)
             elif uid in holders:
                 holders.remove(uid)

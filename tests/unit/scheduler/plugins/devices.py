@@ -76,9 +76,16 @@ def using(*claims: str, **more: Any) -> dict[str, Any]:
     return {"resourceClaims": [{"name": f"c{index}", "resourceClaimName": name} for index, name in enumerate(claims)]}
 
 
-def allocated(name: str, *devices: tuple[str, str], only_on: str = "", users: tuple[str, ...] = (), **more: Any) -> Any:
+def allocated(
+    name: str,
+    *devices: tuple[str, str],
+    only_on: str = "",
+    users: tuple[str, ...] = (),
+    request: str = "r",
+    **more: Any,
+) -> Any:
     """A claim that has devices, each a pool and a name."""
-    results = [{"request": "r", "driver": DRIVER, "pool": pool, "device": each} for pool, each in devices]
+    results = [{"request": request, "driver": DRIVER, "pool": pool, "device": each} for pool, each in devices]
     allocation: dict[str, Any] = {"devices": {"results": results}}
     if only_on:
         field = {"key": "metadata.name", "operator": "In", "values": [only_on]}
@@ -104,6 +111,7 @@ class Server:
         self.seconds = 0.0
         self._landing: list[Coroutine[Any, Any, Any]] = []
         self.logged: list[str] = []
+        self.events: list[tuple[str, str, str]] = []
         self.spawned: list[Coroutine[Any, Any, None]] = []
         self._stored: dict[str, dict[str, Any]] = {}
         for item in objects:
@@ -162,6 +170,12 @@ class Server:
 
     def log(self, severity: str, plugin: str, message: str, **fields: object) -> None:
         self.logged.append(message)
+
+    def pods_on(self, node: str) -> Any:
+        return self.state.pods_on(node)
+
+    def event(self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: Any = None) -> None:
+        self.events.append((pod.name, reason, note))
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self.spawned.append(coroutine)

@@ -1,5 +1,6 @@
 """Devices for the claims of pods: where they are found, that none is given twice, what is written, what is undone."""
 
+import msgspec
 import pytest
 
 from scheduler.framework import Code, CycleState, Hint, UnknownOutcome
@@ -457,6 +458,15 @@ def test_a_device_that_two_claims_have_is_reported():
     assert Try(server, pod("new", **using("theirs"))).rejections() == {"a": CANNOT}
 
 
+def test_the_pod_that_has_a_device_that_somebody_else_gets_too_has_an_event():
+    mine = allocated("gpu", ("a", "g0"), only_on="a", users=("mine",))
+    server = Server(mine, claim("theirs"), device_class(), devices_of("a", "g0"))
+    server.state.upsert_pod(pod("mine", **using("gpu"), nodeName="a"))
+    server.changed("theirs", allocation=ELSEWHERE)
+    note = "device gpu.example.com/a/g0 is allocated to another claim, too: does another scheduler use the pool?"
+    assert server.events == [("mine", "DeviceAllocatedTwice", note)]
+
+
 def test_our_own_writes_are_no_conflict():
     server = Server(claim("gpu"), device_class(), devices_of("a", "g0"))
     attempt = Try(server, pod("new", **using("gpu")))
@@ -525,3 +535,44 @@ def test_the_pods_own_status_wakes_it_once_all_claims_are_there():
 def test_a_missing_claim_is_a_problem_with_upstreams_words():
     with pytest.raises(ClaimProblem, match='could not find ResourceClaim "default/gpu"'):
         pod_claims(pod("new", **using("gpu")), cluster().objects)
+
+
+# Score --------------------------------------------------------------------------------------------------------------
+
+
+ONE_AND_TWO = (devices_of("a", "g0"), devices_of("b", "g0", "g1"))
+
+
+def ratings(server, new):
+    attempt = Try(server, new)
+    attempt.rejections()
+    view = attempt.view
+    scores = attempt.plugin.score(attempt.cycle, new, view, view.rows)
+    if scores is None:
+        return None
+    normal = attempt.plugin.normalize(attempt.cycle, new, view, view.rows, scores)
+    return {view.name(row): (int(scores[at]), int(normal[at])) for at, row in enumerate(view.rows.tolist())}
+
+
+def test_a_node_with_an_earlier_alternative_is_rated_higher():
+    choice = first_available("r", exactly("two", count=2), exactly("any"))
+    server = Server(
+        claim("gpu", choice), device_class(), devices_of("a", "g0"), devices_of("b", "g0", "g1"), nodes="ab"
+    )
+    assert ratings(server, pod("new", **using("gpu"))) == {"a": (7, 87), "b": (8, 100)}
+
+
+def test_the_alternatives_of_an_allocated_claim_count_on_every_node():
+    choice = first_available("r", exactly("two", count=2), exactly("any"))
+    done = allocated("old", ("a", "g9"), request="s/any")
+    old = msgspec.structs.replace(done, spec=claim("old", first_available("s", exactly("any"))).spec)
+    server = Server(
+        claim("gpu", choice), old, device_class(), devices_of("a", "g0"), devices_of("b", "g0", "g1"), nodes="ab"
+    )
+    assert ratings(server, pod("new", **using("gpu", "old"))) == {"a": (15, 93), "b": (16, 100)}
+
+
+def test_claims_without_a_choice_are_not_rated():
+    server = Server(claim("gpu"), device_class(), *ONE_AND_TWO, nodes="ab")
+    assert ratings(server, pod("new", **using("gpu"))) is None
+    assert ratings(server, pod("new")) is None
