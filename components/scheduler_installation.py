@@ -256,8 +256,10 @@ class SchedulerInstallation(pulumi.ComponentResource):
             keep_crd=args.keep_crds,
         )
 
-    def _metric_credentials(self, installation: Installation) -> MetricCredentials:
+    def _metric_credentials(self, installation: Installation) -> MetricCredentials | None:
         access = self._args.metric_access
+        if access.token is None and not access.existing_secret and access.cluster_role is None:
+            return None
         credentials_args = MetricCredentialsArgs(
             installation.namespace,
             service_account=self._operand,
@@ -284,7 +286,9 @@ class SchedulerInstallation(pulumi.ComponentResource):
         part = "configuration"
         return SchedulerConfiguration(self._parts.name(part), configuration_args, self._parts.options(part))
 
-    def _scheduler_args(self, configuration: SchedulerConfiguration, credentials: MetricCredentials) -> SchedulerArgs:
+    def _scheduler_args(
+        self, configuration: SchedulerConfiguration, credentials: MetricCredentials | None
+    ) -> SchedulerArgs:
         args, objects = self._args, self._args.objects
         return SchedulerArgs(
             args.image,
@@ -292,7 +296,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             configuration.configuration_hash,
             list(self._configuration.scheduler_names),
             args.log_level,
-            credentials.reference,
+            credentials.reference if credentials else None,
             credential_rules=bound_rules(self._configuration, args.metric_access.rules),
             metric_audience=args.metric_access.audience,
             flavour=args.flavour,
@@ -311,7 +315,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             resources=args.resources,
             protect=args.protect,
             ready_seconds=args.ready_seconds,
-            needs=[configuration, credentials],
+            needs=[configuration, *([credentials] if credentials else [])],
             resource_name=args.resource_name,
         )
 

@@ -63,14 +63,9 @@ class CheckedConfiguration:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs about its profiles: `profile`, or `profiles` where there are several.
-
-        The name of a single one is left out: the output `scheduler` has it.
-        """
-        first, *others = summaries = self.summaries
-        if others:
-            return {"profiles": summaries}
-        return {"profile": {key: value for key, value in first.items() if key != "schedulerName"}}
+        """The stack's outputs about its profiles: `profile`, or `profiles` where there are several."""
+        summaries = self.summaries
+        return {"profile": summaries[0]} if len(summaries) == 1 else {"profiles": summaries}
 
 
 def build_profile(

@@ -88,7 +88,7 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     outputs = stack.outputs()
     console.rule(f"3. The same {POD_COUNT} pods, placed by the default scheduler and by ours", align="left")
     api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
-    ours_name: str = outputs["scheduler"]["schedulerNames"][0]
+    ours_name: str = outputs["profile"]["schedulerName"]
     ours = DemoWorkload(api, "demo", ours_name)
     with reporter(console) as report:
         # What an earlier run left would take room.

@@ -407,7 +407,9 @@ def test_outputs_report_deployment_and_profile(local: Graph) -> None:
         "schedulerNames": ["secondary-scheduler"],
     }
     profile = local.outputs["profile"]
+    assert profile["schedulerName"] == "secondary-scheduler"
     assert profile == {
+        "schedulerName": "secondary-scheduler",
         "scorePlugins": {"TargetLoadPacking": 10, "NodeResourcesFit": 0, "NodeResourcesBalancedAllocation": 0},
         "pluginArgs": {"TargetLoadPacking": {"targetUtilization": 50, "defaultRequests": {"cpu": "500m"}}},
         "configurationHash": configuration_hash(configuration(local).manifest["data"]["config.yaml"]),

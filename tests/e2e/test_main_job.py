@@ -129,6 +129,7 @@ def test_outputs_report_the_deployment_and_its_profile(installed: Installed) -> 
     assert scheduler["namespace"] == NAMESPACE
     assert scheduler["readyReplicas"] == 1
     assert scheduler["image"].startswith("localhost/secondary-scheduler/kube-scheduler")
+    assert profile["schedulerName"] == "secondary-scheduler"
     assert profile["scorePlugins"]["TargetLoadPacking"] >= 1
     assert profile["configurationHash"]
     assert scheduler["schedulerNames"] == ["secondary-scheduler"]

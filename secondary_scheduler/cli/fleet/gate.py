@@ -240,7 +240,7 @@ def _scheduling_message(pod: Json) -> str:
 
 
 def expected_scheduler(outputs: Mapping[str, Any], flavour: str = "") -> ExpectedScheduler:
-    """What a stack's outputs promise: `scheduler` (name, namespace, image, schedulerNames), and `profile` or, where
+    """What a stack's outputs promise: `scheduler` (name, namespace, image), and `profile` or, where
     there are several, `profiles`.
 
     `flavour` is the image's flavour as set; empty if the image's name decides.
@@ -252,15 +252,14 @@ def expected_scheduler(outputs: Mapping[str, Any], flavour: str = "") -> Expecte
     known = (
         [profile for profile in profiles if isinstance(profile, Mapping)] if isinstance(profiles, list | tuple) else []
     )
-    # Neither had a program of before `schedulerNames`.
-    names = scheduler.get("schedulerNames") or [profile.get("schedulerName") for profile in known]
+    names = [str(profile["schedulerName"]) for profile in known if profile.get("schedulerName")]
     image = str(scheduler.get("image") or "")
     ours = flavour == "ours" if flavour else not image or flavour_of(image).is_ours
     return ExpectedScheduler(
         str(scheduler.get("namespace") or NAMESPACE),
         str(scheduler.get("name") or NAME),
         frozenset(str(profile["configurationHash"]) for profile in known if profile.get("configurationHash")),
-        tuple(dict.fromkeys(str(each) for each in names if each)) or (NAME,),
+        tuple(dict.fromkeys(names)) or (NAME,),
         ours,
         any(_reads_load(profile) for profile in known),
     )

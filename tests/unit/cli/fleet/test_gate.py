@@ -269,9 +269,6 @@ def test_what_a_stack_promises_is_read_from_its_outputs() -> None:
     assert expected_scheduler({"scheduler": outputs["scheduler"], "profile": scoring}).reads_load
     alone = expected_scheduler({"scheduler": outputs["scheduler"], "profile": {**profile, "pluginArgs": load}})
     assert alone == ExpectedScheduler("n", "s", frozenset({"1"}), ("a",), reports=True, reads_load=True)
-    # The names are the scheduler's, and those of the profiles only in outputs of an older program.
-    named = {**outputs["scheduler"], "schedulerNames": ["c"]}
-    assert expected_scheduler({"scheduler": named, "profile": {"configurationHash": "1"}}).scheduler_names == ("c",)
     assert expected_scheduler({"scheduler": "[secret]"}) == ExpectedScheduler()
 
 
