@@ -110,7 +110,8 @@ from scheduler.framework.objects import (
 from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
-from scheduler.framework.runner import ALL_EVENTS, ProfileRunner, Wrap
+from scheduler.framework.registrations import ALL_EVENTS
+from scheduler.framework.runner import ProfileRunner, Wrap
 from scheduler.framework.status import (
     MAX_REASONS,
     SKIP,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.catalog import ActionType, ExtensionPoint
+from scheduler.catalog import ExtensionPoint
 from scheduler.config import EffectiveProfile
 from scheduler.framework.calls import (
     PermitOutcome,
@@ -21,7 +21,7 @@ from scheduler.framework.calls import (
 )
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis, Rejection
-from scheduler.framework.events import NODE, POD, HintRegistration
+from scheduler.framework.events import HintRegistration
 from scheduler.framework.extenders import Asking, Extender
 from scheduler.framework.handle import (
     Handle,
@@ -32,7 +32,6 @@ from scheduler.framework.interface import (
     MAX_SCORE,
     AskingPostFilter,
     BindPlugin,
-    EnqueueExtensions,
     FilterPlugin,
     ObjectReader,
     PermitPlugin,
@@ -57,6 +56,7 @@ from scheduler.framework.locality import local_version
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import PodInfo
+from scheduler.framework.registrations import registrations_of
 from scheduler.framework.status import (
     SUCCESS,
     Code,
@@ -75,13 +75,6 @@ on."""
 
 MAX_PERMIT_SECONDS = 900.0
 """Upstream's cap on how long Permit may hold a pod."""
-
-_CORE_KINDS = (POD, NODE, "PersistentVolume", "PersistentVolumeClaim", "CSINode", "CSIDriver", "CSIStorageCapacity")
-ALL_EVENTS = tuple(
-    HintRegistration(kind, ActionType.ALL) for kind in (*_CORE_KINDS, "StorageClass", "ResourceClaim", "DeviceClass")
-)
-"""What wakes pods that were rejected by somebody who does not say what may help: a plugin without EnqueueExtensions, or
-an extender."""
 
 
 class ProfileRunner:
@@ -175,28 +168,9 @@ class ProfileRunner:
                 plugin.use_pods(pods)
 
     def hint_registrations(self) -> dict[str, tuple[HintRegistration, ...]]:
-        """Return, per plugin that can reject a pod, the events that may help.
-
-        A plugin that asks for Node Add but not for taint updates gets those too: a node may be added with a taint
-        that TaintToleration filtered it out by, and be missed for ever (upstream adds the same).
-        """
+        """Return, per plugin that can reject a pod, the events that may help."""
         rejecting = (*self.pre_enqueue, *self.pre_filters, *self.filters, *self.reserve, *self.permit)
-        result: dict[str, tuple[HintRegistration, ...]] = {}
-        for plugin in rejecting:
-            name = plugin.name
-            instance = self.plugins[name]
-            if not isinstance(instance, EnqueueExtensions):
-                result[name] = ALL_EVENTS
-                continue
-            events = tuple(instance.events_to_register())
-            nodes = ActionType(0)
-            for event in events:
-                if event.resource == NODE:
-                    nodes |= event.actions
-            if nodes & ActionType.ADD and not nodes & ActionType.UPDATE_NODE_TAINT:
-                events += (HintRegistration(NODE, ActionType.UPDATE_NODE_TAINT),)
-            result[name] = events
-        return result
+        return {plugin.name: registrations_of(self.plugins[plugin.name]) for plugin in rejecting}
 
     # Finding feasible nodes -----------------------------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.nominations import Nominator
 from scheduler.state.objects import CODEC_OF_KIND, WATCHED_KINDS, ObjectStore, WatchedKind
 from scheduler.state.observer import QueueObserver
-from scheduler.state.queue import Hints, SchedulingQueue
+from scheduler.state.queue import SchedulingQueue
 from scheduler.state.queued import QueuedPod, QueueName
 from scheduler.state.snapshot import Overlay, Snapshot
 from scheduler.state.table import NodeTable
+from scheduler.state.waking import Hints
 
 __all__ = [
     "CODEC_OF_KIND",

@@ -178,6 +178,10 @@ def deciding_labels(requirement: Requirement) -> Sequence[LabelKey]:
 
 def all_deciding_labels(selector: Selector) -> Sequence[LabelKey]:
     """Return the labels that may make a selector's verdict differ from that on a pod without labels."""
+    if len(selector.requirements) == 1:
+        # As below, for the form that nearly all have.
+        (only,) = selector.requirements
+        return deciding_labels(only)
     labels = rarest_label(selector.requirements)
     return labels or [label for requirement in selector.requirements for label in deciding_labels(requirement)]
 

@@ -20,7 +20,7 @@ ends on whole seconds, as upstream, so that pods that fail together come back to
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scheduler.framework import (
@@ -30,8 +30,6 @@ from scheduler.framework import (
     UNSCHEDULABLE_TIMEOUT,
     Clocks,
     ClusterEvent,
-    Hint,
-    HintRegistration,
     MonotonicSeconds,
     PodInfo,
     Status,
@@ -42,11 +40,10 @@ from scheduler.state.heap import KeyedHeap
 from scheduler.state.inflight import InFlight
 from scheduler.state.observer import UNOBSERVED, QueueObserver
 from scheduler.state.queued import QueuedPod, QueueName, Requeue
+from scheduler.state.waking import Hints, Waking
 
 Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]
 """The pods whose place in the queue an event may change."""
-Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
-"""scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
 _LONG_PAST = MonotonicSeconds(-math.inf)
 _UPDATED = "UnschedulablePodUpdate"
 _ATTEMPT_FAILED = "ScheduleAttemptFailure"
@@ -94,8 +91,6 @@ class SchedulingQueue:
         self._clocks = clocks
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
-        self._hints = hints or {}
-        self._woken_by: dict[ClusterEvent, dict[str, dict[str, tuple[HintRegistration, ...]]]] = {}
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._unschedulable_after = unschedulable_after
@@ -104,6 +99,7 @@ class SchedulingQueue:
         self._reordered_by = reordered_by
         self._observer: QueueObserver = observer or UNOBSERVED
         self._still_gated = still_gated or pre_enqueue
+        self._waking = Waking(hints or {}, self._observer)
         self._active: KeyedHeap[QueuedPod] = KeyedHeap()
         self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
         self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
@@ -194,7 +190,7 @@ class SchedulingQueue:
                     heap.push(new.uid, self.order(queued), queued)
                 return "active" if heap is self._active else "backoff"
         for event in pod_update_events(before, new):
-            if self._requeue_verdict(queued, event, before, new) is not Requeue.SKIP:
+            if self._waking.verdict(queued, event, before, new) is not Requeue.SKIP:
                 verdict = Requeue.IMMEDIATELY if queued.gated else Requeue.AFTER_BACKOFF
                 return self._requeue(queued, verdict, event.label)
         return "gated" if queued.gated else "unschedulable"
@@ -258,11 +254,12 @@ class SchedulingQueue:
         else:
             queued.consecutive_errors += 1
         queued.timestamp, queued.queued_at = self._clocks.wall(), self._clocks.monotonic()
+        queued.flushed = False
         verdict = Requeue.SKIP if queued.rejectors else Requeue.AFTER_BACKOFF
         for event, old, new in self._in_flight.finish(uid):
             # After an error no plugin can be asked what would help: the pod comes back after its back-off anyway.
             if queued.rejectors:
-                verdict = max(verdict, self._requeue_verdict(queued, event, old, new))
+                verdict = max(verdict, self._waking.verdict(queued, event, old, new))
                 if verdict is Requeue.IMMEDIATELY:
                     break
         return self._requeue(queued, verdict, _ATTEMPT_FAILED)
@@ -283,7 +280,7 @@ class SchedulingQueue:
         self._in_flight.record(event, old, new)
         if self._reordered_by is not None:
             self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
-        wakes = self._registrations_for(event)
+        wakes = self._waking.registrations_for(event)
         moved = 0
         # Most events, such as a changed condition of a pod, are news to no plugin: thousands of pods may wait here.
         for queued in list(self._unschedulable.values()) if wakes or event.is_wildcard else ():
@@ -293,7 +290,7 @@ class SchedulingQueue:
                 continue
             if queued.gated and self._stays_gated(queued, event, wakes):
                 continue
-            verdict = self._requeue_verdict(queued, event, old, new)
+            verdict = self._waking.verdict(queued, event, old, new)
             if verdict is not Requeue.SKIP and self._requeue(queued, verdict, event.label) not in (
                 "unschedulable",
                 "gated",
@@ -336,7 +333,8 @@ class SchedulingQueue:
                 moved += 1
         for queued in list(self._unschedulable.values()):
             if now - queued.queued_at > self._unschedulable_after:
-                verdict = self._requeue_verdict(queued, UNSCHEDULABLE_TIMEOUT, None, None)
+                queued.flushed = True
+                verdict = self._waking.verdict(queued, UNSCHEDULABLE_TIMEOUT, None, None)
                 label = UNSCHEDULABLE_TIMEOUT.label
                 moved += self._requeue(queued, verdict, label) not in ("unschedulable", "gated")
         return moved
@@ -433,75 +431,6 @@ class SchedulingQueue:
             return "backoff"
         return self._to_active(queued, event)
 
-    def _matching_rejectors(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:
-        """Return the rejectors that registered for an event, with the registrations that match."""
-        if event.is_wildcard:
-            return dict.fromkeys(queued.rejectors, ())
-        plugins = self._registrations_for(event).get(queued.pod.scheduler_name, {})
-        return {plugin: plugins[plugin] for plugin in queued.rejectors if plugin in plugins}
-
-    def _registrations_for(self, event: ClusterEvent) -> Hints:
-        """Return the registrations that match an event; looked up once per kind of event, of which there are few."""
-        by_scheduler = self._woken_by.get(event)
-        if by_scheduler is None:
-            by_scheduler = self._woken_by[event] = {}
-            for scheduler, plugins in self._hints.items():
-                matching = {
-                    plugin: wanted
-                    for plugin, registrations in plugins.items()
-                    if (
-                        wanted := tuple([registration for registration in registrations if event.matches(registration)])
-                    )
-                }
-                if matching:
-                    by_scheduler[scheduler] = matching
-        return by_scheduler
-
-    def _requeue_verdict(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
-        if event.is_wildcard:
-            only = new.uid if isinstance(new, PodInfo) else new
-            return Requeue.AFTER_BACKOFF if only in (None, queued.pod.uid) else Requeue.SKIP
-        verdict = Requeue.SKIP
-        for plugin, registrations in self._matching_rejectors(queued, event).items():
-            if self._hints_say_queue(plugin, registrations, queued.pod, event, old, new):
-                if plugin in queued.pending_plugins:
-                    return Requeue.IMMEDIATELY
-                verdict = Requeue.AFTER_BACKOFF
-        return verdict
-
-    def _hints_say_queue(
-        self,
-        plugin: str,
-        registrations: tuple[HintRegistration, ...],
-        pod: PodInfo,
-        event: ClusterEvent,
-        old: Any,
-        new: Any,
-    ) -> bool:
-        for registration in registrations:
-            if not self._observer.times_hint():
-                hint = _ask_hint(registration, pod, old, new)
-            else:
-                began = self._observer.now()
-                hint = _ask_hint(registration, pod, old, new)
-                self._observer.hinted(plugin, event.label, hint, self._observer.now() - began)
-            if hint is not Hint.SKIP:
-                return True
-        return False
-
 
 def _whole_second(moment: MonotonicSeconds) -> MonotonicSeconds:
     return MonotonicSeconds(math.floor(moment))
-
-
-def _ask_hint(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> Hint | None:
-    """Return a hint; None where it raised.
-
-    That wakes the pod: for nothing it costs an attempt, and not to wake it could cost it five minutes.
-    """
-    if registration.hint is None:
-        return Hint.QUEUE
-    try:
-        return Hint.QUEUE if registration.hint(pod, old, new) is Hint.QUEUE else Hint.SKIP
-    except Exception:
-        return None

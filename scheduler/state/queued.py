@@ -34,6 +34,7 @@ class QueuedPod:
         pending_plugins: who rejected it last with Pending: they wake it without back-off.
         gating_plugin: who keeps it from becoming active, or "".
         gate_message: what that plugin says.
+        flushed: whether it is tried because no event woke it for long.
     """
 
     pod: PodInfo
@@ -48,6 +49,7 @@ class QueuedPod:
     pending_plugins: frozenset[str] = field(default_factory=frozenset)
     gating_plugin: str = ""
     gate_message: str = ""
+    flushed: bool = False
 
     @property
     def gated(self) -> bool:

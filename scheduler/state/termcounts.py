@@ -213,8 +213,10 @@ class TermTallies:
         tally.add(row, sign, topology)
         if not tally.total:
             del self._bundles[class_key]
-            for kept in bundle:
-                self._leave(kept)
+            # Its scopes hold nothing else, so none of its terms has to be taken out.
+            for key in {_scope_key(kept) for kept in bundle}:
+                del self._scopes[key]
+            self._version += 1
 
     def _enter(self, kept: _KeptTerm) -> None:
         self._scopes.setdefault(_scope_key(kept), _Scope()).add(kept)

@@ -11,7 +11,7 @@ from scheduler.core import decide
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, runner
-from tests.unit.scheduler.core.hostile import HOSTILE, MANY, attempt, crowded, hostile, ordinary, work_of
+from tests.unit.scheduler.core.hostile import HOSTILE, MANY, Work, attempt, crowded, hostile, ordinary, work_of
 
 DEFAULT = runner()
 CALLS_PER_PART = 100
@@ -36,6 +36,17 @@ def test_an_attempt_is_as_much_work_as_the_pod_lists(case: str) -> None:
 def test_the_work_does_not_grow_with_the_pods_on_nodes(case: str) -> None:
     small, large = (work_of(crowded(100, pods), hostile("hostile", case), runner()) for pods in (MANY, 10 * MANY))
     assert large < 1.5 * small
+
+
+@pytest.mark.parametrize("case", ["required", "required not"])
+def test_a_pod_with_a_thousand_terms_goes_for_next_to_nothing(case: str) -> None:
+    state = crowded(100, MANY)
+    info = hostile("hostile", case)
+    attempt(state, info, DEFAULT)
+    with Work() as work:
+        state.remove_pod(info.uid)
+    # Its terms are counted together, and go together: measured are 2 calls per term.
+    assert work.calls < 5 * MANY
 
 
 def test_a_thousand_keys_at_ten_thousand_pods_take_at_most_twenty_times_an_ordinary_attempt() -> None:

@@ -1,0 +1,90 @@
+"""Which events may help a rejected pod, as the plugins that rejected it say (queueing hints)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.framework import ClusterEvent, Hint, HintRegistration, PodInfo
+from scheduler.state.observer import QueueObserver
+from scheduler.state.queued import QueuedPod, Requeue
+
+Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
+"""scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
+
+
+class Waking:
+    """Asks the hints of every profile's plugins."""
+
+    def __init__(self, hints: Hints, observer: QueueObserver) -> None:
+        self._hints = hints
+        self._observer = observer
+        self._woken_by: dict[ClusterEvent, dict[str, dict[str, tuple[HintRegistration, ...]]]] = {}
+
+    def _matching(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:
+        """Return the rejectors that registered for an event, with the registrations that match."""
+        if event.is_wildcard:
+            return dict.fromkeys(queued.rejectors, ())
+        plugins = self.registrations_for(event).get(queued.pod.scheduler_name, {})
+        return {plugin: plugins[plugin] for plugin in queued.rejectors if plugin in plugins}
+
+    def registrations_for(self, event: ClusterEvent) -> Hints:
+        """Return the registrations that match an event; looked up once per kind of event, of which there are few."""
+        by_scheduler = self._woken_by.get(event)
+        if by_scheduler is None:
+            by_scheduler = self._woken_by[event] = {}
+            for scheduler, plugins in self._hints.items():
+                matching = {
+                    plugin: wanted
+                    for plugin, registrations in plugins.items()
+                    if (
+                        wanted := tuple([registration for registration in registrations if event.matches(registration)])
+                    )
+                }
+                if matching:
+                    by_scheduler[scheduler] = matching
+        return by_scheduler
+
+    def verdict(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+        """Return what an event means for a pod that was rejected."""
+        if event.is_wildcard:
+            only = new.uid if isinstance(new, PodInfo) else new
+            return Requeue.AFTER_BACKOFF if only in (None, queued.pod.uid) else Requeue.SKIP
+        verdict = Requeue.SKIP
+        for plugin, registrations in self._matching(queued, event).items():
+            if self._hints_say_queue(plugin, registrations, queued.pod, event, old, new):
+                if plugin in queued.pending_plugins:
+                    return Requeue.IMMEDIATELY
+                verdict = Requeue.AFTER_BACKOFF
+        return verdict
+
+    def _hints_say_queue(
+        self,
+        plugin: str,
+        registrations: tuple[HintRegistration, ...],
+        pod: PodInfo,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+    ) -> bool:
+        for registration in registrations:
+            if not self._observer.times_hint():
+                hint = _ask_hint(registration, pod, old, new)
+            else:
+                began = self._observer.now()
+                hint = _ask_hint(registration, pod, old, new)
+                self._observer.hinted(plugin, event.label, hint, self._observer.now() - began)
+            if hint is not Hint.SKIP:
+                return True
+        return False
+
+
+def _ask_hint(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> Hint | None:
+    """Return a hint; None where it raised.
+
+    That wakes the pod: for nothing it costs an attempt, and not to wake it could cost it five minutes.
+    """
+    if registration.hint is None:
+        return Hint.QUEUE
+    try:
+        return Hint.QUEUE if registration.hint(pod, old, new) is Hint.QUEUE else Hint.SKIP
+    except Exception:
+        return None
