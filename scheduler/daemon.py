@@ -391,7 +391,7 @@ class Daemon:
             gauges=GaugeRefresh(self._loop, self._refresh_gauges),
             make_review_client=lambda: new_review_client(options, self.client_config),
             review_seconds=dataclasses.astuple(options.review_memory),
-            disabled_metrics=options.disabled_metrics,
+            disabled_metrics=options.disabled_metrics | self._later_metrics(),
             configz=lambda: {
                 "componentconfig": redacted(self.configuration.model.to_dict()),
                 "behavior": describe_versions(self.configuration),
@@ -405,6 +405,11 @@ class Daemon:
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
         return new_server(options, answers)
+
+    def _later_metrics(self) -> frozenset[str]:
+        """Metrics that no profile's version of kube-scheduler has yet."""
+        later = (frozenset(profile.kubernetes.later_metrics) for profile in self.configuration.profiles)
+        return frozenset.intersection(*later)
 
     def _health_checks(self) -> HealthChecks:
         elector = self.elector

@@ -47,6 +47,7 @@ class KubernetesVersion:
         reports_claims_in_preemption: DynamicResources adds its own part to the message after a failed preemption
             (framework/plugins/dynamicresources/dynamicresources.go, PostFilter).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
+        later_metrics: those of our metrics that kube-scheduler has since a newer version only (metrics/metrics.go).
     """
 
     minor: int
@@ -67,6 +68,7 @@ class KubernetesVersion:
     compares_sums_of_resized: bool = False
     reports_claims_in_preemption: bool = True
     reports_victims: bool = False
+    later_metrics: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,8 +76,10 @@ class KubernetesVersion:
         return f"1.{self.minor}"
 
 
+_METRICS_OF_1_37 = ("scheduler_queue_incoming_entities_total", "scheduler_queued_entities")
 _1_34 = KubernetesVersion(
     34,
+    later_metrics=("scheduler_pod_scheduled_after_flush_total", *_METRICS_OF_1_37),
     default_plugins=(
         "SchedulingGates",
         "PrioritySort",
@@ -117,6 +121,7 @@ _1_36 = replace(
     nominated_pods_spread=True,
     migrates_portworx=True,
     waits_for_devices=True,
+    later_metrics=_METRICS_OF_1_37,
 )
 _1_37 = replace(
     _1_36,
@@ -132,6 +137,7 @@ _1_37 = replace(
     compares_sums_of_resized=True,
     reports_claims_in_preemption=False,
     reports_victims=True,
+    later_metrics=(),
 )
 
 KUBERNETES_VERSIONS: Mapping[int, KubernetesVersion] = MappingProxyType(

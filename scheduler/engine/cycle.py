@@ -418,6 +418,8 @@ class SchedulingCycle:
         self._failures.forget(pod.uid)
         self._observe("scheduled", pod, attempt.started)
         self._metrics.attempts_per_pod.observe(queued.attempts)
+        if queued.flushed:
+            self._metrics.scheduled_after_flush.inc()
         attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
         waited = now - (now if queued.first_active_at is None else queued.first_active_at)
         self._metrics.sli_duration.labels(attempts).observe(waited)

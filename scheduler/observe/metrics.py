@@ -12,7 +12,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from scheduler.observe.clientmetrics import ClientMetrics
 from scheduler.observe.processmetrics import BuildInfo, NetworkCollector
-from scheduler.observe.series import Counters, Histograms, exponential
+from scheduler.observe.series import Counters, Histograms, MirroredCounters, exponential
 from scheduler.observe.workqueue import WorkQueueMetrics
 
 _FAST = exponential(0.00001, 1.5, 20)
@@ -35,6 +35,9 @@ class _Factory:
 
     def counters(self, name: str, text: str, *labels: str) -> Counters:
         return Counters(name, text, labels, self._registry)
+
+    def mirrored(self, name: str, text: str, counted: Counters, label: tuple[str, str]) -> MirroredCounters:
+        return MirroredCounters(name, text, counted, label, self._registry)
 
     def histograms(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histograms:
         return Histograms(name, text, buckets, labels, self._registry)
@@ -93,6 +96,10 @@ class Metrics:
         self.attempts_per_pod = new.histograms(
             "scheduler_pod_scheduling_attempts", "Attempts that a bound pod needed", exponential(1, 2, 5)
         )
+        self.scheduled_after_flush = new.counters(
+            "scheduler_pod_scheduled_after_flush_total",
+            "Pods bound in an attempt that no event led to, but the timeout of unschedulable pods",
+        )
         self.permit_wait = new.histograms(
             "scheduler_permit_wait_duration_seconds", "Time that pods were held by Permit plugins", _SLOW, "result"
         )
@@ -115,6 +122,15 @@ class Metrics:
         )
         self.incoming_pods = new.counters(
             "scheduler_queue_incoming_pods_total", "Pods that entered a queue, by event", "queue", "event"
+        )
+        new.mirrored(
+            "scheduler_queue_incoming_entities_total",
+            "As scheduler_queue_incoming_pods_total; type is pod",
+            self.incoming_pods,
+            ("type", "pod"),
+        )
+        self.queued_entities = new.gauge(
+            "scheduler_queued_entities", "As scheduler_pending_pods; type is pod", "queue", "type"
         )
         self.inflight_events = new.gauge(
             "scheduler_inflight_events", "Events kept for pods that are being tried, and these pods", "event"
@@ -319,6 +335,7 @@ class Metrics:
             self.cache_size.labels(kind).set(size)
         for queue, size in queues.items():
             self.pending_pods.labels(queue).set(size)
+            self.queued_entities.labels(queue, "pod").set(size)
 
     def show_rejections(self, pods: Mapping[tuple[str, str], int]) -> None:
         """Set how many waiting pods a plugin rejected, by plugin and profile; those not named have none any more."""

@@ -119,6 +119,20 @@ class Counters(_Family[Count]):
         yield family
 
 
+class MirroredCounters(Counters):
+    """A counter that shows another one with one more label, whose value never changes: counting costs nothing more."""
+
+    def __init__(
+        self, name: str, text: str, counted: Counters, label: tuple[str, str], registry: CollectorRegistry | None
+    ) -> None:
+        self._counted, self._value = counted, label[1]
+        super().__init__(name, text, (*counted.label_names, label[0]), registry)
+
+    def series(self) -> list[tuple[tuple[str, ...], Count]]:
+        """Return the series there are."""
+        return [((*values, self._value), count) for values, count in self._counted.series()]
+
+
 class Histograms(_Family[Distribution]):
     """A histogram with labels, or without any."""
 

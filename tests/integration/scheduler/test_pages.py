@@ -29,6 +29,7 @@ pytestmark = [
 ]
 GATES = "--feature-gates=ComponentFlagz=true,ComponentStatusz=true"
 COMMON = ["--bind-address=127.0.0.1", "--authorization-always-allow-paths=/*", "--leader-elect=false", GATES]
+FLUSHED = "scheduler_pod_scheduled_after_flush_total"
 SINCE = {"min-compatibility-version", "tls-curve-preferences"}
 """Flags that came after 1.34."""
 
@@ -61,6 +62,10 @@ class Side:
         pattern = r'^kubernetes_feature_enabled\{name="(\w+)",stage="(\w*)"\} (\d)'
         lines = re.findall(pattern, self.get("/metrics").text, re.MULTILINE)
         return {name: f"{stage} {value}" for name, stage, value in lines}
+
+    def metrics(self) -> set[str]:
+        """Names of the scheduler's metrics; of upstream's those that need no label."""
+        return set(re.findall(r"^# TYPE (scheduler_\w+)", self.get("/metrics").text, re.MULTILINE))
 
     def health_series(self) -> set[str]:
         """Names and labels of the results of /livez."""
@@ -109,6 +114,8 @@ def test_flags_status_health_and_features_are_shown_as_by_the_real_scheduler(min
         assert own.health_series() == real.health_series()
         shown, expected = own.features(), real.features()
         assert {name: expected.get(name) for name in shown} == shown
+        assert real.metrics() <= own.metrics()
+        assert (FLUSHED in own.metrics()) == (FLUSHED in real.metrics())
         status = own.document("Statusz")
         assert status["emulationVersion"] == minor
         flags = own.document("Flagz")["flags"]

@@ -10,6 +10,7 @@ import pytest
 from scheduler import catalog
 from scheduler.catalog import ExtensionPoint, default_plugins, lookup, minor_of, nearest_kubernetes
 from scheduler.config import Configuration, ConfigurationError, completed, load_configuration
+from scheduler.observe import Metrics
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 
@@ -135,3 +136,12 @@ def test_a_shape_of_volumes_needs_a_version_that_scores_them() -> None:
     assert loaded(37, VolumeBinding=shape).profiles[0].args("VolumeBinding").to_dict()["shape"] == shape["shape"]
     assert loaded(37).profiles[0].args("VolumeBinding").to_dict()["shape"][0] == {"utilization": 0, "score": 10}
     assert "shape" not in loaded(36).profiles[0].args("VolumeBinding").to_dict()
+
+
+def test_metrics_of_newer_versions_are_metrics_of_ours_and_become_fewer() -> None:
+    registered = {
+        f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
+    }
+    later = [set(nearest_kubernetes(minor).later_metrics) for minor in (34, 35, 36, 37)]
+    assert later[0] <= registered
+    assert later[0] == later[1] > later[2] > later[3] == set()

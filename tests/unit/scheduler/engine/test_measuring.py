@@ -94,6 +94,29 @@ async def test_pods_are_counted_by_queue_and_by_what_moved_them_there(engine: En
     assert values(engine, "event_handling")["UnschedulablePodAdd",] == 2
 
 
+async def test_pods_are_also_counted_as_entities_of_the_type_pod(engine: Engine) -> None:
+    await scheduled(engine, "large", "small")
+    (family,) = [each for each in engine.metrics.registry.collect() if each.name == "scheduler_queue_incoming_entities"]
+    shown = {tuple(sample.labels.values()): sample.value for sample in family.samples}
+    assert shown == {(*labels, "pod"): count for labels, count in values(engine, "incoming_pods").items()}
+
+
+async def test_a_pod_bound_after_the_timeout_of_unschedulable_pods_is_counted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scheduled(engine, "large")
+    with monkeypatch.context() as missed:
+        missed.setattr(engine.queue, "on_event", lambda *_, **__: 0)
+        engine.add_node("c", cpu="1000")
+    await scheduled(engine, "small")
+    assert values(engine, "scheduled_after_flush") == {(): 0}
+    monkeypatch.setattr(engine.queue, "_unschedulable_after", -1.0)
+    engine.queue.flush()
+    running = asyncio.create_task(engine.cycle.run())
+    await eventually(lambda: values(engine, "scheduled_after_flush") == {(): 1}, "it is bound and counted")
+    running.cancel()
+
+
 async def test_a_plugin_that_raises_is_measured_as_an_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = engine.runners[PROFILE]
     fit = next(plugin for plugin in runner.pre_filters if plugin.name == "NodeResourcesFit")
