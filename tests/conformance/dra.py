@@ -322,7 +322,7 @@ FEATURES = {
     "PrioritizedList": True,
     "DeviceTaints": True,
     "PartitionableDevices": True,
-    "DeviceBindingAndStatus": False,
+    "DeviceBindingAndStatus": True,
     "ConsumableCapacity": True,
 }
 
@@ -516,6 +516,8 @@ def _random_device(rng: random.Random, name: str, per_device: bool) -> Json:
         device["bindsToNode"] = True
     if rng.random() < 0.25:
         device["allowMultipleAllocations"] = True
+    if rng.random() < 0.1:
+        device |= {"bindingConditions": ["attached"], "bindingFailureConditions": ["failed", "gone"]}
     if rng.random() < 0.3:
         device["capacity"]["memory"]["requestPolicy"] = _policy(rng)
     if rng.random() < 0.2:

@@ -113,6 +113,7 @@ class DeviceResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = field(default=None, name="shareID")
     consumed_capacity: dict[str, Amount] = {}
 
@@ -129,6 +130,7 @@ class ClaimAllocation(Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
     devices: AllocationResult = AllocationResult()
     node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
 
 
 class ClaimConsumer(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -140,11 +142,31 @@ class ClaimConsumer(Struct, frozen=True, gc=False, rename="camel", omit_defaults
     uid: str = ""
 
 
+class DeviceCondition(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.Condition of a device."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ClaimDeviceStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """AllocatedDeviceStatus: what a driver reports of a device of a claim, as far as binding waits for it."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = field(default=None, name="shareID")
+    conditions: tuple[DeviceCondition, ...] = ()
+
+
 class ResourceClaimStatus(Struct, frozen=True, gc=False, rename="camel"):
-    """ResourceClaimStatus, without what drivers report about devices."""
+    """ResourceClaimStatus."""
 
     allocation: ClaimAllocation | None = None
     reserved_for: tuple[ClaimConsumer, ...] = ()
+    devices: tuple[ClaimDeviceStatus, ...] = ()
 
 
 class ResourceClaimSpec(Struct, frozen=True, gc=False, rename="camel"):
@@ -247,6 +269,7 @@ class Device(Struct, frozen=True, gc=False, rename="camel"):
     taints: tuple[DeviceTaint, ...] = ()
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
 
 

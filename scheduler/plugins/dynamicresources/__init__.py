@@ -6,6 +6,9 @@ written is in the ledger, which all profiles share.
 """
 
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+import msgspec
 
 from scheduler.catalog import DynamicResourcesArgs
 from scheduler.framework import (
@@ -43,6 +46,7 @@ from scheduler.framework import (
 )
 from scheduler.helpers import default_normalize
 from scheduler.kube.model import ClaimAllocation, ResourceClaim
+from scheduler.kube.primitives import format_time
 from scheduler.plugins.dynamicresources.attempt import Attempt, Rejected, begin
 from scheduler.plugins.dynamicresources.binding import (
     BindingFailed,
@@ -52,6 +56,7 @@ from scheduler.plugins.dynamicresources.binding import (
     show,
 )
 from scheduler.plugins.dynamicresources.claims import CLAIM, ClaimProblem, is_reserved_for, nodes_of, pod_claims
+from scheduler.plugins.dynamicresources.conditions import DEFAULT_TIMEOUT, wait_until_ready
 from scheduler.plugins.dynamicresources.devices import DeviceID
 from scheduler.plugins.dynamicresources.hints import Hints
 from scheduler.plugins.dynamicresources.ledger import Ledger
@@ -72,6 +77,8 @@ class DynamicResources:
         self._handle = context.handle
         self._nothing_freed = unschedulable(*((NO_CLAIMS,) if context.kubernetes.reports_claims_in_preemption else ()))
         self._objects: Objects | None = None
+        self._stamps = context.kubernetes.waits_for_devices
+        self._binding_timeout = args.binding_timeout or DEFAULT_TIMEOUT
         self._hints = Hints(lambda: self._objects)
 
     def use_objects(self, objects: Objects) -> None:
@@ -118,7 +125,7 @@ class DynamicResources:
         if not pod.spec.claims:
             return None, SKIP
         try:
-            attempt = begin(pod, view)
+            attempt = begin(pod, view, self._binding_timeout)
         except (ClaimProblem, Rejected) as problem:
             return None, unresolvable(str(problem))
         except ValueError as error:
@@ -201,7 +208,7 @@ class DynamicResources:
                 self._handle.spawn(work, f"reservation of {meta.key}")
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Write finalizers, allocations and reservations."""
+        """Write finalizers, allocations and reservations; wait until the devices are ready."""
         attempt = state.read(self.name, Attempt)
         if attempt is None:
             return SUCCESS
@@ -215,6 +222,9 @@ class DynamicResources:
             try:
                 if allocation is not None:
                     _require_own(attempt.ledger, allocation)
+                    if self._stamps:
+                        now = datetime.fromtimestamp(self._handle.now(), UTC)
+                        allocation = msgspec.structs.replace(allocation, allocation_timestamp=format_time(now))
                 written = await bind_claim(self._handle, pod, claim, allocation)
                 # Shown before the reservation ends: the devices are in use without a gap.
                 show(objects, written)
@@ -222,7 +232,7 @@ class DynamicResources:
                 return failure(str(error))
             finally:
                 attempt.ledger.release(claim)
-        return SUCCESS
+        return await wait_until_ready(self._handle, objects, pod, node, attempt.claims, self._binding_timeout)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register everything that may give a claim devices."""

@@ -70,8 +70,6 @@ class Allocator(NamedTuple):
         if not solved:
             if any(pool.problem == "invalid" for pool in pools):
                 return INVALID_POOLS
-            if search.unsupported:
-                return unsupported_reason(search.unsupported)
             return CANNOT_ALLOCATE
         return [
             allocation_of(each, search.given[index], search.chosen[index], place.name)
@@ -105,8 +103,6 @@ class _Search:
         """By device that one claim has alone, the claims; an administrator's may be more."""
         self._shares: dict[DeviceID, list[Mapping[str, int]]] = {}
         """By device that several may have, what this search takes of it."""
-        self.unsupported = ""
-        """What a device needs that this scheduler does not do; "" where that kept nothing off."""
         self.given: list[list[Given]] = [[] for _ in wanted]
         self.chosen: list[list[Request]] = [[alternatives[0] for alternatives in each.requests] for each in wanted]
 
@@ -196,9 +192,6 @@ class _Search:
         self._budget.spend()
         if self._is_taken(claim, request, device):
             return False
-        if device.unsupported:
-            self.unsupported = self.unsupported or device.unsupported
-            return False
         # Who shares a device takes nothing more of the counters than the first.
         counted = () if device.shared and self._has_sharers(device) else device.device.consumes_counters
         if counted and not self._counters_of(device.slice.pool).take(counted):
@@ -270,11 +263,6 @@ class _Search:
             self._counters_of(device.slice.pool).give_back(counted)
         for constraint in self._wanted[claim].constraints:
             constraint.remove(request.base, request.sub)
-
-
-def unsupported_reason(need: str) -> str:
-    """Return why a node has no device for a claim, where one needs what is not supported."""
-    return f"{CANNOT_ALLOCATE}: a device {need}, which this scheduler does not support"
 
 
 def is_kept_off(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:

@@ -28,6 +28,7 @@ from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.claims import CLASS, pod_claims
 from scheduler.plugins.dynamicresources.columns import Columns, SearchColumn, Tools, plain_request
+from scheduler.plugins.dynamicresources.conditions import will_not_be_ready
 from scheduler.plugins.dynamicresources.devices import PlaceOf
 from scheduler.plugins.dynamicresources.ledger import Ledger
 from scheduler.plugins.dynamicresources.requests import SelectorCache
@@ -53,6 +54,7 @@ class Attempt:
         claims: the pod's claims.
         selectors: by claim, where an allocated one can be used.
         wanted: claims that have no devices yet.
+        spoiled: by UID, allocated claims whose devices will not be ready.
         reserved: by claim, what Reserve took.
     """
 
@@ -63,6 +65,7 @@ class Attempt:
     selectors: dict[str, CompiledNodeSelector] = field(default_factory=dict)
     wanted: list[ResourceClaim] = field(default_factory=list)
     reserved: dict[str, ClaimAllocation] = field(default_factory=dict)
+    spoiled: set[str] = field(default_factory=set)
     _unavailable: set[str] = field(default_factory=set)
     _searched: SearchColumn | None = None
     _budget: Budget = field(default_factory=Budget)
@@ -74,10 +77,11 @@ class Attempt:
             AllocationError: something is wrong with a claim, a class or a slice.
         """
         rejections = self._shortage(view, rows) if self.wanted else {}
-        for row in rows.tolist() if self.selectors else ():
+        for row in rows.tolist() if self.selectors or self.spoiled else ():
             if row not in rejections:
                 place = _place(view, row)
                 missing = [uid for uid, each in self.selectors.items() if not each.matches(place.name, place.labels)]
+                missing += self.spoiled
                 if missing:
                     self._unavailable.update(missing)
                     rejections[row] = NOT_AVAILABLE
@@ -177,8 +181,8 @@ def _verdicts(rows: RowArray, rejections: Mapping[int, str]) -> Verdicts | None:
     return Verdicts(codes, bits, tuple(numbers)[:MAX_REASONS])
 
 
-def begin(pod: PodInfo, view: NodeView) -> Attempt:
-    """Return what PreFilter finds out.
+def begin(pod: PodInfo, view: NodeView, binding_timeout: float) -> Attempt:
+    """Return what PreFilter finds out. Devices have `binding_timeout` seconds to become ready.
 
     Raises:
         ClaimProblem, Rejected: the pod cannot be scheduled now.
@@ -191,7 +195,10 @@ def begin(pod: PodInfo, view: NodeView) -> Attempt:
         if allocation is None:
             _require_allocatable(claim, ledger, view)
             attempt.wanted.append(claim)
-        elif allocation.node_selector is not None:
+            continue
+        if will_not_be_ready(claim, view.now, binding_timeout):
+            attempt.spoiled.add(claim.metadata.uid)
+        if allocation.node_selector is not None:
             selector = node_selector(allocation.node_selector.node_selector_terms)
             if selector.errors:
                 raise ValueError(selector.errors[0])

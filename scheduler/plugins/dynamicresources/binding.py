@@ -98,7 +98,10 @@ async def _write(
 
 def _is_written(pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> bool:
     """Tell whether a claim is as it was to be: the answer was lost, and the write was not."""
-    return allocation is not None and claim.status.allocation == allocation and is_reserved_for(pod, claim)
+    written = claim.status.allocation
+    if allocation is None or written is None or not is_reserved_for(pod, claim):
+        return False
+    return (written.devices, written.node_selector) == (allocation.devices, allocation.node_selector)
 
 
 async def _read_again(handle: Handle, claim: ResourceClaim, *, patiently: bool) -> ResourceClaim:

@@ -18,7 +18,7 @@ import numpy as np
 
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
 from scheduler.kube.model import DeviceClass, ExactRequest, ResourceClaim
-from scheduler.plugins.dynamicresources.allocator import CANNOT_ALLOCATE, INVALID_POOLS, is_kept_off, unsupported_reason
+from scheduler.plugins.dynamicresources.allocator import CANNOT_ALLOCATE, INVALID_POOLS, is_kept_off
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.devices import PlaceOf, Pool
@@ -183,7 +183,7 @@ class CountColumn(_ByNode):
     def _count(
         self, row: int, pools: Sequence[Pool], claim: ResourceClaim, request: Request, preparation: Preparation
     ) -> int:
-        free, unsupported = 0, ""
+        free = 0
         if any(pool.problem == "invalid" for pool in pools):
             self._reasons[row] = INVALID_POOLS
         for device in (device for pool in pools if not pool.problem for device in pool.devices):
@@ -197,17 +197,13 @@ class CountColumn(_ByNode):
                 break
             if not selectable:
                 continue
-            if device.unsupported:
-                unsupported = unsupported or device.unsupported
-            elif consumed_by(request, device, self._ledger.shared(device.id)) is not None and not is_kept_off(
+            if consumed_by(request, device, self._ledger.shared(device.id)) is not None and not is_kept_off(
                 device.device.taints, request.spec.tolerations
             ):
                 free += 1
                 if free == MAX_RESULTS:
                     # No request is for more.
                     break
-        if unsupported:
-            self._reasons.setdefault(row, unsupported_reason(unsupported))
         return free
 
 

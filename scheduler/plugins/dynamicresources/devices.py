@@ -26,7 +26,7 @@ class PlaceOf(NamedTuple):
 class Offered:
     """A device of a slice, as selectors see it."""
 
-    __slots__ = ("attributes", "device", "driver", "id", "plain", "quantities", "slice", "unsupported")
+    __slots__ = ("attributes", "device", "driver", "id", "plain", "quantities", "slice")
 
     def __init__(self, device: Device, offered: OfferedSlice) -> None:
         self.device = device
@@ -39,19 +39,11 @@ class Offered:
         )
         self.plain = not self.shared and all(each.request_policy is None for each in device.capacity.values())
         """Whether a request that asks for no capacity can have it while it is free."""
-        self.unsupported = _unsupported(device)
 
     @property
     def shared(self) -> bool:
         """Whether several claims may have it at once."""
         return bool(self.device.allow_multiple_allocations)
-
-
-def _unsupported(device: Device) -> str:
-    """Return what a device needs that this scheduler does not do, "" for nothing."""
-    if device.binding_conditions:
-        return "has binding conditions"
-    return ""
 
 
 class OfferedSlice:

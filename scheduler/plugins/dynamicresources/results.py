@@ -81,6 +81,8 @@ def _result(claim: ResourceClaim, number: int, chosen: Given) -> DeviceResult:
         device=device[2],
         admin_access=True if chosen.request.is_admin else None,
         tolerations=chosen.request.spec.tolerations,
+        binding_conditions=chosen.device.device.binding_conditions,
+        binding_failure_conditions=chosen.device.device.binding_failure_conditions,
         share_id=str(share) if share is not None else None,
         consumed_capacity=dict(chosen.consumed) if shared else {},
     )

@@ -143,6 +143,8 @@ class World:
         answer = self.api.call("GET", f"{self.claims()}/{claim}")
         text = json.dumps({"status": answer.get("status", {}), "finalizers": answer["metadata"].get("finalizers", [])})
         plain = json.loads(text.replace(self.scheduler, "S"))
+        # From 1.36 on: when it was allocated.
+        plain["status"].get("allocation", {}).pop("allocationTimestamp", None)
         for user in plain["status"].get("reservedFor", []):
             del user["uid"], user["name"]
         return plain

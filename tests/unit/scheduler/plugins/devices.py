@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.catalog import DynamicResourcesArgs, SecondarySchedulerOptionsArgs
+from scheduler.catalog import KUBERNETES_VERSIONS, DynamicResourcesArgs, SecondarySchedulerOptionsArgs, minor_of
 from scheduler.framework import SUCCESS, Code, CycleState, PluginContext, PodInfo, Status, UnknownOutcome, failure
 from scheduler.kube.model import RESOURCECLAIMS, ResourceClaim
 from scheduler.plugins.dynamicresources import DynamicResources
@@ -118,10 +118,11 @@ class Server:
             if isinstance(item, ResourceClaim):
                 self._stored[item.metadata.name] = msgspec.to_builtins(item)
 
-    def plugin_for(self, profile: str) -> DynamicResources:
+    def plugin_for(self, profile: str, kubernetes: str = "1.34", timeout: float | None = None) -> DynamicResources:
         """The plugin of one more profile."""
-        context = PluginContext(profile, SecondarySchedulerOptionsArgs(), self)  # type: ignore[arg-type]
-        plugin = DynamicResources(DynamicResourcesArgs(), context)
+        version = KUBERNETES_VERSIONS[minor_of(kubernetes) or 0]
+        context = PluginContext(profile, SecondarySchedulerOptionsArgs(), self, kubernetes=version)  # type: ignore[arg-type]
+        plugin = DynamicResources(DynamicResourcesArgs(bindingTimeout=timeout), context)
         plugin.use_objects(self.state.objects)
         return plugin
 
@@ -160,6 +161,9 @@ class Server:
 
     def monotonic(self) -> float:
         return self.seconds
+
+    def now(self) -> float:
+        return NOW + self.seconds
 
     async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:
         if self.unreadable:

@@ -1,9 +1,12 @@
 """Devices for the claims of pods: where they are found, that none is given twice, what is written, what is undone."""
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
 from scheduler.framework import Code, CycleState, Hint, UnknownOutcome
+from scheduler.kube.primitives import format_time
 from scheduler.plugins.dynamicresources.claims import ClaimProblem, pod_claims
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins.devices import (
@@ -163,14 +166,6 @@ def test_an_unknown_function_fails_the_attempt_by_name():
     server = Server(claim("gpu", exactly(when="device.frobnicate()")), device_class(), devices_of("a", "g0"))
     with pytest.raises(Exception, match="CEL compile error: function frobnicate is not supported"):
         Try(server, pod("new", **using("gpu"))).rejections()
-
-
-def test_devices_of_an_unsupported_kind_are_not_given_and_named():
-    waiting = device("g0", bindingConditions=["attached"])
-    server = Server(claim("gpu"), device_class(), devices_of("a", waiting))
-    assert Try(server, pod("new", **using("gpu"))).rejections() == {
-        "a": f"{CANNOT}: a device has binding conditions, which this scheduler does not support"
-    }
 
 
 def test_claims_share_a_device_until_its_capacity_is_used_up():
@@ -576,3 +571,76 @@ def test_claims_without_a_choice_are_not_rated():
     server = Server(claim("gpu"), device_class(), *ONE_AND_TWO, nodes="ab")
     assert ratings(server, pod("new", **using("gpu"))) is None
     assert ratings(server, pod("new")) is None
+
+
+# Binding conditions -------------------------------------------------------------------------------------------------
+
+FABRIC = device("g0", bindingConditions=["attached"], bindingFailureConditions=["broken"], bindsToNode=True)
+
+
+def reported(condition, **more):
+    """What a driver says of the device."""
+    conditions = [{"type": condition, "status": "True", "reason": "R", "message": 'no "link"', **more}]
+    return [{"driver": "gpu.example.com", "pool": "a", "device": "g0", "conditions": conditions}]
+
+
+def binding(*reports, timeout=600.0):
+    """PreBind of a pod whose device has conditions; each pause brings one report."""
+    server = Server(claim("gpu"), device_class(), devices_of("a", FABRIC))
+    attempt = Try(server, pod("new", **using("gpu")), server.plugin_for("test", kubernetes="1.36", timeout=timeout))
+    assert attempt.reserve().is_success
+    left, pause = list(reports), server.pause
+
+    async def pause_and_report(seconds):
+        if left:
+            server.changed("gpu", devices=left.pop(0))
+        await pause(seconds)
+
+    server.pause = pause_and_report
+    status = attempt.bind()
+    server.finish()
+    return server, status
+
+
+def test_a_pod_waits_until_its_devices_are_ready():
+    server, status = binding([], reported("other"), reported("attached"))
+    assert status.is_success
+    assert server.events == [("new", "BindingConditionsPending", "waiting for binding conditions for device on node a")]
+    (result,) = server.stored("gpu").status.allocation.devices.results
+    assert (result.binding_conditions, result.binding_failure_conditions) == (("attached",), ("broken",))
+
+
+def test_a_device_that_will_not_be_ready_fails_the_binding():
+    _, status = binding(reported("broken"))
+    message = 'device binding failed: claim=gpu, reason=R, message="no \\"link\\""'
+    assert (status.code, status.message) == (Code.ERROR, message)
+
+
+def test_a_device_that_is_not_ready_in_time_fails_the_binding():
+    server, status = binding(timeout=30.0)
+    assert (status.code, status.message) == (Code.ERROR, "device binding timeout: context deadline exceeded")
+    assert 30 <= server.seconds < 40
+
+
+@pytest.mark.parametrize(
+    ("devices", "timestamp", "other_devices"),
+    [
+        (reported("broken"), NOW, True),
+        ([], NOW - 601, True),
+        ([], NOW - 599, False),
+        (reported("attached"), NOW - 601, False),
+    ],
+)
+def test_a_claim_whose_devices_will_not_be_ready_is_freed(devices, timestamp, other_devices):
+    stored = allocated("gpu", ("a", "g0"))
+    (result,) = stored.status.allocation.devices.results
+    results = (
+        msgspec.structs.replace(result, binding_conditions=("attached",), binding_failure_conditions=("broken",)),
+    )
+    moment = format_time(datetime.fromtimestamp(timestamp, UTC))
+    server = Server(stored, device_class(), devices_of("a", FABRIC))
+    allocation = {"devices": {"results": msgspec.to_builtins(results)}, "allocationTimestamp": moment}
+    server.changed("gpu", allocation=allocation, devices=devices)
+    attempt = Try(server, pod("new", **using("gpu")))
+    assert attempt.rejections() == ({"a": "resourceclaim not available on the node"} if other_devices else {})
+    assert (attempt.post_filter().message == "deallocation of ResourceClaim completed") is other_devices
