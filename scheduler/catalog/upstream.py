@@ -24,6 +24,11 @@ class KubernetesVersion:
         missing_points: plugins with an extension point that they extend in later versions only.
         spares_terminating: preemption neither patches nor deletes victims that are terminating already
             (framework/preemption/preemption.go, prepareCandidateAsync).
+        nominates_before_binding: the node is written to `status.nominatedNodeName` before a binding that takes long
+            (schedule_one.go, NominatedNodeNameForExpectation); and a pod that finds no node loses its nomination
+            in profiles without PostFilter plugins, too.
+        wakes_at_binding: a nominated pod that is bound wakes others as if it were deleted (eventhandlers.go,
+            deletePodFromSchedulingQueue).
         rates_change_of_balance: NodeResourcesBalancedAllocation scores what the pod changes about the balance, instead
             of the balance with the pod (framework/plugins/noderesources/balanced_allocation.go, PR 135573).
         counts_image_volumes: ImageLocality adds the images of volumes
@@ -55,6 +60,8 @@ class KubernetesVersion:
     default_weights: tuple[tuple[str, int], ...] = ()
     missing_points: tuple[tuple[str, str], ...] = ()
     spares_terminating: bool = False
+    nominates_before_binding: bool = False
+    wakes_at_binding: bool = True
     rates_change_of_balance: bool = False
     counts_image_volumes: bool = False
     resizes_pods: bool = False
@@ -109,6 +116,8 @@ _1_35 = replace(
     default_weights=(("DynamicResources", 2),),
     missing_points=(),
     spares_terminating=True,
+    nominates_before_binding=True,
+    wakes_at_binding=False,
 )
 _1_36 = replace(
     _1_35,

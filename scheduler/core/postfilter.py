@@ -71,7 +71,9 @@ def _without_plugins(
     snapshot: Snapshot, placement: Placement, diagnosis: Diagnosis, profile: ProfileRunner
 ) -> PostFilterOutcome | None:
     """Return the outcome where no plugin is to be called."""
-    if not profile.post_filters or is_over_budget(diagnosis.pre_filter):
+    if not profile.post_filters:
+        return PostFilterOutcome(diagnosis.message(), "" if profile.nominates_before_binding else None)
+    if is_over_budget(diagnosis.pre_filter):
         return PostFilterOutcome(diagnosis.message())
     too_much = preemption_rejection(snapshot, placement.pod, placement.state)
     return PostFilterOutcome(diagnosis.message(too_much)) if too_much else None

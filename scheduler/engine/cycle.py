@@ -25,6 +25,7 @@ from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
 from scheduler.engine.gangs import BindingAttempt, Gangs
 from scheduler.engine.handle import EngineHandle
+from scheduler.engine.nominating import BindingNominations
 from scheduler.engine.timing import STATUS, ProfileTiming
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -118,6 +119,7 @@ class SchedulingCycle:
         self._wake = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._gangs = Gangs(attempts, queue, waiting, metrics, attempt_log)
+        self._nominations = BindingNominations(handles, pending, failures)
 
     def wake(self) -> None:
         """Something changed that may let a pod be placed."""
@@ -375,6 +377,7 @@ class SchedulingCycle:
         pod, node, state = attempt.pod, attempt.node, attempt.placement.state
         runner = self._attempts.runner_of(pod)
         timing = self._timings[pod.scheduler_name]
+        await self._nominations.begin_binding(attempt, runner, timing, waiting)
         if waiting is not None:
             began = timing.now()
             status = await waiting
@@ -385,7 +388,7 @@ class SchedulingCycle:
         self._queue.done(pod.uid)
         began = timing.now()
         if attempt.gang is not None:
-            status = await self._gangs.pre_bind(attempt, runner)
+            status = await self._gangs.pre_bind(attempt, runner, self._nominations.begin_wait)
         else:
             status = await runner.run_pre_bind(state, pod, node)
         ready = timing.now()

@@ -167,6 +167,9 @@ class Engine:
             overcommits=self.overcommits,
             wake=self.cycle.wake,
             wall_clock=clocks.wall,
+            woken_at_binding={
+                profile.scheduler_name for profile in configuration.profiles if profile.kubernetes.wakes_at_binding
+            },
             handling=self._handling,
         )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from scheduler.engine.handle import EngineHandle
-from scheduler.framework import PodInfo
+from scheduler.framework import SUCCESS, PodInfo, Status
 from scheduler.kube.primitives import format_time
 
 UNSCHEDULABLE = "Unschedulable"
@@ -76,6 +77,18 @@ class FailureReporter:
         if nominate:
             status["nominatedNodeName"] = nominated_node or None
         handle.spawn(self._patch(handle, pod, {"status": status}), f"status {pod.key}")
+
+    async def nominate(self, handle: EngineHandle, pod: PodInfo, node: str, is_wanted: Callable[[], bool]) -> Status:
+        """Write the node that a pod is about to be bound to into its status, if that is still wanted in its turn.
+
+        The next report takes it back, whether or not the watch has shown it by then.
+        """
+        async with self._patches:
+            if not is_wanted():
+                return SUCCESS
+            last = self._written.get(pod.uid) or _Written("", "", None)
+            self._written[pod.uid] = last._replace(nominated_node=node)
+            return await handle.patch_pod(pod, {"status": {"nominatedNodeName": node}}, "status")
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or gone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -99,6 +99,9 @@ class GangOutcome:
     rejected: Sequence[tuple[QueuedPod, AttemptFailure]]
     untried: Sequence[QueuedPod] = ()
     placed: Sequence[BindingAttempt] = ()
+
+
+BeginWait = Callable[[BindingAttempt, ProfileRunner, asyncio.Future[Status]], Awaitable[None]]
 
 
 class Gangs:
@@ -246,8 +249,11 @@ class Gangs:
 
     # Binding --------------------------------------------------------------------------------------------------------
 
-    async def pre_bind(self, attempt: BindingAttempt, runner: ProfileRunner) -> Status:
-        """Run PreBind for a member and wait until enough members are ready; a failure when time is up."""
+    async def pre_bind(self, attempt: BindingAttempt, runner: ProfileRunner, begin_wait: BeginWait) -> Status:
+        """Run PreBind for a member and wait until enough members are ready; a failure when time is up.
+
+        `begin_wait` is called when the wait for the others begins, with what ends it.
+        """
         gang = attempt.gang
         assert gang is not None
         try:
@@ -264,7 +270,9 @@ class Gangs:
             return SUCCESS
         left = max(0.0, gang.deadline - self._monotonic())
         began = self._monotonic()
-        status = await self._waiting.add(attempt.pod, {gang.plugin: left})
+        permission = self._waiting.add(attempt.pod, {gang.plugin: left})
+        await begin_wait(attempt, runner, permission)
+        status = await permission
         # Where upstream's Coscheduling holds members in Permit, these wait here.
         self._metrics.permit_wait.labels(STATUS[status.code]).observe(self._monotonic() - began)
         return status

@@ -47,6 +47,7 @@ class PodInputs:
         overcommits: counts pods for which their nodes have no room.
         wake: called after each batch.
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
+        woken_at_binding: scheduler names whose pods wake others when they are bound and were nominated.
         handling: where the time that a change takes is measured; those of a list are not.
     """
 
@@ -63,9 +64,11 @@ class PodInputs:
         overcommits: Overcommits,
         wake: Callable[[], None],
         wall_clock: Callable[[], WallSeconds],
+        woken_at_binding: Container[str] = (),
         handling: Histograms | None = None,
     ) -> None:
         self._state = state
+        self._woken_at_binding = woken_at_binding
         self._queue = queue
         self._wall_clock = wall_clock
         self._scheduler_names = scheduler_names
@@ -144,7 +147,7 @@ class PodInputs:
             self._delete_assigned(pod.uid, pod)
             return "AssignedPodDelete"
         if pod.node_name:
-            self._delete_pending(pod.uid)
+            self._delete_pending(pod.uid, wakes=pod.scheduler_name in self._woken_at_binding)
             return "AssignedPodAdd" if self._upsert_assigned(pod) else "AssignedPodUpdate"
         if pod.scheduler_name in self._scheduler_names:
             return "UnschedulablePodAdd" if self._upsert_pending(pod) else "UnschedulablePodUpdate"
@@ -201,7 +204,7 @@ class PodInputs:
                 self._wake_for_lost_nomination(old)
         return old is None
 
-    def _delete_pending(self, uid: str) -> None:
+    def _delete_pending(self, uid: str, *, wakes: bool = True) -> None:
         pod = self.pending.pop(uid, None)
         if pod is None:
             return
@@ -210,7 +213,7 @@ class PodInputs:
         self._failures.forget(uid)
         if self._state.is_assumed(uid) and self._waiting.reject(uid, "", "removed"):
             return
-        if pod.nominated_node:
+        if wakes and pod.nominated_node:
             self._wake_for_lost_nomination(pod)
 
     def _wake_for_lost_nomination(self, pod: PodInfo) -> None:

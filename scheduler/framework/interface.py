@@ -361,6 +361,17 @@ class PreBindPlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class PreBindPreFlight(Protocol):
+    """Implemented by a PreBind plugin that may have work that takes long; without it `pre_bind` counts as short."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether `pre_bind` has such work. Called beside the loop, before the wait for permission.
+
+        From Kubernetes 1.35 on the pod is then nominated to the node first (`status.nominatedNodeName`).
+        """
+
+
+@runtime_checkable
 class BindPlugin(Plugin, Protocol):
     """Binds the pod. Runs beside the loop; the first that does not say Skip is the only one that acts."""
 

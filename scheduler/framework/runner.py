@@ -43,6 +43,7 @@ from scheduler.framework.interface import (
     PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
+    PreBindPreFlight,
     PreEnqueuePlugin,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -122,6 +123,10 @@ class ProfileRunner:
         self.reserve: tuple[ReservePlugin, ...] = at(ExtensionPoint.RESERVE, ReservePlugin)
         self.permit: tuple[PermitPlugin, ...] = at(ExtensionPoint.PERMIT, PermitPlugin)
         self.pre_bind: tuple[PreBindPlugin, ...] = at(ExtensionPoint.PRE_BIND, PreBindPlugin)
+        self.nominates_before_binding = effective.kubernetes.nominates_before_binding
+        self._pre_flights = tuple(
+            instance for plugin in self.pre_bind if isinstance(instance := self.plugins[plugin.name], PreBindPreFlight)
+        )
         self.bind: tuple[BindPlugin, ...] = at(ExtensionPoint.BIND, BindPlugin)
         self.post_bind: tuple[PostBindPlugin, ...] = at(ExtensionPoint.POST_BIND, PostBindPlugin)
         weights = {plugin.name: plugin.weight for plugin in effective.plugins(ExtensionPoint.SCORE)}
@@ -460,6 +465,10 @@ class ProfileRunner:
             elif not status.is_success:
                 return PermitOutcome(attributed(status, plugin.name, "Permit"))
         return outcome
+
+    def run_pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether a PreBind plugin has work that takes long."""
+        return any(plugin.pre_bind_pre_flight(state, pod, node) for plugin in self._pre_flights)
 
     async def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Return Success, or the first other answer."""

@@ -31,6 +31,7 @@ from scheduler.framework import (
     PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
+    PreBindPreFlight,
     PreEnqueuePlugin,
     PreFilterPlugin,
     PreFilterResult,
@@ -207,6 +208,10 @@ class DynamicResources:
                 work = give_up_reservation(self._handle, objects, pod, latest)
                 self._handle.spawn(work, f"reservation of {meta.key}")
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether the pod has claims."""
+        return state.read(self.name, Attempt) is not None
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Write finalizers, allocations and reservations; wait until the devices are ready."""
         attempt = state.read(self.name, Attempt)
@@ -259,6 +264,7 @@ _SCORE: type[ScorePlugin] = DynamicResources
 _NORMALIZER: type[ScoreNormalizer] = DynamicResources
 _RESERVE: type[ReservePlugin] = DynamicResources
 _PRE_BIND: type[PreBindPlugin] = DynamicResources
+_PRE_FLIGHT: type[PreBindPreFlight] = DynamicResources
 _ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DynamicResources
 _LOCAL: type[LocalPlugin] = DynamicResources
 _OBJECT_READER: type[ObjectReader] = DynamicResources

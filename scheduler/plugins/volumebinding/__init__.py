@@ -25,6 +25,7 @@ from scheduler.framework import (
     PluginContext,
     PodInfo,
     PreBindPlugin,
+    PreBindPreFlight,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
@@ -150,6 +151,11 @@ class VolumeBinding:
             revert(attempt.view.objects, attempt.volumes)
             attempt.volumes = None
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether there is something to bind."""
+        attempt = state.read(self.name, _StateData)
+        return attempt is not None and attempt.volumes is not None
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Write what was reserved and wait until the volume controller has bound all of it."""
         attempt = state.read(self.name, _StateData)
@@ -228,5 +234,6 @@ _PRE_SCORE: type[PreScorePlugin] = VolumeBinding
 _SCORE: type[ScorePlugin] = VolumeBinding
 _RESERVE: type[ReservePlugin] = VolumeBinding
 _PRE_BIND: type[PreBindPlugin] = VolumeBinding
+_PRE_FLIGHT: type[PreBindPreFlight] = VolumeBinding
 _ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = VolumeBinding
 _LOCAL: type[LocalPlugin] = VolumeBinding

@@ -13,7 +13,7 @@ from tests.unit.scheduler.engine.fakes import Engine, FakeApi
 PODGROUPS = Watch("scheduling.x-k8s.io/v1alpha1", "podgroups")
 
 
-def configuration(compatibility: str = "safe", profiles: int = 1, **args: Any) -> str:
+def configuration(compatibility: str = "safe", profiles: int = 1, kubernetes: str = "1.34", **args: Any) -> str:
     """Profiles `secondary-scheduler`, `second-scheduler` with Coscheduling and its args."""
     names = ["secondary-scheduler", "second-scheduler"][:profiles]
     settings = "".join(f"\n          {key}: {value}" for key, value in {"permitWaitingTimeSeconds": 60, **args}.items())
@@ -26,7 +26,7 @@ def configuration(compatibility: str = "safe", profiles: int = 1, **args: Any) -
       multiPoint: {{enabled: [{{name: Coscheduling}}]}}
     pluginConfig:
       - name: SecondarySchedulerOptions
-        args: {{compatibility: {compatibility}}}
+        args: {{compatibility: {compatibility}, kubernetesVersion: "{kubernetes}"}}
       - name: Coscheduling
         args:{settings}
 """

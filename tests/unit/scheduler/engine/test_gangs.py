@@ -271,6 +271,22 @@ async def test_no_member_is_bound_before_all_are_ready(start: Start) -> None:
     await eventually(lambda: len(engine.bound) == 4, "the gang")
 
 
+@pytest.mark.parametrize(("kubernetes", "count"), [("1.34", 0), ("1.36", 2)])
+async def test_members_that_wait_for_another_one_are_nominated_from_1_35_on(
+    start: Start, kubernetes: str, count: int
+) -> None:
+    engine = await start(kubernetes=kubernetes)
+    volume = with_volumes(engine).hold("g-1")
+    engine.add_group("g", 3)
+    engine.add_node("n1")
+    engine.add_members("g", 3)
+    await eventually(lambda: len(engine.waiting) == 2, "two are ready")
+    await asyncio.sleep(1)
+    assert [patch["status"] for _, patch in engine.api.patches] == [{"nominatedNodeName": "n1"}] * count
+    volume.set_result(Status())
+    await eventually(lambda: len(engine.bound) == 3, "the gang")
+
+
 async def test_a_member_that_fails_before_binding_is_placed_again_and_the_others_wait(start: Start) -> None:
     engine = await start()
     volumes = with_volumes(engine)
