@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from scheduler.clusterversion import CLUSTER_ANNOTATION, cluster_text
 from scheduler.config import Configuration, redacted
 from scheduler.engine import (
     MAX_ANSWER_BYTES,
@@ -30,6 +31,7 @@ from scheduler.engine import (
     describe_versions,
     new_reflector,
     reduce_node_update,
+    versions_text,
 )
 from scheduler.gates import gates_of, is_on
 from scheduler.helpers import PodReducer, salvage_pod
@@ -59,6 +61,7 @@ OVERCOMMITTED_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted"
 OVERCOMMITTED_MESSAGE_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted-message"
 UNREAD_ANNOTATION = "secondary-scheduler.io/unread-resources"
 VERSION_ANNOTATION = "secondary-scheduler.io/kubernetes-version"
+VERSION_MESSAGE_ANNOTATION = "secondary-scheduler.io/kubernetes-version-message"
 _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
 """How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
 with the Events and the Lease they stay below the 30 s that a pod is given by default."""
@@ -146,7 +149,7 @@ class Daemon:
             pop_from_backoff=is_on("SchedulerPopFromBackoffQ", self._minor, options.feature_gates),
         )
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
-        self._version = VersionFollower(client, configuration, self._record_version)
+        self._version = VersionFollower(client, configuration, self._publish_version)
 
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
         observer = self.metrics.clients.observer(self.client_config.server)
@@ -176,7 +179,9 @@ class Daemon:
             on_started_leading=self._on_started_leading,
         )
         elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
-        elector.set_annotation(VERSION_ANNOTATION, self.configuration.profiles[0].kubernetes.name)
+        elector.set_annotation(VERSION_ANNOTATION, versions_text(self.configuration))
+        elector.set_annotation(VERSION_MESSAGE_ANNOTATION, "")
+        elector.set_annotation(CLUSTER_ANNOTATION, cluster_text(self.configuration.cluster_minor))
         self.metrics.leader.labels(election.name).set(0)
         return elector
 
@@ -328,8 +333,13 @@ class Daemon:
         else:
             self._record("Warning", "LoadDataStale", "ReadLoad", f"Pods are placed without load data: {status.message}")
 
-    def _record_version(self, note: str) -> None:
-        self._record("Warning", "KubernetesVersionChanged", "ReadVersion", note)
+    def _publish_version(self, note: str) -> None:
+        """Say that the profiles do not behave as the cluster any more: Event, and the Lease, where the operator reads
+        it; with an empty note, that they do again."""
+        if self.elector:
+            self.elector.set_annotation(VERSION_MESSAGE_ANNOTATION, note[:512])
+        if note:
+            self._record("Warning", "KubernetesVersionChanged", "ReadVersion", note)
 
     def _record(self, kind: str, reason: str, action: str, note: str) -> None:
         """Record an Event about the Lease, if it is this replica that schedules."""

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
-import structlog
 import uvloop
 
-from scheduler.catalog import minor_of
+from scheduler.clusterversion import followed_minor
 from scheduler.config import Configuration
-from scheduler.kube.client import ApiError, ClientConfig, KubeClient, KubeError, PageReader, server_version
+from scheduler.kube.client import ClientConfig, KubeClient, PageReader
 from scheduler.options import USER_AGENT, Options
 
 _SWITCH_INTERVAL_SECONDS: Final = 0.0001
 """How long an import may keep the interpreter's lock from the event loop, which reads a page in some fifty pieces."""
-_VERSION_SECONDS, _RETRY_SECONDS = 3.0, 0.25
-"""How long the start waits for the cluster's version. Usually the answer comes while the daemon is imported."""
 
 Load = Callable[[int | None], Configuration]
-log = structlog.get_logger(component="app")
 
 
 def run_daemon(options: Options, configuration: Configuration, load: Load, client_config: ClientConfig) -> int:
@@ -55,7 +50,9 @@ async def _run(options: Options, configuration: Configuration, load: Load, clien
         try:
             for reader in (nodes, pods):
                 reader.prefetch()
-            minor, _ = await asyncio.gather(_cluster_minor(client), _import_daemon())
+            election = options.leader_election(configuration.model)
+            lease = (election.namespace, election.name) if election.enabled else None
+            minor, _ = await asyncio.gather(followed_minor(client, lease), _import_daemon())
             from scheduler.daemon import Daemon
 
             loaded = configuration if minor is None else load(minor)
@@ -72,21 +69,3 @@ async def _import_daemon() -> None:
         await asyncio.to_thread(import_module, "scheduler.daemon")
     finally:
         sys.setswitchinterval(before)
-
-
-async def _cluster_minor(client: KubeClient) -> int | None:
-    """Return the minor version of the cluster's Kubernetes 1.x; None where it cannot be had in time."""
-    deadline = time.monotonic() + _VERSION_SECONDS
-    while True:
-        try:
-            version = await server_version(client, timeout=max(deadline - time.monotonic(), 0.1))
-            break
-        except KubeError as error:
-            if isinstance(error, ApiError) or time.monotonic() + _RETRY_SECONDS > deadline:
-                log.warning("the cluster's version cannot be read", reason=str(error))
-                return None
-            await asyncio.sleep(_RETRY_SECONDS)
-    minor = minor_of(version)
-    if minor is None:
-        log.warning("the cluster's version is not one of Kubernetes 1.x", version=version[:100])
-    return minor

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
-    from scheduler.engine.versions import VersionFollower, describe_versions
+    from scheduler.engine.versions import VersionFollower, describe_versions, versions_text
 
 __getattr__ = lazy_attributes(
     __name__,
@@ -45,6 +45,7 @@ __getattr__ = lazy_attributes(
         "Regarding": "recorder",
         "VersionFollower": "versions",
         "describe_versions": "versions",
+        "versions_text": "versions",
     },
 )
 
@@ -74,4 +75,5 @@ __all__ = [
     "read_named_file",
     "reduce_node_update",
     "refusal_message",
+    "versions_text",
 ]

@@ -18,8 +18,8 @@ _KNOWN_SECONDS: Final = 300.0
 _READ_SECONDS: Final = 10.0
 log = structlog.get_logger(component="version")
 
-Record = Callable[[str], None]
-"""Records a warning Event with this note."""
+Publish = Callable[[str], None]
+"""Says on what the profiles differ from the cluster from now on; "" once they do not."""
 
 
 class VersionUnknownAtStartError(ValueError):
@@ -34,6 +34,14 @@ def describe_versions(configuration: Configuration) -> dict[str, object]:
     }
 
 
+def versions_text(configuration: Configuration) -> str:
+    """Return the version that the profiles behave as, such as `1.36`; where they differ, `first=1.34,second=1.36`."""
+    versions = {profile.scheduler_name: profile.kubernetes.name for profile in configuration.profiles}
+    if len(set(versions.values())) == 1:
+        return next(iter(versions.values()))
+    return ",".join(f"{name}={version}" for name, version in versions.items())
+
+
 def _shown(minor: int | None) -> str:
     return "unknown" if minor is None else f"1.{minor}"
 
@@ -45,14 +53,15 @@ class VersionFollower:
         self,
         client: KubeClient,
         configuration: Configuration,
-        record: Record,
+        publish: Publish,
         *,
         unknown_seconds: float = _UNKNOWN_SECONDS,
         known_seconds: float = _KNOWN_SECONDS,
     ) -> None:
-        """Configure; `record` is called on the loop, the seconds are the waits between two readings."""
+        """Configure; `publish` is called on the loop at each change, the seconds are the waits between two readings."""
         self._client = client
-        self._record = record
+        self._publish = publish
+        self._is_behind = False
         self._known = configuration.cluster_minor
         self._profiles = configuration.profiles
         self._waits = unknown_seconds, known_seconds
@@ -95,6 +104,10 @@ class VersionFollower:
             if profile.options.kubernetes_version is None and profile.kubernetes != wanted
         ]
         if not behind:
+            if self._is_behind:
+                self._is_behind = False
+                log.info("the profiles behave as the cluster's version again", cluster=_shown(minor))
+                self._publish("")
             return
         name, version = behind[0].scheduler_name, behind[0].kubernetes.name
         if self._known is None:
@@ -107,4 +120,5 @@ class VersionFollower:
             f"kube-scheduler {version} until the scheduler is restarted"
         )
         log.warning("the cluster has another version now", cluster=_shown(minor), version=version, profile=name)
-        self._record(note)
+        self._is_behind = True
+        self._publish(note)

@@ -173,6 +173,7 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
         "readyReplicas": 1,
         "version": "0.1.0",
         "configurationHash": "0123456789abcdef",
+        "kubernetesVersion": "1.36",
         "schedulerNames": ["a", "b"],
         "latestAvailableRevision": 2,
         "conditions": [
@@ -183,7 +184,14 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
                 "message": "m",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
-            for kind in ("Available", "Progressing", "Degraded", "LoadDataFresh", "NodesOvercommitted", "Upgradeable")
+            for kind in (
+                "Available",
+                "Progressing",
+                "Degraded",
+                "LoadDataFresh",
+                "KubernetesVersionCurrent",
+                "Upgradeable",
+            )
         ],
         "generations": [
             {

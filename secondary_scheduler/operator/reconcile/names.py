@@ -36,6 +36,8 @@ ANNOTATION_LOAD_MESSAGE = "secondary-scheduler.io/load-data-message"
 ANNOTATION_OVERCOMMITTED = "secondary-scheduler.io/nodes-overcommitted"
 ANNOTATION_OVERCOMMITTED_MESSAGE = "secondary-scheduler.io/nodes-overcommitted-message"
 ANNOTATION_UNREAD = "secondary-scheduler.io/unread-resources"
+ANNOTATION_VERSION = "secondary-scheduler.io/kubernetes-version"
+ANNOTATION_VERSION_MESSAGE = "secondary-scheduler.io/kubernetes-version-message"
 
 
 class ApiResource(NamedTuple):

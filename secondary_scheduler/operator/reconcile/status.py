@@ -15,6 +15,7 @@ PROGRESSING = "Progressing"
 DEGRADED = "Degraded"
 LOAD_DATA_FRESH = "LoadDataFresh"
 NODES_OVERCOMMITTED = "NodesOvercommitted"
+VERSION_CURRENT = "KubernetesVersionCurrent"
 UPGRADEABLE = "Upgradeable"
 
 AS_EXPECTED = "AsExpected"
@@ -67,6 +68,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         _upgradeable(findings, last),
         _load_data_fresh(observed, findings),
         _nodes_overcommitted(observed, findings),
+        _version_current(observed, findings),
     )
     rollout = findings.rollout
     status: Json = {
@@ -75,6 +77,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         "readyReplicas": rollout.ready,
         "conditions": [_with_transition_time(observed, previous, condition) for condition in conditions],
         **_running_configuration(findings, previous),
+        **_running_version(observed, findings),
         **({"lastRollout": last} if last else {}),
     }
     if rollout.exists:
@@ -216,6 +219,28 @@ def _nodes_overcommitted(observed: Observed, findings: Findings) -> Condition:
             return Condition(NODES_OVERCOMMITTED, None, "NotReported", explanation)
 
 
+def _version_current(observed: Observed, findings: Findings) -> Condition:
+    if findings.rollout.available == 0:
+        message = "No scheduler is available to report which Kubernetes version it behaves as"
+        return Condition(VERSION_CURRENT, None, "SchedulerNotRunning", message)
+    version = _running_version(observed, findings).get("kubernetesVersion")
+    if version is None:
+        explanation = "The scheduler does not report which Kubernetes version it behaves as: the image is not ours"
+        return Condition(VERSION_CURRENT, None, "NotReported", explanation)
+    changed = lease_annotations(observed).get(names.ANNOTATION_VERSION_MESSAGE, "")[:_CONDITION_LIMIT]
+    if changed:
+        return Condition(VERSION_CURRENT, False, "ClusterChanged", changed)
+    return Condition(VERSION_CURRENT, True, AS_EXPECTED, f"The scheduler behaves as kube-scheduler {version}")
+
+
+def _running_version(observed: Observed, findings: Findings) -> Json:
+    """The version that the scheduler's profiles behave as, if it says so."""
+    if not (findings.rollout.reports and findings.rollout.available):
+        return {}
+    version = lease_annotations(observed).get(names.ANNOTATION_VERSION, "")[:_CONDITION_LIMIT]
+    return {"kubernetesVersion": version} if version else {}
+
+
 def _running_configuration(findings: Findings, previous: Json) -> Json:
     """Hash and scheduler names of what runs; during a rollout the former ones, as long as a scheduler is there."""
     rollout = findings.rollout
@@ -263,6 +288,8 @@ def _event(condition: Json, before: Json | None) -> EventDraft | None:
             (AVAILABLE, was, "True"): EventDraft("Available", message),
             (AVAILABLE, "True", "False"): EventDraft("Unavailable", message, warning=True),
             (LOAD_DATA_FRESH, was, "False"): EventDraft("LoadDataStale", message, warning=True),
+            (VERSION_CURRENT, was, "False"): EventDraft("KubernetesVersionChanged", message, warning=True),
+            (VERSION_CURRENT, "False", "True"): EventDraft("KubernetesVersionFollowed", message),
             (NODES_OVERCOMMITTED, was, "True"): EventDraft("NodesOvercommitted", message, warning=True),
             (NODES_OVERCOMMITTED, "True", "False"): EventDraft("NodesWithinCapacity", "No node is over-committed now"),
             (LOAD_DATA_FRESH, "False", "True"): EventDraft("LoadDataFresh", message or "Load data is fresh again"),
@@ -279,7 +306,7 @@ def _find_condition(status: Json, condition_type: str) -> Json | None:
 
 
 def _is_unchanged(previous: Json, status: Json) -> bool:
-    ours = set(status) | {"configurationHash", "schedulerNames", "lastRollout"}
+    ours = set(status) | {"configurationHash", "schedulerNames", "kubernetesVersion", "lastRollout"}
     for key in ours - {"conditions"}:
         if previous.get(key) != status.get(key):
             return False

@@ -740,6 +740,40 @@ class TestOvercommittedNodes:
         assert w.condition("Degraded")[0] == "False"
 
 
+class TestKubernetesVersion:
+    @pytest.mark.parametrize(
+        ("annotations", "expected", "version"),
+        [
+            (
+                {"kubernetes_version": "1.36", "kubernetes_version_message": ""},
+                ("True", "AsExpected", "The scheduler behaves as kube-scheduler 1.36"),
+                "1.36",
+            ),
+            (
+                {"kubernetes_version": "a=1.35,b=1.34", "kubernetes_version_message": "the cluster is 1.36 now"},
+                ("False", "ClusterChanged", "the cluster is 1.36 now"),
+                "a=1.35,b=1.34",
+            ),
+            ({}, ("Unknown", "NotReported"), None),
+        ],
+    )
+    def test_is_shown_as_the_scheduler_reports_it(self, annotations, expected, version):
+        w = world().start()
+        w.put(lease(configuration_hash=HASH, **annotations))
+        w.settle()
+        assert w.condition("KubernetesVersionCurrent")[: len(expected)] == expected
+        assert w.resource["status"].get("kubernetesVersion") == version
+
+    def test_an_upgrade_of_the_cluster_and_the_restart_after_it_are_events(self):
+        w = world().start()
+        w.put(lease(configuration_hash=HASH, kubernetes_version="1.35", kubernetes_version_message="it is 1.36 now"))
+        w.settle()
+        w.put(lease(configuration_hash=HASH, kubernetes_version="1.36", kubernetes_version_message=""))
+        w.settle()
+        assert [reason for reason, _ in w.events] == ["KubernetesVersionChanged", "KubernetesVersionFollowed"]
+        assert w.resource["status"]["kubernetesVersion"] == "1.36"
+
+
 def test_what_the_scheduler_goes_without_is_a_warning_in_the_condition():
     w = world().start()
     w.put(lease(configuration_hash=HASH, unread_resources="volumeattachments (refused)"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.config import Configuration, load_configuration
-from scheduler.engine import VersionFollower, describe_versions
+from scheduler.engine import VersionFollower, describe_versions, versions_text
 from scheduler.engine.versions import VersionUnknownAtStartError
 from scheduler.kube.client import ConnectionFailed
 
@@ -64,6 +64,12 @@ async def test_an_upgraded_cluster_is_one_event_until_the_restart() -> None:
     ]
 
 
+async def test_a_cluster_that_is_taken_back_ends_the_difference() -> None:
+    note, end = await follow(configuration(35), "v1.36.3", "v1.35.4", "v1.35.5")
+    assert note.startswith("The cluster is Kubernetes 1.36 now")
+    assert end == ""
+
+
 async def test_a_version_that_changes_nothing_is_no_event() -> None:
     assert await follow(configuration(37), "v1.38.0", "v1.39.1") == []
     assert await follow(configuration(None), "v1.34.9") == []
@@ -82,6 +88,11 @@ async def test_a_version_unknown_at_the_start_ends_the_process_once_it_is_known(
     follower = VersionFollower(server, configuration(None), list[str]().append, unknown_seconds=0, known_seconds=0)
     with pytest.raises(VersionUnknownAtStartError, match=r"the cluster is Kubernetes 1\.36, which could not be read"):
         await follower.run()
+
+
+def test_the_lease_has_one_version_or_that_of_each_profile() -> None:
+    assert versions_text(configuration(36)) == "1.36"
+    assert versions_text(configuration(36, "1.34")) == "following=1.36,pinned-1.34=1.34"
 
 
 def test_configz_names_the_versions() -> None:
