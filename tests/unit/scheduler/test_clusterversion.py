@@ -33,7 +33,7 @@ def test_the_version_of_a_leading_replica_of_the_same_replicaset_counts() -> Non
 
 
 @pytest.mark.parametrize(
-    "found",
+    "record",
     [
         lease(OWN),
         lease(OTHER_REVISION),
@@ -50,8 +50,8 @@ def test_the_version_of_a_leading_replica_of_the_same_replicaset_counts() -> Non
     ids=["itself", "former rollout", "a node's name", "released", "expired", "no version", "a list", "new", "odd",
          "unannotated", "undated"],
 )  # fmt: skip
-def test_nobody_else_s_version_counts(found: Mapping[str, Any]) -> None:
-    assert minor_of_leader(found, OWN, NOW) is None
+def test_nobody_else_s_version_counts(record: Mapping[str, Any]) -> None:
+    assert minor_of_leader(record, OWN, NOW) is None
 
 
 def test_a_host_that_is_no_pod_follows_nobody() -> None:
@@ -61,8 +61,8 @@ def test_a_host_that_is_no_pod_follows_nobody() -> None:
 class ApiServer:
     """Answers with a version and a Lease; an empty version is no answer."""
 
-    def __init__(self, version: str, found: Mapping[str, Any] | None) -> None:
-        self._version, self._lease = version, found
+    def __init__(self, version: str, record: Mapping[str, Any] | None) -> None:
+        self._version, self._lease = version, record
 
     async def get(self, path: str, params: Any = None, *, timeout: float | None = None) -> bytes:
         if path == "/version":
@@ -90,8 +90,8 @@ async def test_the_lower_version_is_followed(
     monkeypatch: pytest.MonkeyPatch, version: str, leaders: str | None, minor: int | None
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: OWN)
-    found = lease(version=leaders, now=datetime.now(UTC)) if leaders else None
-    client: Any = ApiServer(version, found)
+    record = lease(version=leaders, now=datetime.now(UTC)) if leaders else None
+    client: Any = ApiServer(version, record)
     assert await followed_minor(client, LEASE) == minor
 
 
