@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.catalog import OPERATOR_NAMESPACE, Loc, minor_of
+from scheduler.catalog import OPERATOR_NAMESPACE, Loc
 from scheduler.config import (
     ClusterVersions,
     Configuration,
@@ -13,6 +13,7 @@ from scheduler.config import (
     OperatorRelease,
     Problem,
     incompatibilities,
+    kubernetes_minor,
     lease_timings,
     operator_of,
     operator_of_csv,
@@ -24,14 +25,18 @@ _SCHEDULER_NAME = "secondary-scheduler"
 
 
 def cluster_minor(settings: StackSettings) -> int | None:
-    """Return the minor version of the cluster's Kubernetes 1.x, as the stack names it; None where it does not."""
-    named = settings.cluster.kubernetes_version
-    return minor_of(named) if named is not None else None
+    """Return the minor version of the cluster's Kubernetes 1.x, which the stack names, or of the OpenShift that it
+    names; None where that is not known."""
+    return kubernetes_minor(_versions(settings))
+
+
+def _versions(settings: StackSettings) -> ClusterVersions:
+    return ClusterVersions(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
 
 
 def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:
     """Return the known incompatibilities among operator, scheduler image and cluster."""
-    cluster = ClusterVersions(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
+    cluster = _versions(settings)
     version_key = "openshiftVersion" if settings.cluster.openshift_version else "kubernetesVersion"
     by_image = settings.install_mode == "manifests"
     places: dict[str, Loc] = {

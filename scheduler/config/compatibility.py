@@ -104,6 +104,13 @@ def incompatibilities(
     yield from _check_scheduler(flavour, cluster)
 
 
+def kubernetes_minor(cluster: ClusterVersions) -> int | None:
+    """Return the minor version of the cluster's Kubernetes 1.x, or of that which its OpenShift is made of; None where
+    neither is named, or the table does not have the OpenShift."""
+    version = _kubernetes(cluster)
+    return version[1] if version is not None and version[0] == 1 else None
+
+
 def _check_cluster(cluster: ClusterVersions) -> Iterator[Incompatibility]:
     kubernetes, openshift = _optional_version(cluster.kubernetes), _optional_version(cluster.openshift)
     if openshift is None:

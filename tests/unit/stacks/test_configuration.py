@@ -390,6 +390,29 @@ def test_without_the_versions_of_the_cluster_nothing_is_guessed(stack: Stack) ->
     assert stack.warned(operatorImage=NEW_OPERATOR, schedulerImage=GO.format("0.30.12"), **BY_LOAD) == []
 
 
+@pytest.mark.parametrize(
+    ("cluster", "pinned"),
+    [
+        ({"openshiftVersion": "5.0"}, "1.36"),
+        ({"openshiftVersion": "4.23"}, "1.36"),
+        ({"openshiftVersion": "4.22"}, "1.35"),
+        ({"openshiftVersion": "4.16"}, "1.34"),
+        ({"openshiftVersion": "5.1"}, None),
+        ({"openshiftVersion": "5.1", "kubernetesVersion": "1.37"}, "1.37"),
+        ({"openshiftVersion": "5.0", "kubernetesVersion": "1.35"}, "1.35"),
+        ({"kubernetesVersion": "1.36"}, "1.36"),
+        ({}, None),
+    ],
+)
+def test_the_cluster_s_version_chooses_which_kube_scheduler_it_behaves_as(
+    stack: Stack, cluster: dict[str, str], pinned: str | None
+) -> None:
+    checked = stack.check(cluster={"clusterIdentifier": "test", **cluster})
+    (profile,) = checked.configuration.profiles
+    assert profile.options.kubernetes_version == pinned
+    assert profile.kubernetes.name == (pinned or "1.34")
+
+
 def test_contradicting_versions_are_reported_at_the_cluster(stack: Stack) -> None:
     cluster = {**OLD_CLUSTER, "kubernetesVersion": "1.34"}
     assert any(
