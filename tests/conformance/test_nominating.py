@@ -6,6 +6,7 @@ There is no volume controller: the test binds claims, or leaves them until the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,7 +146,7 @@ def test_a_pod_that_waits_for_volumes_is_shown_as_by_kube_scheduler(minor: str, 
         cluster.create(ours, kind)
         cluster.create(theirs, REAL[kind])
     for name in pods[PATIENT]:
-        eventually(lambda name=name: cluster.is_asked_for(name), f"{name}'s volume is asked for")
+        eventually(partial(cluster.is_asked_for, name), f"{name}'s volume is asked for")
         cluster.bind(name)
     placed = [cluster.history(name, lambda shown: bool(shown.node)) for name in pods[PATIENT]]
     failed = [cluster.history(name, lambda shown: bool(shown.reason)) for name in pods[HASTY]]
