@@ -1,0 +1,151 @@
+"""Profiles of different minors decide differently on one snapshot where kube-scheduler does, and nowhere else.
+
+The figures follow from upstream's formulas; `tests/conformance` compares with the real kube-scheduler of each minor.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core import decide, explain, run_post_filters
+from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.state import CODEC_OF_KIND, Snapshot
+from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
+
+VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+HOST = "kubernetes.io/hostname"
+RESTART = "RestartAllContainersOnContainerExits"
+BALANCE = ([84, 93], [78, 71])
+"""Of `new` and `old`, before 1.36 and since."""
+RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [7]}}]
+
+
+def on_node(name: str) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": [name]}]}]
+    return {"required": {"nodeSelectorTerms": terms}}
+
+
+def volume(node: str, size: str) -> tuple[str, dict[str, Any]]:
+    spec = {
+        "storageClassName": "local",
+        "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+        "nodeAffinity": on_node(node),
+    }
+    return "PersistentVolume", {"metadata": {"name": f"of-{node}"}, "spec": spec, "status": {"phase": "Available"}}
+
+
+OBJECTS = (
+    (
+        "StorageClass",
+        {
+            "metadata": {"name": "local"},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+    ),
+    (
+        "PersistentVolumeClaim",
+        {
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": {
+                "storageClassName": "local",
+                "resources": {"requests": {"storage": "10Gi"}},
+                "accessModes": ["ReadWriteOnce"],
+            },
+        },
+    ),
+    volume("new", "20Gi"),
+    volume("old", "100Gi"),
+)
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    """Two nodes with 4 CPUs and 16 GiB each: `new` declares a feature and is used unevenly, `old` has a batch pod."""
+    new, old = msgspec.structs.replace(node("new"), declared_features=(RESTART,)), node("old")
+    used = {"new": [pod("uneven", container("2", "1Gi"))], "old": [pod("batch", container("3", "12Gi"), priority=0)]}
+    state = cluster(new, old, pods=used)
+    for kind, item in OBJECTS:
+        state.objects.upsert(kind, CODEC_OF_KIND[kind].decode(json.dumps(item).encode()))
+    return state.snapshot(NOW)
+
+
+@pytest.fixture(scope="module")
+def profiles() -> dict[str, ProfileRunner]:
+    return {version: runner(kubernetes=version) for version in VERSIONS}
+
+
+def scores(snapshot: Snapshot, incoming: PodInfo, profile: ProfileRunner) -> dict[str, dict[str, int]]:
+    """Normalized scores by node and plugin."""
+    nodes = explain(snapshot, incoming, profile).nodes()
+    return {
+        name: {plugin: score.normalized for plugin, score in explained.scores.items()}
+        for name, explained in nodes
+        if explained.feasible
+    }
+
+
+def differing(snapshot: Snapshot, incoming: PodInfo, older: ProfileRunner, newer: ProfileRunner) -> set[str]:
+    """Plugins whose scores differ between two profiles on any node."""
+    first, second = scores(snapshot, incoming, older), scores(snapshot, incoming, newer)
+    assert first.keys() == second.keys()
+    plugins = {plugin for node in (*first.values(), *second.values()) for plugin in node}
+    return {name for name in plugins if any(first[node].get(name) != second[node].get(name) for node in first)}
+
+
+PAIRS = [("1.34", "1.35"), ("1.35", "1.36"), ("1.36", "1.37")]
+
+
+@pytest.mark.parametrize(("older", "newer"), PAIRS)
+def test_a_pod_that_asks_for_cpu_and_memory_is_balanced_in_another_way_from_1_36_on(
+    snapshot: Snapshot, profiles: dict[str, ProfileRunner], older: str, newer: str
+) -> None:
+    incoming = pod("p", container("500m", "4Gi"))
+    expected = {"NodeResourcesBalancedAllocation"} if newer == "1.36" else set()
+    assert differing(snapshot, incoming, profiles[older], profiles[newer]) == expected
+    balance = {
+        version: [nodes[name]["NodeResourcesBalancedAllocation"] for name in ("new", "old")]
+        for version in (older, newer)
+        for nodes in [scores(snapshot, incoming, profiles[version])]
+    }
+    # On `new` the pod makes the use more even, from 78 to 84; on `old` less so, from 100 to 93.
+    old, new = BALANCE
+    assert balance == {version: old if version < "1.36" else new for version in (older, newer)}
+
+
+@pytest.mark.parametrize(("older", "newer"), PAIRS)
+def test_volumes_are_scored_from_1_37_on(
+    snapshot: Snapshot, profiles: dict[str, ProfileRunner], older: str, newer: str
+) -> None:
+    incoming = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    expected = {"VolumeBinding"} if newer == "1.37" else set()
+    assert differing(snapshot, incoming, profiles[older], profiles[newer]) == expected
+    if newer == "1.37":
+        shown = scores(snapshot, incoming, profiles[newer])
+        assert (shown["new"]["VolumeBinding"], shown["old"]["VolumeBinding"]) == (50, 90)
+
+
+def test_a_node_must_declare_what_a_pod_needs_from_1_36_on(
+    snapshot: Snapshot, profiles: dict[str, ProfileRunner]
+) -> None:
+    incoming = pod("p", container("100m", restartPolicyRules=RULES))
+    fitting = {version: set(scores(snapshot, incoming, profile)) for version, profile in profiles.items()}
+    assert fitting == {"1.34": {"new", "old"}, "1.35": {"new", "old"}, "1.36": {"new"}, "1.37": {"new"}}
+
+
+def test_a_pod_that_preempts_is_told_where_from_1_37_on(snapshot: Snapshot, profiles: dict[str, ProfileRunner]) -> None:
+    incoming = pod("p", container("3500m"), priority=10, nodeSelector={HOST: "old"})
+    reason = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+    for version, profile in profiles.items():
+        placement = decide(snapshot, incoming, profile, random.Random(1))
+        outcome = run_post_filters(snapshot, placement, profile)
+        assert [victim.name for victim in outcome.victims] == ["batch"]
+        assert outcome.nominated_node == "old"
+        addition = " preemption: found a potential placement for pod on node old, preempting 1 victims"
+        assert outcome.message == reason + (addition if version == "1.37" else "")
