@@ -189,6 +189,7 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
                 "Progressing",
                 "Degraded",
                 "LoadDataFresh",
+                "NodesOvercommitted",
                 "KubernetesVersionCurrent",
                 "Upgradeable",
             )
