@@ -6,6 +6,7 @@ from typing import Any
 from scheduler.catalog import OPTIONS, ArgsModel, ExtensionPoint
 from scheduler.config.args import with_defaults
 from scheduler.config.expand import EnabledPlugin, merged_multi_point
+from scheduler.config.extenders import ignored_resources, without_ignored
 from scheduler.config.load import Configuration
 from scheduler.config.model import API_VERSION, KIND, KubeSchedulerProfile, PluginEntry
 from scheduler.config.render import render
@@ -27,10 +28,25 @@ def completed(configuration: Configuration, leader_election: Mapping[str, Any] |
     data["profiles"] = [_profile(configuration, profile, name) for profile, name in zip(profiles, names, strict=True)]
     connection = data["clientConnection"]
     connection["qps"] = int(connection["qps"]) if float(connection["qps"]).is_integer() else connection["qps"]
+    data["extenders"] = [_extender(extender) for extender in data["extenders"]]
     for field in ("extenders", "delayCacheUntilActive"):
         if not data.get(field):
             data.pop(field, None)
     return render({"apiVersion": API_VERSION, "kind": KIND, **data})
+
+
+def _extender(extender: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an extender without the fields that are empty, and with its timeout."""
+    written = {field: _filled(value) for field, value in extender.items() if value}
+    if written["httpTimeout"] == "0s":
+        written["httpTimeout"] = "5s"
+    return written
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {field: content for field, content in value.items() if content}
+    return [_filled(item) for item in value] if isinstance(value, list) else value
 
 
 def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: str) -> dict[str, Any]:
@@ -54,6 +70,7 @@ def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: 
     if profile.percentage_of_nodes_to_score is not None:
         data["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
     args = with_defaults(effective.given_args, tuple(needed), configuration.flavour, effective.kubernetes)
+    args = dict(without_ignored(args, ignored_resources(configuration.model)))
     if OPTIONS in effective.given_args:
         args[OPTIONS] = effective.options
     if args:

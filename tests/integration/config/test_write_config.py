@@ -84,6 +84,23 @@ profiles:
       defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
   - {name: VolumeBinding, args: {bindTimeoutSeconds: 5}}
 """,
+    "extenders": """
+profiles: [{schedulerName: mine}]
+extenders:
+- {urlPrefix: "http://127.0.0.1:2", filterVerb: filter}
+- {urlPrefix: "http://127.0.0.1:3", filterVerb: filter, httpTimeout: 0s, nodeCacheCapable: false, ignorable: true}
+- urlPrefix: https://gpu.example.com
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  preemptVerb: preempt
+  bindVerb: bind
+  weight: 5
+  enableHTTPS: true
+  httpTimeout: 1m30s
+  nodeCacheCapable: true
+  managedResources: [{name: gpu.example.com/cores, ignoredByScheduler: true}, {name: gpu.example.com/memory}]
+  tlsConfig: {insecure: true, serverName: gpu}
+""",
     "args of what does not run": """
 profiles:
 - schedulerName: mine
