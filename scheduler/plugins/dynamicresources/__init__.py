@@ -78,6 +78,7 @@ class DynamicResources:
         self._handle = context.handle
         self._nothing_freed = unschedulable(*((NO_CLAIMS,) if context.kubernetes.reports_claims_in_preemption else ()))
         self._objects: Objects | None = None
+        self._decides = False
         self._stamps = context.kubernetes.waits_for_devices
         self._binding_timeout = args.binding_timeout or DEFAULT_TIMEOUT
         self._hints = Hints(lambda: self._objects)
@@ -99,6 +100,9 @@ class DynamicResources:
         message = "a device is allocated to two claims: does another scheduler use the pool, too? (docs/devices.md)"
         name = "/".join(device)
         self._handle.log("warning", self.name, message, device=name)
+        if not self._decides:
+            # A replica that waits for the Lease sees the same; the one that has it says so.
+            return
         for consumer in (
             pod
             for claim in self._objects.every(CLAIM)
@@ -123,6 +127,7 @@ class DynamicResources:
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip pods without claims; reject those whose claims cannot be allocated as they are."""
         state.write(self.name, _PreFilterRan())
+        self._decides = True
         if not pod.spec.claims:
             return None, SKIP
         try:

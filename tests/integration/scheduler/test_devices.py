@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from devcluster import releases
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from scheduler.kube.client import NotFound
@@ -144,7 +145,12 @@ class World:
         text = json.dumps({"status": answer.get("status", {}), "finalizers": answer["metadata"].get("finalizers", [])})
         plain = json.loads(text.replace(self.scheduler, "S"))
         # From 1.36 on: when it was allocated.
-        plain["status"].get("allocation", {}).pop("allocationTimestamp", None)
+        allocation = plain["status"].get("allocation", {})
+        allocation.pop("allocationTimestamp", None)
+        for result in allocation.get("devices", {}).get("results", ()):
+            # Drawn at random by one of them.
+            if "shareID" in result:
+                result["shareID"] = "drawn"
         for user in plain["status"].get("reservedFor", []):
             del user["uid"], user["name"]
         return plain
@@ -340,3 +346,66 @@ def test_a_claim_is_shared_by_pods(worlds: tuple[World, World]) -> None:
         for pod in pods:
             assert world.wait_bound(pod) == "a"
         assert len(world.status(claim)["status"]["reservedFor"]) == 3
+
+
+since_1_36 = pytest.mark.skipif(
+    int(releases.chosen().partition(".")[2]) < 36, reason="the API server drops what these need, by default"
+)
+
+
+@since_1_36
+def test_both_share_the_capacity_of_a_device(worlds: tuple[World, World]) -> None:
+    memory = {"value": "10Gi", "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}
+    shared = {"name": "gpu-0", "capacity": {"memory": memory}, "allowMultipleAllocations": True}
+    outcomes = []
+    for world in worlds:
+        world.nodes("a")
+        world.device_class("gpu")
+        world.slice("a", shared)
+        claims = [
+            world.claim(exactly(capacity={"requests": {"memory": amount}})) for amount in ("2500Mi", "6Gi", "2Gi")
+        ]
+        first, second, third = (world.pod({"resourceClaimName": claim}) for claim in claims)
+        for pod in (first, second):
+            world.wait_bound(pod)
+        eventually(lambda world=world, third=third: FULL in world.message(third), "no capacity is left")
+        outcomes.append([world.status(claim) for claim in claims])
+    assert outcomes[0] == outcomes[1]
+    (result,) = outcomes[0][0]["status"]["allocation"]["devices"]["results"]
+    assert (result["shareID"], result["consumedCapacity"]) == ("drawn", {"memory": "3Gi"})
+
+
+@since_1_36
+def test_both_wait_until_a_device_is_ready(worlds: tuple[World, World]) -> None:
+    fabric = device("gpu-0", bindsToNode=True, bindingConditions=["attached"], bindingFailureConditions=["broken"])
+    outcomes = []
+    for world in worlds:
+        world.nodes("a")
+        world.device_class("gpu")
+        world.slice("a", fabric)
+        claim = world.claim(exactly())
+        pod = world.pod({"resourceClaimName": claim})
+        eventually(lambda world=world, claim=claim: "allocation" in world.status(claim)["status"], "allocated")
+        assert world.node_of(pod) == ""
+        outcomes.append(world.status(claim))
+        condition = {"type": "attached", "status": "True", "reason": "R", "message": "m"}
+        condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        report = {"driver": world.driver, "pool": world.named("a"), "device": "gpu-0", "conditions": [condition]}
+        patch = {"status": {"devices": [report]}}
+        world.api.call("PATCH", f"{world.claims()}/{claim}/status", patch, "application/merge-patch+json")
+        assert world.wait_bound(pod) == "a"
+    assert outcomes[0] == outcomes[1]
+
+
+@since_1_36
+def test_both_prefer_a_node_with_an_earlier_alternative(worlds: tuple[World, World]) -> None:
+    for world in worlds:
+        world.nodes("a", "b", "c")
+        world.device_class("gpu")
+        world.slice("a", device("gpu-0"))
+        world.slice("b", device("gpu-0"), device("gpu-1"))
+        world.slice("c", device("gpu-0"))
+        pod = world.pod(
+            {"resourceClaimName": world.claim(first_available("r", exactly("two", count=2), exactly("any")))}
+        )
+        assert world.wait_bound(pod) == "b"

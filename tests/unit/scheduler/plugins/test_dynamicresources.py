@@ -458,6 +458,11 @@ def test_the_pod_that_has_a_device_that_somebody_else_gets_too_has_an_event():
     server = Server(mine, claim("theirs"), device_class(), devices_of("a", "g0"))
     server.state.upsert_pod(pod("mine", **using("gpu"), nodeName="a"))
     server.changed("theirs", allocation=ELSEWHERE)
+    # Only of the replica that decides.
+    assert server.events == []
+    server.changed("theirs", allocation=None)
+    Try(server, pod("new", **using("theirs")))
+    server.changed("theirs", allocation=ELSEWHERE)
     note = "device gpu.example.com/a/g0 is allocated to another claim, too: does another scheduler use the pool?"
     assert server.events == [("mine", "DeviceAllocatedTwice", note)]
 
