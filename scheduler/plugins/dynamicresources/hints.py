@@ -40,11 +40,15 @@ class Hints:
     def _claim_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
         if not isinstance(new, ResourceClaim):
             return Hint.QUEUE
+        before = old if isinstance(old, ResourceClaim) else None
+        is_freed = before is not None and before.status.allocation is not None and new.status.allocation is None
+        if not is_freed and not _is_named(pod, new):
+            # Most are: at a start with many claims each is shown to each waiting pod.
+            return Hint.SKIP
         claims = self._claims_of(pod)
         if claims is None:
             return Hint.SKIP
-        before = old if isinstance(old, ResourceClaim) else None
-        if before is not None and before.status.allocation is not None and new.status.allocation is None:
+        if is_freed:
             # Somebody's devices are free again.
             return Hint.QUEUE
         if all(claim.metadata.uid != new.metadata.uid for claim in claims):
@@ -57,3 +61,19 @@ class Hints:
         if pod.uid != new.uid:
             return Hint.SKIP
         return Hint.SKIP if self._claims_of(new) is None else Hint.QUEUE
+
+
+def _is_named(pod: PodInfo, claim: ResourceClaim) -> bool:
+    """Tell whether a pod names a claim, or has it from a template."""
+    meta = claim.metadata
+    if meta.namespace != pod.namespace:
+        return False
+    name = meta.name
+    for wanted in pod.spec.claims:
+        if wanted.resource_claim_name == name:
+            return True
+    # Plain loops: this is asked for each pod and claim.
+    for generated in pod.claim_names:  # noqa: SIM110
+        if generated.partition("=")[2] == name:
+            return True
+    return False
