@@ -73,8 +73,8 @@ class ObjectInputs:
         self._log_served(bool(resource_version))
         for item in self._objects.missing_from(self._kind, items):
             self._remove(item.metadata)
-        for item in items:
-            self._upsert(item)
+        changes = [change for item in items if (change := self._store(item)) is not None]
+        self._queue.on_events(changes)
         self._wake()
 
     def apply(self, events: Sequence[tuple[EventType, Object]]) -> None:
@@ -106,15 +106,21 @@ class ObjectInputs:
 
     def _upsert(self, item: Object) -> str:
         """Take in an object; returns the name of the event, "" for none."""
+        change = self._store(item)
+        if change is None:
+            return ""
+        event, old, new = change
+        self._queue.on_event(event, old=old, new=new)
+        return event.label
+
+    def _store(self, item: Object) -> tuple[ClusterEvent, Object | None, Object] | None:
+        """Put an object into the cache; returns what changed, None for nothing."""
         old = self._objects.upsert(self._kind, item)
         if old is None:
-            event = ClusterEvent(self._kind, ActionType.ADD, f"{self._label}Add")
-        elif old != item:
-            event = ClusterEvent(self._kind, ActionType.UPDATE, f"{self._label}Update")
-        else:
-            return ""
-        self._queue.on_event(event, old=old, new=item)
-        return event.label
+            return ClusterEvent(self._kind, ActionType.ADD, f"{self._label}Add"), None, item
+        if old != item:
+            return ClusterEvent(self._kind, ActionType.UPDATE, f"{self._label}Update"), old, item
+        return None
 
     def _remove(self, metadata: ObjectMeta) -> str:
         old = self._objects.remove(self._kind, metadata.namespace, metadata.name)

@@ -56,6 +56,13 @@ class Waking:
                 verdict = Requeue.AFTER_BACKOFF
         return verdict
 
+    def verdict_unasked(self, queued: QueuedPod, event: ClusterEvent) -> Requeue:
+        """Return what an event means for a pod that was rejected if every hint says that it helps."""
+        plugins = self._matching(queued, event)
+        if not plugins:
+            return Requeue.SKIP
+        return Requeue.IMMEDIATELY if plugins.keys() & queued.pending_plugins else Requeue.AFTER_BACKOFF
+
     def _hints_say_queue(
         self,
         plugin: str,

@@ -200,6 +200,42 @@ def test_a_hint_decides_and_a_broken_one_wakes(clock: ManualClocks) -> None:
     assert queue.queue_of("uid-picky") == "backoff"
 
 
+def test_a_list_of_few_objects_wakes_whom_the_hints_say(clock: ManualClocks) -> None:
+    queue = make(clock)
+    failed(queue, "picky", "Picky")
+    queue.on_events([(NODE_ADD, None, "bad")] * 3)
+    assert queue.queue_of("uid-picky") == "unschedulable"
+    queue.on_events([(NODE_ADD, None, "bad"), (NODE_ADD, None, "good")])
+    assert queue.queue_of("uid-picky") == "backoff"
+
+
+def test_a_list_of_many_objects_asks_no_pod_about_each(clock: ManualClocks) -> None:
+    questions = []
+
+    def hint(pod: PodInfo, old: object, new: object) -> Hint:
+        questions.append(new)
+        return Hint.SKIP
+
+    def pre_enqueue(info: PodInfo) -> Status:
+        questions.append(info)
+        return SUCCESS if info.name in ready else unresolvable("waits", plugin="Claims")
+
+    ready: set[str] = set()
+    hints = {"test": {"Claims": (HintRegistration(NODE, ActionType.ADD, hint),)}}
+    queue = SchedulingQueue(clocks=clock.clocks, sort_key=lambda info, at: at, pre_enqueue=pre_enqueue, hints=hints)
+    pods = [pod(f"p{number}") for number in range(1000)]
+    for each in pods:
+        queue.add(each)
+    ready.update(each.name for each in pods)
+    ready.remove("p7")
+    questions.clear()
+    queue.on_events([(NODE_ADD, None, number) for number in range(1000)])
+    assert len(questions) <= 3 * len(pods)
+    assert queue.queue_of("uid-p7") == "gated"
+    assert queue.counts()["gated"] == 1
+    assert len(queue) == 1000
+
+
 def test_an_event_wakes_the_pods_of_the_profiles_whose_plugins_registered_for_it(clock: ManualClocks) -> None:
     hints = {
         "test": {"Fit": (HintRegistration(NODE, ActionType.ADD),)},
