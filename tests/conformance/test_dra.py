@@ -32,7 +32,7 @@ def oracle() -> Iterator[Oracle]:
     running.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_selectors_have_the_go_evaluators_values(oracle: Oracle, seed: int) -> None:
     """Equal results; errors where it has errors, with its words where a key is missing."""
     rng = random.Random(seed)
@@ -60,7 +60,7 @@ def test_selectors_have_the_go_evaluators_values(oracle: Oracle, seed: int) -> N
     assert min(seen["True"], seen["False"], seen["errors"]) > 500, seen
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_allocations_are_the_go_allocators(oracle: Oracle, seed: int) -> None:
     """Equal devices in equal order, configurations, node selectors; equal errors."""
     rng = random.Random(seed)

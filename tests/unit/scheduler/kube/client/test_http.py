@@ -224,9 +224,9 @@ async def test_callers_are_let_through_in_order_of_arrival() -> None:
 
 
 async def test_a_cancelled_wait_returns_its_token() -> None:
-    bucket = kube.TokenBucket(qps=0.1, burst=1)
+    bucket = kube.TokenBucket(qps=1, burst=1)
     await bucket.acquire()
-    waiting = [asyncio.create_task(bucket.acquire()) for _ in range(20)]
+    waiting = [asyncio.create_task(bucket.acquire()) for _ in range(200)]
     await asyncio.sleep(0)
     for task in waiting:
         task.cancel()
