@@ -279,9 +279,7 @@ class SchedulingQueue:
     ) -> int:
         """Wake the unschedulable pods that an event may help, of all priorities or up to one, except the pod
         with a UID; returns how many moved."""
-        self._in_flight.record(event, old, new)
-        if self._reordered_by is not None:
-            self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
+        self._note(event, old, new)
         wakes = self._waking.registrations_for(event)
         moved = 0
         # Most events, such as a changed condition of a pod, are news to no plugin: thousands of pods may wait here.
@@ -312,9 +310,7 @@ class SchedulingQueue:
                 self.on_event(event, old, new)
             return
         for event, old, new in changes:
-            self._in_flight.record(event, old, new)
-            if self._reordered_by is not None:
-                self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
+            self._note(event, old, new)
         for event in dict.fromkeys(event for event, _, _ in changes):
             wakes = self._waking.registrations_for(event)
             for queued in list(self._unschedulable.values()) if wakes else ():
@@ -419,6 +415,12 @@ class SchedulingQueue:
         self._unschedulable[queued.pod.uid] = queued
         self._observer.entered("unschedulable", event)
         return False
+
+    def _note(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Keep an event for the pods in flight, and sort those again whose key it changes."""
+        self._in_flight.record(event, old, new)
+        if self._reordered_by is not None:
+            self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
 
     def _stays_gated(self, queued: QueuedPod, event: ClusterEvent, wakes: Hints) -> bool:
         if queued.gating_plugin not in wakes.get(queued.pod.scheduler_name, ()) and not event.is_wildcard:

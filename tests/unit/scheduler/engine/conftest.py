@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 
 from tests.support.faketime import FakeTimeLoop
-from tests.unit.scheduler.engine.fakes import Engine
+from tests.unit.scheduler.engine.fakes import Engine, started
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -18,10 +18,5 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
-    engine = Engine()
-    engine.recorder.start()
-    task = asyncio.create_task(engine.cycle.run())
-    yield engine
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await engine.recorder.drain(1)
+    async with started(Engine()) as engine:
+        yield engine

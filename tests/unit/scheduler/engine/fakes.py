@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -110,6 +111,19 @@ class Engine(LiveEngine):
 
     def relist_pods(self, *pods: PodInfo) -> None:
         self.pods.replace(pods, ResourceVersion("9"))
+
+
+@asynccontextmanager
+async def started(engine: Engine) -> AsyncIterator[Engine]:
+    """An engine whose cycle and recorder run inside the block."""
+    engine.recorder.start()
+    task = asyncio.create_task(engine.cycle.run())
+    try:
+        yield engine
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await engine.recorder.drain(1)
 
 
 async def eventually(check: Callable[[], bool], expectation: str, seconds: float = 3.0) -> None:

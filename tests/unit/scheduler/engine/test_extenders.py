@@ -6,8 +6,8 @@ The extender is a fake; HTTP is tested in tests/integration/scheduler/test_exten
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from scheduler.engine.extending import Extenders
@@ -23,7 +23,7 @@ from scheduler.framework import (
     Question,
 )
 from scheduler.kube.model import EventType
-from tests.unit.scheduler.engine.fakes import Engine, eventually
+from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 from tests.unit.scheduler.engine.gangs import GangEngine
 
 GPU = "a.example/gpu"
@@ -92,17 +92,8 @@ class FakeExtender:
         self.pods_read += 1
 
 
-@asynccontextmanager
-async def running(fake: FakeExtender, engine: Engine | None = None) -> AsyncIterator[Engine]:
-    engine = engine or Engine(extenders=Extenders(fake, fake.read_node))
-    engine.recorder.start()
-    task = asyncio.create_task(engine.cycle.run())
-    try:
-        yield engine
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await engine.recorder.drain(1)
+def running(fake: FakeExtender, engine: Engine | None = None) -> AbstractAsyncContextManager[Engine]:
+    return started(engine or Engine(extenders=Extenders(fake, fake.read_node)))
 
 
 def add_gpu_pod(engine: Engine, name: str = "gpu") -> PodInfo:

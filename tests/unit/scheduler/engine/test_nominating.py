@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
 from scheduler.framework import SUCCESS, Code, CycleState, PodInfo, Status, failure
 from scheduler.kube.model import EventType
-from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, eventually
+from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
@@ -44,17 +43,8 @@ class Slow:
         return await self.outcome
 
 
-@asynccontextmanager
-async def running(kubernetes: str, profile: str = "") -> AsyncIterator[Engine]:
-    engine = Engine(configuration=CONFIGURATION + profile + OPTIONS.format(kubernetes))
-    engine.recorder.start()
-    task = asyncio.create_task(engine.cycle.run())
-    try:
-        yield engine
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await engine.recorder.drain(1)
+def running(kubernetes: str, profile: str = "") -> AbstractAsyncContextManager[Engine]:
+    return started(Engine(configuration=CONFIGURATION + profile + OPTIONS.format(kubernetes)))
 
 
 def with_slow_plugin(engine: Engine, **behavior: Any) -> Slow:
