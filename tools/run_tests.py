@@ -26,9 +26,9 @@ def pytest(*arguments: str) -> list[str]:
 
 def integration_files() -> list[str]:
     """What needs the real control plane; what takes longest comes first."""
-    parts = ["tests/conformance", "tests/integration/scheduler", "tests/integration/operator"]
+    parts = ["tests/faults", "tests/conformance", "tests/integration/scheduler", "tests/integration/operator"]
     parts += sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests/integration").iterdir() if file.is_dir())
-    paths = dict.fromkeys([*parts, "tests/faults", "tests/components"])
+    paths = dict.fromkeys([*parts, "tests/components"])
     return [str(file.relative_to(ROOT)) for part in paths for file in sorted((ROOT / part).rglob("test_*.py"))]
 
 
