@@ -243,7 +243,9 @@ class Daemon:
         )
         watched = {
             watch.resource: new_reflector(watch, self.client, self.engine.object_inputs(watch))
-            for watch in declared_watches(name for profile in self.configuration.profiles for name in profile.enabled)
+            for watch in declared_watches(
+                (name, profile.kubernetes) for profile in self.configuration.profiles for name in profile.enabled
+            )
         }
         reflectors: dict[str, Reflector[Any, Any]] = {"nodes": node_list, "pods": pod_list, **watched}
         if self._extending is not None:

@@ -38,6 +38,7 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
         "DRAAdminAccess": (Stage(34, _BETA, True), Stage(36, _STABLE, True)),
         "DRAConsumableCapacity": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
         "DRADeviceBindingConditions": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "DRADeviceTaintRules": (Stage(35, _ALPHA, False), Stage(36, _BETA, False), Stage(37, _STABLE, True)),
         "DRADeviceTaints": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
         "DRAExtendedResource": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
         "DRAPartitionableDevices": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),

@@ -158,8 +158,9 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         points(["preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"]),
         DynamicResourcesArgs,
         rules=(
-            _read("resource.k8s.io", "deviceclasses", "resourceslices"),
-            PolicyRule(("resource.k8s.io",), ("resourceclaims",), ("get", *_READ, "patch")),
+            _read("resource.k8s.io", "deviceclasses", "devicetaintrules", "resourceslices"),
+            # It makes the claims of pods that ask for extended resources, and deletes them where they are of no use.
+            PolicyRule(("resource.k8s.io",), ("resourceclaims",), ("get", *_READ, "patch", "create", "delete")),
             PolicyRule(("resource.k8s.io",), ("resourceclaims/status",), ("patch",)),
             # From 1.36 on, whoever allocates or reserves needs it beside the right to the status.
             PolicyRule(("resource.k8s.io",), ("resourceclaims/binding",), ("patch",)),
@@ -168,6 +169,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             Watch("resource.k8s.io/v1", "resourceclaims"),
             Watch("resource.k8s.io/v1", "resourceslices"),
             Watch("resource.k8s.io/v1", "deviceclasses"),
+            Watch("resource.k8s.io/v1", "devicetaintrules"),
         ),
         implemented=True,
         default=True,

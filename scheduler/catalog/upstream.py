@@ -44,6 +44,11 @@ class KubernetesVersion:
         migrates_portworx: NodeVolumeLimits counts Portworx volumes as the driver's on every node
             (framework/plugins/nodevolumelimits/utils.go).
         waits_for_devices: DynamicResources waits for the binding conditions of devices (DRADeviceBindingConditions).
+        backs_extended_resources: extended resources that a node does not have may be devices of a DeviceClass
+            (DRAExtendedResource; framework/plugins/dynamicresources/extendeddynamicresources.go).
+        follows_taint_rules: DeviceTaintRules count as taints of devices (DRADeviceTaintRules; scheduler.go).
+        wakes_at_lost_claims: an allocated ResourceClaim that is deleted wakes the pods that wait for devices
+            (framework/plugins/dynamicresources/dynamicresources.go, isSchedulableAfterClaimChange).
         merges_namespaces: InterPodAffinity evaluates a term's namespaceSelector once, against the Namespaces; older
             versions evaluate it again, against no labels (mergeAffinityTermNamespacesIfNotEmpty got a copy).
         hints_match_any_term: for its hint, a pod that leaves need match only one anti-affinity term instead of all.
@@ -70,12 +75,20 @@ class KubernetesVersion:
     nominated_pods_spread: bool = False
     migrates_portworx: bool = False
     waits_for_devices: bool = False
+    backs_extended_resources: bool = False
+    follows_taint_rules: bool = False
+    wakes_at_lost_claims: bool = False
     merges_namespaces: bool = False
     hints_match_any_term: bool = False
     compares_sums_of_resized: bool = False
     reports_claims_in_preemption: bool = True
     reports_victims: bool = False
     later_metrics: tuple[str, ...] = ()
+
+    @property
+    def unread_resources(self) -> frozenset[str]:
+        """The resources that plugins declare to watch and that this version does not read."""
+        return frozenset() if self.follows_taint_rules else frozenset({"devicetaintrules"})
 
     @property
     def name(self) -> str:
@@ -130,6 +143,7 @@ _1_36 = replace(
     nominated_pods_spread=True,
     migrates_portworx=True,
     waits_for_devices=True,
+    backs_extended_resources=True,
     later_metrics=_METRICS_OF_1_37,
 )
 _1_37 = replace(
@@ -144,6 +158,8 @@ _1_37 = replace(
     merges_namespaces=True,
     hints_match_any_term=True,
     compares_sums_of_resized=True,
+    follows_taint_rules=True,
+    wakes_at_lost_claims=True,
     reports_claims_in_preemption=False,
     reports_victims=True,
     later_metrics=(),

@@ -271,6 +271,39 @@ class EngineHandle:
             # A proxy's answer: it does not tell what the API server did.
             return _unknown(error), None
 
+    async def create_object(self, kind: str, namespace: str, manifest: Mapping[str, Any]) -> tuple[Status, Any]:
+        """Create an object; returns it as the API server has it."""
+        refusal = self.write_refusal()
+        if refusal is not None:
+            return refusal, None
+        watch, codec = _KINDS[kind]
+        path = api_path(watch.api_version, watch.resource, namespace=namespace or None)
+        body = {"apiVersion": watch.api_version, "kind": kind, **manifest}
+        try:
+            answer = await self._send(self._client.post(path, body, allowed=self._engine.may_write))
+            return SUCCESS, codec.decode(answer)
+        except KubeError as error:
+            return (_unknown(error) if is_in_doubt(error) else failure(str(error))), None
+        except DecodeError as error:
+            return _unknown(error), None
+
+    async def delete_object(self, kind: str, item: Any) -> Status:
+        """Delete an object by name and UID; one that is gone already is a success."""
+        refusal = self.write_refusal()
+        if refusal is not None:
+            return refusal
+        meta = item.metadata
+        watch, _ = _KINDS[kind]
+        path = api_path(watch.api_version, watch.resource, namespace=meta.namespace or None, name=meta.name)
+        try:
+            options = {"preconditions": {"uid": meta.uid}}
+            await self._send(self._client.delete(path, options, allowed=self._engine.may_write))
+        except (NotFound, Conflict):
+            return SUCCESS
+        except KubeError as error:
+            return failure(str(error))
+        return SUCCESS
+
     async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:
         """Read an object; None where it is gone, or replaced by a namesake."""
         meta = item.metadata

@@ -21,7 +21,7 @@ import structlog
 from scheduler.catalog import ExtensionPoint, NodeResourcesFitArgs
 from scheduler.config import Configuration
 from scheduler.framework import SUCCESS, NodeInfo, PodInfo, Status, failure
-from scheduler.helpers import reduce_pod
+from scheduler.helpers import ExtendedResources, may_be_devices, reduce_pod
 from scheduler.kube.client import KubeClient, KubeError
 from scheduler.kube.model import PODS, DecodeError
 from scheduler.observe import Metrics
@@ -129,6 +129,12 @@ class NodeCheck:
         log.info("a node has filled up since the pod was assumed", pod=pod.key, node=node, reason=lacking)
         return failure(f"node {node} has filled up since it was chosen: {lacking}")
 
+    def _is_devices(self, resource: str) -> bool:
+        """Tell whether a resource that a node does not have may be devices, which DynamicResources accounts for."""
+        return may_be_devices(resource) and (
+            self._state.objects.derived(ExtendedResources).class_of(resource) is not None
+        )
+
     async def _read(self, node: NodeInfo) -> dict[str, PodInfo | None]:
         """Read the pods on a node, at most as many as it may have, by UID; None for one that cannot be read.
 
@@ -164,7 +170,7 @@ class NodeCheck:
         if len(others) + 1 > node.allowed_pods:
             lacking.append("Too many pods")
         for name, request in pod.spec.requests.items():
-            if request > 0 and not rule.ignores(name):
+            if request > 0 and not rule.ignores(name) and (node.allocatable.get(name, 0) or not self._is_devices(name)):
                 used = sum(other.requests.get(name, 0) for other in others)
                 if request > node.allocatable.get(name, 0) - used:
                     lacking.append(f"Insufficient {name}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from scheduler.catalog import ActionType, Watch, descriptors, lookup
+from scheduler.catalog import ActionType, KubernetesVersion, Watch, descriptors, lookup
 from scheduler.framework import ClusterEvent
 from scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
 from scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
@@ -18,17 +18,19 @@ from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue, Watche
 log = structlog.get_logger(component="inputs")
 
 
-def declared_watches(plugins: Iterable[str]) -> tuple[Watch, ...]:
-    """Return the watches that the enabled plugins declare beyond nodes and pods, each once.
+def declared_watches(plugins: Iterable[tuple[str, KubernetesVersion]]) -> tuple[Watch, ...]:
+    """Return the watches that the enabled plugins declare beyond nodes and pods, each once; a plugin is there with the
+    version that its profile behaves as.
 
     Raises:
         ValueError: a plugin declares a resource that this scheduler cannot decode.
     """
     reader_of: dict[Watch, str] = {}
-    for name in plugins:
+    for name, kubernetes in plugins:
         descriptor = lookup(name)
         for watch in descriptor.watches if descriptor else ():
-            reader_of.setdefault(watch, name)
+            if watch.resource not in kubernetes.unread_resources:
+                reader_of.setdefault(watch, name)
     for watch, name in reader_of.items():
         if watch not in WATCHED_KINDS:
             raise ValueError(f'plugin "{name}" reads {watch.resource} of {watch.api_version}, which is not supported')

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.framework import MonotonicSeconds, PodInfo
+from scheduler.helpers import ExtendedResources, may_be_devices
 from scheduler.observe import Metrics
 from scheduler.state import ClusterState
 
@@ -162,6 +163,11 @@ class Overcommits:
         if name == "pods" and not amounts.allocatable[row]:
             # A node that is closed because a pod on it cannot be read: no kubelet has room for no pod at all.
             return False
+        if not amounts.allocatable[row] and may_be_devices(name):
+            # Devices of a class, which their claims account for.
+            known = self._state.objects.derived(ExtendedResources)
+            if known.class_of(name) is not None:
+                return False
         not_bound = len(assumed) if name == "pods" else sum(pod.requests.get(name, 0) for pod in assumed)
         return bool(amounts.sums[row] - not_bound > amounts.allocatable[row])
 

@@ -84,6 +84,13 @@ class Handle(Protocol):
         the same.
         """
 
+    async def create_object(self, kind: str, namespace: str, manifest: Mapping[str, Any]) -> tuple[Status, Any]:
+        """Create an object of a watched kind: Success and the object as it is on the API server, or an error and None:
+        `UnknownOutcome` where it may have been created all the same."""
+
+    async def delete_object(self, kind: str, item: Any) -> Status:
+        """Delete an object of a watched kind, of the UID that `item` has; one that is gone already is a Success."""
+
     async def read_object(self, kind: str, item: Any) -> tuple[Status, Any]:
         """Read an object of a watched kind from the API server: Success and the object, None where it is gone or has
         been replaced by a namesake; or an error and None."""

@@ -70,6 +70,7 @@ class ContainerResources(Struct, frozen=True):
 
     kind: str
     requests: Resources
+    name: str = ""
 
 
 class SeccompPaths(Struct, frozen=True):

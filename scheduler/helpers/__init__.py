@@ -4,6 +4,13 @@ Pure: may import `scheduler.framework`, `scheduler.catalog`, `scheduler.kube.mod
 only one plugin uses belongs into that plugin's package.
 """
 
+from scheduler.helpers.extendedresources import (
+    DEVICE_CLASS,
+    ExtendedResources,
+    asks_for_devices,
+    implicit_name,
+    may_be_devices,
+)
 from scheduler.helpers.reduce import PodReducer, class_key, normalized_image, reduce_node, reduce_pod
 from scheduler.helpers.resources import (
     DEFAULT_CPU,
@@ -44,10 +51,13 @@ from scheduler.helpers.unreadable import UnreadablePod, salvage_pod
 __all__ = [
     "DEFAULT_CPU",
     "DEFAULT_MEMORY",
+    "DEVICE_CLASS",
     "UNSCHEDULABLE_TAINT",
+    "ExtendedResources",
     "PodReducer",
     "PodRequests",
     "UnreadablePod",
+    "asks_for_devices",
     "class_key",
     "count_untolerated_preferences",
     "covers",
@@ -55,9 +65,11 @@ __all__ = [
     "go_divide",
     "go_round",
     "has_untolerated_taint",
+    "implicit_name",
     "interpolate",
     "is_scalar_resource",
     "labels_mask",
+    "may_be_devices",
     "min_max_normalize",
     "node_matches",
     "normalized_image",

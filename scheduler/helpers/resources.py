@@ -281,7 +281,7 @@ def container_resources(pod: Pod) -> tuple[ContainerResources, ...]:
     )
     app = (("app", container) for container in pod.spec.containers)
     return tuple(
-        ContainerResources(kind, parse_resources(container.resources.requests))
+        ContainerResources(kind, parse_resources(container.resources.requests), container.name)
         for kind, container in itertools.chain(init, app)
     )
 

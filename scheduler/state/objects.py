@@ -14,6 +14,7 @@ from scheduler.kube.model import (
     CSINODES,
     CSISTORAGECAPACITIES,
     DEVICECLASSES,
+    DEVICETAINTRULES,
     ELASTICQUOTAS,
     NAMESPACES,
     NETWORKTOPOLOGIES,
@@ -65,6 +66,7 @@ WATCHED_KINDS: Mapping[Watch, WatchedKind] = {
     Watch("resource.k8s.io/v1", "resourceclaims"): WatchedKind("ResourceClaim", RESOURCECLAIMS),
     Watch("resource.k8s.io/v1", "resourceslices"): WatchedKind("ResourceSlice", RESOURCESLICES),
     Watch("resource.k8s.io/v1", "deviceclasses"): WatchedKind("DeviceClass", DEVICECLASSES),
+    Watch("resource.k8s.io/v1", "devicetaintrules"): WatchedKind("DeviceTaintRule", DEVICETAINTRULES),
     Watch("topology.node.k8s.io/v1alpha2", "noderesourcetopologies"): WatchedKind(
         "NodeResourceTopology", NODERESOURCETOPOLOGIES
     ),

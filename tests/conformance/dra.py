@@ -69,9 +69,9 @@ class Oracle:
 DRIVER = "dra.example.com"
 
 
-def ours_of(expression: str, device: Json) -> Json:
+def ours_of(expression: str, device: Json, driver: str = DRIVER) -> Json:
     """Return our answer in the form of the oracle's."""
-    content = {"metadata": {"name": "s"}, "spec": {"driver": DRIVER, "pool": {"name": "p"}, "devices": [device]}}
+    content = {"metadata": {"name": "s"}, "spec": {"driver": driver, "pool": {"name": "p"}, "devices": [device]}}
     offered = OfferedSlice(msgspec.convert(content, ResourceSlice)).devices[0]
     try:
         selector = Selector(expression)
@@ -82,6 +82,21 @@ def ours_of(expression: str, device: Json) -> Json:
         return {"compileError": str(error)}
     except EvaluationError as error:
         return {"error": str(error)}
+
+
+def same_selection(ours: Json, theirs: Json) -> bool:
+    """Tell whether our answer is the oracle's; what does not compile there is not let in by the API server."""
+    if theirs.get("compileError"):
+        return True
+    if theirs.get("error"):
+        words = theirs["error"] if theirs["error"].startswith("no such key") else ours.get("error")
+        return ours.get("error") is not None and ours["error"] == words
+    return bool(ours == {"result": theirs["result"]})
+
+
+def selector_answer(answer: Json) -> Json:
+    """Return an oracle's answer without costs."""
+    return {key: value for key, value in answer.items() if key not in ("maxCost", "actualCost")}
 
 
 class Expressions:
@@ -367,6 +382,13 @@ def comparable(answer: Json) -> Json:
     for allocation in allocations or ():
         _without_nothing(allocation)
     return {"allocations": allocations}
+
+
+def agrees(ours: Json, theirs: Json) -> bool:
+    """Tell whether our answer is the oracle's, in its `comparable` form."""
+    if "error" in theirs:
+        return bool(ours.get("reason" if theirs["nodeOnly"] else "error") == theirs["error"])
+    return ours.get("error") is None and ours.get("allocations") == theirs["allocations"]
 
 
 def _without_nothing(value: Json) -> None:

@@ -3,6 +3,8 @@ questions with stated seeds."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -13,11 +15,16 @@ from tests.conformance.dra import (
     DRIVER,
     Expressions,
     Oracle,
+    agrees,
     comparable,
     ours_allocates,
     ours_of,
     random_allocation,
+    same_selection,
+    selector_answer,
 )
+from tests.unit.scheduler.cel import selections
+from tests.unit.scheduler.plugins import allocations
 
 pytestmark = [pytest.mark.slow]
 
@@ -47,14 +54,8 @@ def test_selectors_have_the_go_evaluators_values(oracle: Oracle, seed: int) -> N
             seen["refused"] += 1
             continue
         ours = ours_of(expression, device)
-        if theirs.get("error"):
-            seen["errors"] += 1
-            words = theirs["error"] if theirs["error"].startswith("no such key") else ours.get("error")
-            equal = ours.get("error") is not None and ours["error"] == words
-        else:
-            seen[f"{theirs['result']}"] += 1
-            equal = ours == {"result": theirs["result"]}
-        if not equal:
+        seen["errors" if theirs.get("error") else f"{theirs['result']}"] += 1
+        if not same_selection(ours, theirs):
             different.append((expression, device, theirs, ours))
     assert not different, f"{len(different)} of {seen}: {different[:5]}"
     assert min(seen["True"], seen["False"], seen["errors"]) > 500, seen
@@ -71,12 +72,28 @@ def test_allocations_are_the_go_allocators(oracle: Oracle, seed: int) -> None:
         theirs, ours = comparable(oracle.ask({"allocate": question})), ours_allocates(question)
         if "error" in theirs:
             seen["invalid pools" if theirs["nodeOnly"] else "errors"] += 1
-            equal = ours.get("reason" if theirs["nodeOnly"] else "error") == theirs["error"]
         else:
             seen["allocated" if theirs["allocations"] else "none"] += 1
             seen["shared"] += "shareID" in str(theirs["allocations"])
-            equal = ours.get("error") is None and ours.get("allocations") == theirs["allocations"]
-        if not equal:
+        if not agrees(ours, theirs):
             different.append((question, theirs, ours))
     assert not different, f"{len(different)} of {seen}: {different[:2]}"
     assert min(seen["allocated"], seen["none"], seen["errors"], seen["shared"]) > 100, seen
+
+
+def test_the_recorded_answers_are_the_go_packages(oracle: Oracle) -> None:
+    """`RECORD=1` records them anew."""
+    devices = {title: comparable(oracle.ask({"allocate": question})) for title, question in allocations.CASES.items()}
+    values = {
+        title: selector_answer(
+            oracle.ask(
+                {"cel": {"expression": expression, "driver": driver, "device": device, "consumableCapacity": True}}
+            )
+        )
+        for title, (expression, driver, device) in selections.CASES.items()
+    }
+    if os.environ.get("RECORD"):
+        for path, answers in ((allocations.ANSWERS, devices), (selections.ANSWERS, values)):
+            path.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
+    assert devices == allocations.recorded()
+    assert values == selections.recorded_selectors()

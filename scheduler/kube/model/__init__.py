@@ -125,10 +125,15 @@ from scheduler.kube.model.resource import (
     DeviceResult,
     DeviceSelector,
     DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
     DeviceToleration,
     ExactRequest,
     ResourceClaim,
+    ResourceClaimSpec,
     ResourceClaimStatus,
+    ResourceClaimTemplate,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
@@ -167,6 +172,7 @@ CSIDRIVERS = Codec(CSIDriver)
 CSINODES = Codec(CSINode)
 CSISTORAGECAPACITIES = Codec(CSIStorageCapacity)
 DEVICECLASSES = Codec(DeviceClass)
+DEVICETAINTRULES = Codec(DeviceTaintRule)
 ELASTICQUOTAS = Codec(ElasticQuota)
 LEASES = Codec(Lease)
 NAMESPACES = Codec(Namespace)
@@ -182,6 +188,7 @@ PRIORITYCLASSES = Codec(PriorityClass)
 REPLICASETS = Codec(ReplicaSet)
 REPLICATIONCONTROLLERS = Codec(ReplicationController)
 RESOURCECLAIMS = Codec(ResourceClaim)
+RESOURCECLAIMTEMPLATES = Codec(ResourceClaimTemplate)
 RESOURCESLICES = Codec(ResourceSlice)
 SECCOMPPROFILES = Codec(SeccompProfileObject)
 SERVICES = Codec(Service)
@@ -200,6 +207,7 @@ __all__ = [
     "CSINODES",
     "CSISTORAGECAPACITIES",
     "DEVICECLASSES",
+    "DEVICETAINTRULES",
     "ELASTICQUOTAS",
     "LEASES",
     "NAMESPACES",
@@ -216,6 +224,7 @@ __all__ = [
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
     "RESOURCECLAIMS",
+    "RESOURCECLAIMTEMPLATES",
     "RESOURCESLICES",
     "SECCOMPPROFILES",
     "SERVICES",
@@ -262,6 +271,9 @@ __all__ = [
     "DeviceResult",
     "DeviceSelector",
     "DeviceTaint",
+    "DeviceTaintRule",
+    "DeviceTaintRuleSpec",
+    "DeviceTaintSelector",
     "DeviceToleration",
     "ElasticQuota",
     "ElasticQuotaSpec",
@@ -324,7 +336,9 @@ __all__ = [
     "ReplicaSet",
     "ReplicationController",
     "ResourceClaim",
+    "ResourceClaimSpec",
     "ResourceClaimStatus",
+    "ResourceClaimTemplate",
     "ResourceList",
     "ResourcePool",
     "ResourceRequirements",

@@ -1,6 +1,6 @@
 """Dynamic Resource Allocation, resource.k8s.io/v1: claims, classes and slices, with the fields that placing pods needs.
 
-ResourceClaimTemplate is missing: the resourceclaim controller makes claims of templates, and no scheduler reads them.
+ResourceClaimTemplates are for simulations: the resourceclaim controller makes claims of them; no scheduler reads them.
 """
 
 from __future__ import annotations
@@ -183,11 +183,25 @@ class ResourceClaim(Object, frozen=True, gc=False, rename="camel"):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
+class ResourceClaimTemplateSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """ResourceClaimTemplateSpec."""
+
+    metadata: ClaimMeta = ClaimMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Object, frozen=True, gc=False, rename="camel"):
+    """resource.k8s.io/v1 ResourceClaimTemplate."""
+
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
 class DeviceClassSpec(Struct, frozen=True, gc=False, rename="camel"):
     """DeviceClassSpec."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
+    extended_resource_name: str | None = None
 
 
 class DeviceClass(Object, frozen=True, gc=False, rename="camel"):
@@ -234,6 +248,27 @@ class DeviceTaint(Struct, frozen=True, gc=False, rename="camel"):
     key: str = ""
     value: str = ""
     effect: str = ""
+
+
+class DeviceTaintSelector(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceTaintSelector: a device has to agree with all that is set."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """DeviceTaintRuleSpec; without a selector it is for all devices."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(Object, frozen=True, gc=False, rename="camel"):
+    """resource.k8s.io/v1 DeviceTaintRule, since 1.37: an administrator's taint for devices."""
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 
 class Counter(Struct, frozen=True, gc=False, rename="camel"):

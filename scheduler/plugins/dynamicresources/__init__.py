@@ -18,6 +18,7 @@ from scheduler.framework import (
     DependsOn,
     EnqueueExtensions,
     FilterPlugin,
+    Handle,
     HintRegistration,
     IntArray,
     Locality,
@@ -45,20 +46,23 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.helpers import default_normalize
+from scheduler.helpers import ExtendedResources, asks_for_devices, default_normalize
 from scheduler.kube.model import ClaimAllocation, ResourceClaim
 from scheduler.kube.primitives import format_time
 from scheduler.plugins.dynamicresources.attempt import Attempt, Rejected, begin
 from scheduler.plugins.dynamicresources.binding import (
+    FINALIZER,
     BindingFailed,
     bind_claim,
     deallocate,
     give_up_reservation,
     show,
+    show_once_known,
 )
 from scheduler.plugins.dynamicresources.claims import CLAIM, ClaimProblem, is_reserved_for, nodes_of, pod_claims
 from scheduler.plugins.dynamicresources.conditions import DEFAULT_TIMEOUT, wait_until_ready
 from scheduler.plugins.dynamicresources.devices import DeviceID
+from scheduler.plugins.dynamicresources.extended import create_claim, delete_claim, extended_of, pod_patch
 from scheduler.plugins.dynamicresources.hints import Hints
 from scheduler.plugins.dynamicresources.ledger import Ledger
 
@@ -76,12 +80,13 @@ class DynamicResources:
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
         self._handle = context.handle
+        self._kubernetes = context.kubernetes
         self._nothing_freed = unschedulable(*((NO_CLAIMS,) if context.kubernetes.reports_claims_in_preemption else ()))
         self._objects: Objects | None = None
         self._decides = False
         self._stamps = context.kubernetes.waits_for_devices
         self._binding_timeout = args.binding_timeout or DEFAULT_TIMEOUT
-        self._hints = Hints(lambda: self._objects)
+        self._hints = Hints(lambda: self._objects, context.kubernetes)
 
     def use_objects(self, objects: Objects) -> None:
         """Take the store; the accounts of devices begin now, so that they miss nothing."""
@@ -128,15 +133,15 @@ class DynamicResources:
         """Skip pods without claims; reject those whose claims cannot be allocated as they are."""
         state.write(self.name, _PreFilterRan())
         self._decides = True
-        if not pod.spec.claims:
+        if not pod.spec.claims and not self._may_be_devices(pod):
             return None, SKIP
         try:
-            attempt = begin(pod, view, self._binding_timeout)
+            attempt = begin(pod, view, self._binding_timeout, self._kubernetes)
         except (ClaimProblem, Rejected) as problem:
             return None, unresolvable(str(problem))
         except ValueError as error:
             return None, failure(str(error))
-        if not attempt.claims:
+        if not attempt.claims and attempt.extended is None:
             return None, SKIP
         state.write(self.name, attempt)
         return None, SUCCESS
@@ -147,14 +152,21 @@ class DynamicResources:
         return None if attempt is None else attempt.verdicts(view, rows)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Pods without claims pass."""
-        depends = DependsOn.ANYTHING if pod.spec.claims else DependsOn.NOTHING
-        return Locality(filters=depends, scores=depends)
+        """Pods without claims and extended resources that may be devices pass."""
+        if pod.spec.claims:
+            return Locality()
+        if not self._may_be_devices(pod):
+            return Locality(filters=DependsOn.NOTHING, scores=DependsOn.NOTHING)
+        depends = DependsOn.NOTHING if extended_of(pod, view.objects) is None else DependsOn.ANYTHING
+        return Locality(filters=depends, scores=depends, version=_class_generation)
+
+    def _may_be_devices(self, pod: PodInfo) -> bool:
+        return self._kubernetes.backs_extended_resources and asks_for_devices(pod.spec.requests)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Rate nodes by the alternatives of requests that they give: the earlier the better. From 1.35 on."""
         attempt = state.read(self.name, Attempt)
-        return None if attempt is None else attempt.ratings(rows)
+        return None if attempt is None else attempt.ratings(view, rows)
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Return scores relative to the best node."""
@@ -170,6 +182,10 @@ class DynamicResources:
                 # PreFilter ended before this plugin.
                 return None, failure("not found")
             return None, self._nothing_freed
+        if attempt.extended is not None and attempt.extended.stale is not None and self._handle is not None:
+            stale = attempt.extended.stale
+            self._handle.spawn(delete_claim(self._handle, stale, FINALIZER), f"deletion of {stale.metadata.key}")
+            return None, unschedulable("deletion of ResourceClaim completed")
         candidates = [claim for claim in attempt.unavailable_claims() if _is_only_user(pod, claim)]
         if not candidates or self._handle is None:
             return None, unschedulable("still not schedulable")
@@ -188,7 +204,13 @@ class DynamicResources:
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Choose the devices on the node, and take them, so that the next pod does not count on them."""
         attempt = state.read(self.name, Attempt)
-        return SUCCESS if attempt is None else attempt.reserve(node)
+        if attempt is None:
+            return SUCCESS
+        status = attempt.reserve(node)
+        if self._handle is None and status.is_success:
+            # A simulation: nobody will write it.
+            attempt.show_as_written()
+        return status
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Give the devices back that were not written; take back the reservations that were.
@@ -200,6 +222,9 @@ class DynamicResources:
             return
         attempt.release()
         objects = attempt.view.objects
+        if self._handle is not None and attempt.special is not None and attempt.special.is_created:
+            special = attempt.special.claim
+            self._handle.spawn(delete_claim(self._handle, special, FINALIZER), f"deletion of {special.metadata.key}")
         for claim in attempt.claims:
             meta = claim.metadata
             latest = objects.latest(CLAIM, meta.namespace, meta.name)
@@ -224,25 +249,58 @@ class DynamicResources:
             return SUCCESS
         if self._handle is None:
             return failure("devices cannot be allocated here: there is no API server")
+        try:
+            for claim in attempt.claims:
+                if not is_reserved_for(pod, claim):
+                    await self._write(self._handle, attempt, claim)
+            claims = attempt.claims
+            if attempt.special is not None:
+                await self._create_special(self._handle, attempt)
+                claims = [*claims, attempt.special.claim]
+        except BindingFailed as error:
+            return failure(str(error))
         objects = attempt.view.objects
-        for claim in attempt.claims:
-            if is_reserved_for(pod, claim):
-                continue
-            allocation = attempt.reserved.get(claim.metadata.uid)
-            try:
-                if allocation is not None:
-                    _require_own(attempt.ledger, allocation)
-                    if self._stamps:
-                        now = datetime.fromtimestamp(self._handle.now(), UTC)
-                        allocation = msgspec.structs.replace(allocation, allocation_timestamp=format_time(now))
-                written = await bind_claim(self._handle, pod, claim, allocation)
-                # Shown before the reservation ends: the devices are in use without a gap.
-                show(objects, written)
-            except BindingFailed as error:
-                return failure(str(error))
-            finally:
-                attempt.ledger.release(claim)
-        return await wait_until_ready(self._handle, objects, pod, node, attempt.claims, self._binding_timeout)
+        return await wait_until_ready(self._handle, objects, pod, node, claims, self._binding_timeout)
+
+    async def _write(self, handle: Handle, attempt: Attempt, claim: ResourceClaim) -> None:
+        """Write a claim's allocation, if it gets one, and reserve it.
+
+        Raises:
+            BindingFailed: it cannot be had.
+        """
+        allocation = attempt.reserved.get(claim.metadata.uid)
+        try:
+            if allocation is not None:
+                _require_own(attempt.ledger, allocation)
+                if self._stamps:
+                    now = datetime.fromtimestamp(handle.now(), UTC)
+                    allocation = msgspec.structs.replace(allocation, allocation_timestamp=format_time(now))
+            written = await bind_claim(handle, attempt.pod, claim, allocation)
+            # Shown before the reservation ends: the devices are in use without a gap.
+            if attempt.special is not None and claim is attempt.special.claim:
+                await show_once_known(handle, attempt.view.objects, written)
+            else:
+                show(attempt.view.objects, written)
+        finally:
+            attempt.ledger.release(claim)
+
+    async def _create_special(self, handle: Handle, attempt: Attempt) -> None:
+        """Create and write the claim for extended resources; have the pod's status name it.
+
+        Raises:
+            BindingFailed: it cannot be had.
+        """
+        assert attempt.special is not None
+        status, created = await create_claim(handle, attempt.special, attempt.pod)
+        if not status.is_success:
+            raise BindingFailed(status.message)
+        attempt.special_created(created)
+        await self._write(handle, attempt, created)
+        patch = pod_patch(attempt.special, created.metadata.name)
+        status = await handle.patch_pod(attempt.pod, patch, "status")
+        if not status.is_success:
+            text = status.message
+            raise BindingFailed(f"update pod {attempt.pod.key} ExtendedResourceClaimStatus: {text}")
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register everything that may give a claim devices."""
@@ -254,6 +312,10 @@ def _require_own(ledger: Ledger, allocation: ClaimAllocation) -> None:
     device = ledger.conflict(allocation)
     if device is not None:
         raise BindingFailed(f"device {'/'.join(device)} got allocated to another claim in the meantime")
+
+
+def _class_generation(view: NodeView) -> int:
+    return view.objects.derived(ExtendedResources).generation
 
 
 def _is_only_user(pod: PodInfo, claim: ResourceClaim) -> bool:

@@ -43,6 +43,7 @@ class Allocator(NamedTuple):
         shared: by capacity, what others take of a device that several may have; nothing where nobody does.
         selectors: compiled selectors.
         budget: of the attempt.
+        follows_rules: whether DeviceTaintRules count.
     """
 
     class_of: ClassOf
@@ -50,6 +51,7 @@ class Allocator(NamedTuple):
     shared: Callable[[DeviceID], Mapping[str, int]]
     selectors: SelectorCache
     budget: Budget
+    follows_rules: bool = False
 
     def allocate(
         self, place: PlaceOf, pools: Sequence[Pool], claims: Sequence[ResourceClaim]
@@ -97,6 +99,7 @@ class _Search:
         self._is_in_use = known.is_in_use
         self._shared = known.shared
         self._budget = known.budget
+        self._follows_rules = known.follows_rules
         self._pools = {pool.id: pool for pool in pools}
         self._counters: dict[PoolID, Counters] = {}
         self._taken: dict[DeviceID, set[int]] = {}
@@ -220,7 +223,7 @@ class _Search:
 
     def _agrees(self, claim: int, request: Request, device: Offered, *, must: bool) -> bool:
         """Tell whether taints and constraints allow a device, which the constraints then count with."""
-        if device.device.taints and is_kept_off(device.device.taints, request.spec.tolerations):
+        if is_kept_off(request, device, follows_rules=self._follows_rules):
             return False
         wanted = self._wanted[claim]
         for added, constraint in enumerate(wanted.constraints):
@@ -265,8 +268,13 @@ class _Search:
             constraint.remove(request.base, request.sub)
 
 
-def is_kept_off(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Tell whether a taint keeps a request off a device."""
+def is_kept_off(request: Request, device: Offered, *, follows_rules: bool) -> bool:
+    """Tell whether a taint keeps a request off a device: one of its own, or of a DeviceTaintRule."""
+    taints, tolerations = device.device.taints, request.spec.tolerations
+    if follows_rules and device.rule_taints:
+        taints = (*taints, *device.rule_taints)
+    if not taints:
+        return False
     return any(
         taint.effect in ("NoSchedule", "NoExecute") and not any(_tolerates(each, taint) for each in tolerations)
         for taint in taints

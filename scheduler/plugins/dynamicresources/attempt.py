@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
+from scheduler.catalog import KubernetesVersion
 from scheduler.framework import (
     MAX_REASONS,
     SUCCESS,
@@ -26,15 +28,17 @@ from scheduler.kube.primitives import CompiledNodeSelector, node_selector
 from scheduler.plugins.dynamicresources.allocator import Allocator
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
-from scheduler.plugins.dynamicresources.claims import CLASS, pod_claims
+from scheduler.plugins.dynamicresources.claims import CLAIM, CLASS, pod_claims, with_user
 from scheduler.plugins.dynamicresources.columns import Columns, SearchColumn, Tools, plain_request
 from scheduler.plugins.dynamicresources.conditions import will_not_be_ready
 from scheduler.plugins.dynamicresources.devices import PlaceOf
+from scheduler.plugins.dynamicresources.extended import CANNOT_USE_CLAIM, Extended, SpecialClaim, extended_of
 from scheduler.plugins.dynamicresources.ledger import Ledger
 from scheduler.plugins.dynamicresources.requests import SelectorCache
 from scheduler.plugins.dynamicresources.results import rating
 
 NOT_AVAILABLE = "resourceclaim not available on the node"
+_NO_RESOURCES: frozenset[str] = frozenset()
 _SELECTORS = SelectorCache()
 """One for the process: what an expression gives for a device depends on nothing else."""
 
@@ -56,6 +60,9 @@ class Attempt:
         wanted: claims that have no devices yet.
         spoiled: by UID, allocated claims whose devices will not be ready.
         reserved: by claim, what Reserve took.
+        follows_rules: whether DeviceTaintRules count.
+        extended: the pod's extended resources, where some may be devices.
+        special: the claim for those that are devices on the reserved node.
     """
 
     pod: PodInfo
@@ -66,8 +73,11 @@ class Attempt:
     wanted: list[ResourceClaim] = field(default_factory=list)
     reserved: dict[str, ClaimAllocation] = field(default_factory=dict)
     spoiled: set[str] = field(default_factory=set)
+    follows_rules: bool = False
+    extended: Extended | None = None
+    special: SpecialClaim | None = None
     _unavailable: set[str] = field(default_factory=set)
-    _searched: SearchColumn | None = None
+    _searched: dict[frozenset[str], SearchColumn] = field(default_factory=dict)
     _budget: Budget = field(default_factory=Budget)
 
     def verdicts(self, view: NodeView, rows: RowArray) -> Verdicts | None:
@@ -76,7 +86,7 @@ class Attempt:
         Raises:
             AllocationError: something is wrong with a claim, a class or a slice.
         """
-        rejections = self._shortage(view, rows) if self.wanted else {}
+        rejections = self._shortages(view, rows)
         for row in rows.tolist() if self.selectors or self.spoiled else ():
             if row not in rejections:
                 place = _place(view, row)
@@ -87,42 +97,74 @@ class Attempt:
                     rejections[row] = NOT_AVAILABLE
         return _verdicts(rows, rejections)
 
-    def _shortage(self, view: NodeView, rows: RowArray) -> dict[int, str]:
-        """Return why nodes cannot serve the claims that have no devices yet."""
+    def _shortages(self, view: NodeView, rows: RowArray) -> dict[int, str]:
+        """Return why nodes cannot serve the claims without devices, the one for extended resources included."""
+        if self.extended is None:
+            return self._shortage(view, rows, _NO_RESOURCES) if self.wanted else {}
+        if self.extended.stale is not None:
+            return dict.fromkeys(rows.tolist(), CANNOT_USE_CLAIM)
+        groups, refused = self.extended.groups(view, rows)
+        reasons: dict[int, str] = {}
+        for group in groups:
+            if group.resources or self.wanted:
+                reasons |= self._shortage(view, group.rows, group.resources)
+        return reasons | refused
+
+    def _claims_with(self, resources: frozenset[str]) -> list[ResourceClaim]:
+        """Return the claims to allocate on nodes where these extended resources have to be devices."""
+        if not resources:
+            return self.wanted
+        assert self.extended is not None
+        return [*self.wanted, self.extended.claim_for(resources).claim]
+
+    def _shortage(self, view: NodeView, rows: RowArray, resources: frozenset[str]) -> dict[int, str]:
+        wanted = self._claims_with(resources)
         columns = self.view.objects.derived(_columns)
-        exact = plain_request(self.wanted)
+        exact = plain_request(wanted)
         if exact is not None and not self.ledger.has_counters:
-            counts = columns.counting(exact, self._class_of(exact.device_class_name))
-            shortage = counts.shortage(view, rows, self.wanted[0], exact, Tools(_SELECTORS, self._budget))
+            counts = columns.counting(exact, self._class_of(exact.device_class_name), follows_rules=self.follows_rules)
+            tools = Tools(_SELECTORS, self._budget, self.follows_rules)
+            shortage = counts.shortage(view, rows, wanted[0], exact, tools)
         else:
-            self._searched = columns.searching(self.wanted, self._class_of)
-            shortage = self._searched.shortage(view, rows, self._rate)
+            searched = columns.searching(wanted, self._class_of, follows_rules=self.follows_rules)
+            self._searched[resources] = searched
+            shortage = searched.shortage(view, rows, lambda place: self._rate(place, wanted))
         if shortage.erring is not None:
             # The search says what fails, and for which claim.
-            self._allocate(_place(view, shortage.erring))
+            self._allocate(_place(view, shortage.erring), wanted)
         return dict(shortage.reasons)
 
     def _class_of(self, name: str) -> DeviceClass | None:
         device_class: DeviceClass | None = self.view.objects.get(CLASS, "", name)
         return device_class
 
-    def _allocate(self, place: PlaceOf) -> list[ClaimAllocation] | str:
-        allocator = Allocator(self._class_of, self.ledger.is_in_use, self.ledger.shared, _SELECTORS, self._budget)
-        return allocator.allocate(place, self.ledger.pools(place), self.wanted)
+    def _allocate(self, place: PlaceOf, wanted: Sequence[ResourceClaim]) -> list[ClaimAllocation] | str:
+        ledger = self.ledger
+        allocator = Allocator(
+            self._class_of, ledger.is_in_use, ledger.shared, _SELECTORS, self._budget, self.follows_rules
+        )
+        return allocator.allocate(place, ledger.pools(place), wanted)
 
-    def _rate(self, place: PlaceOf) -> int | str:
+    def _rate(self, place: PlaceOf, wanted: Sequence[ResourceClaim]) -> int | str:
         """Return a node's rating, or why it cannot serve the claims."""
-        outcome = self._allocate(place)
+        outcome = self._allocate(place, wanted)
         if isinstance(outcome, str):
             return outcome
-        return sum(rating(claim, allocation) for claim, allocation in zip(self.wanted, outcome, strict=True))
+        return sum(rating(claim, allocation) for claim, allocation in zip(wanted, outcome, strict=True))
 
-    def ratings(self, rows: RowArray) -> IntArray | None:
+    def ratings(self, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return how early the alternatives are that nodes give; None where no claim has a choice."""
         known = sum(rating(claim, claim.status.allocation) for claim in self.claims if claim.status.allocation)
-        if self._searched is None:
+        if not self._searched:
             return np.full(len(rows), known, dtype=np.int64) if known else None
-        return self._searched.ratings[rows] + known
+        if self.extended is None:
+            return self._searched[_NO_RESOURCES].ratings[rows] + known
+        ratings = np.full(len(rows), known, dtype=np.int64)
+        for group in self.extended.groups(view, rows)[0]:
+            searched = self._searched.get(group.resources)
+            if searched is not None:
+                ratings[np.isin(rows, group.rows)] += searched.ratings[group.rows]
+        return ratings
 
     def unavailable_claims(self) -> list[ResourceClaim]:
         """Return the claims whose devices could not be used from some node."""
@@ -133,32 +175,64 @@ class Attempt:
 
         Filter asked the same question, but other members of a gang may have taken devices since.
         """
-        if not self.wanted:
+        if not self.wanted and self.extended is None:
             return SUCCESS
         row = self.view.row(node)
         if row < 0:
             return failure("claim allocation not found for node")
+        wanted = self.wanted
+        if self.extended is not None:
+            resources = self.extended.resources_on(self.view, row)
+            self.special = self.extended.claim_for(resources) if resources else None
+            if self.special is not None:
+                wanted = [*wanted, self.special.claim]
+            elif not wanted:
+                return SUCCESS
         # An attempt that got this far is not to fail for the work that other nodes were.
         self._budget = Budget()
         try:
-            outcome = self._allocate(_place(self.view, row))
+            outcome = self._allocate(_place(self.view, row), wanted)
         except AllocationError as error:
             return failure(str(error))
         except OutOfBudget:
             return unresolvable(TIMED_OUT)
         if isinstance(outcome, str):
             return unresolvable(outcome)
-        for claim in self.wanted:
+        for claim in wanted:
             if self.ledger.in_flight(claim):
                 return unresolvable(_in_process(claim))
-        for claim, allocation in zip(self.wanted, outcome, strict=True):
+        for claim, allocation in zip(wanted, outcome, strict=True):
             self.ledger.take(claim, allocation)
             self.reserved[claim.metadata.uid] = allocation
         return SUCCESS
 
+    def show_as_written(self) -> None:
+        """Have others see the claims as they would be after PreBind."""
+        objects = self.view.objects
+        for claim in self.claims:
+            meta, allocation = claim.metadata, self.reserved.pop(claim.metadata.uid, None)
+            latest: ResourceClaim | None = objects.latest(CLAIM, meta.namespace, meta.name)
+            if latest is None:
+                continue
+            status = with_user(latest.status, self.pod)
+            if allocation is not None:
+                status = msgspec.structs.replace(status, allocation=allocation)
+            objects.assume(CLAIM, msgspec.structs.replace(latest, status=status))
+            self.ledger.release(claim)
+
+    def special_created(self, claim: ResourceClaim) -> None:
+        """Go on with the special claim as it is on the API server: what was taken for it is taken by this one."""
+        assert self.special is not None
+        allocation = self.reserved.pop(self.special.claim.metadata.uid)
+        self.ledger.release(self.special.claim)
+        self.ledger.take(claim, allocation)
+        self.reserved[claim.metadata.uid] = allocation
+        self.special = self.special._replace(claim=claim)
+
     def release(self) -> None:
         """Give back what Reserve took and nobody wrote."""
-        for claim in self.wanted:
+        special = (self.special.claim,) if self.special is not None else ()
+        for claim in (*self.wanted, *special):
             if claim.metadata.uid in self.reserved:
                 self.ledger.release(claim)
         self.reserved.clear()
@@ -181,7 +255,7 @@ def _verdicts(rows: RowArray, rejections: Mapping[int, str]) -> Verdicts | None:
     return Verdicts(codes, bits, tuple(numbers)[:MAX_REASONS])
 
 
-def begin(pod: PodInfo, view: NodeView, binding_timeout: float) -> Attempt:
+def begin(pod: PodInfo, view: NodeView, binding_timeout: float, kubernetes: KubernetesVersion) -> Attempt:
     """Return what PreFilter finds out. Devices have `binding_timeout` seconds to become ready.
 
     Raises:
@@ -189,7 +263,9 @@ def begin(pod: PodInfo, view: NodeView, binding_timeout: float) -> Attempt:
         ValueError: something of a claim cannot be read.
     """
     ledger = view.objects.derived(Ledger)
-    attempt = Attempt(pod, view, ledger, pod_claims(pod, view.objects))
+    attempt = Attempt(pod, view, ledger, pod_claims(pod, view.objects), follows_rules=kubernetes.follows_taint_rules)
+    if kubernetes.backs_extended_resources:
+        attempt.extended = extended_of(pod, view.objects)
     for claim in attempt.claims:
         allocation = claim.status.allocation
         if allocation is None:

@@ -22,13 +22,15 @@ from scheduler.framework import (
     UnknownOutcome,
     failure,
 )
-from scheduler.kube.model import ClaimAllocation, ClaimConsumer, ResourceClaim
-from scheduler.plugins.dynamicresources.claims import CLAIM, POD_RESOURCE, is_reserved_for
+from scheduler.kube.model import ClaimAllocation, ResourceClaim
+from scheduler.plugins.dynamicresources.claims import CLAIM, is_reserved_for, with_user
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 LANDING_SECONDS: Final = 75.0
 """For how long after we stopped waiting for it a write may still be carried out, as for a Binding."""
 _TRIES: Final = 5
+_WATCH_SECONDS: Final = 120.0
+_FIRST_PAUSE: Final = 0.01
 _PAUSES: Final = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before the next try of a write, or of a read, whose answer was lost."""
 
@@ -138,10 +140,7 @@ def _require_usable(claim: ResourceClaim, allocation: ClaimAllocation | None) ->
 
 
 def _status_patch(pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> dict[str, Any]:
-    consumers = list(claim.status.reserved_for)
-    if not is_reserved_for(pod, claim):
-        consumers.append(ClaimConsumer(resource=POD_RESOURCE, name=pod.name, uid=pod.uid))
-    status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(consumers)}
+    status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(with_user(claim.status, pod).reserved_for)}
     if allocation is not None:
         status["allocation"] = msgspec.to_builtins(allocation)
     return {"status": status}
@@ -177,6 +176,19 @@ async def deallocate(handle: Handle, objects: Objects, claim: ResourceClaim) -> 
         return failure(status.message)
     show(objects, answer)
     return SUCCESS
+
+
+async def show_once_known(handle: Handle, objects: Objects, claim: ResourceClaim) -> None:
+    """Have others see what was just written into a claim that was just created, once the watch has brought the claim.
+
+    Until then its devices are in use only because the caller says so. The wait is two minutes at most, as upstream's.
+    """
+    meta, pause = claim.metadata, _FIRST_PAUSE
+    until = handle.monotonic() + _WATCH_SECONDS
+    while objects.latest(CLAIM, meta.namespace, meta.name) is None and handle.monotonic() < until:
+        await handle.pause(pause)
+        pause = min(2 * pause, 1.0)
+    show(objects, claim)
 
 
 def show(objects: Objects, claim: ResourceClaim) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from scheduler.framework import Objects, PodInfo
-from scheduler.kube.model import ResourceClaim
+import msgspec
 
-CLAIM, CLASS, SLICE = "ResourceClaim", "DeviceClass", "ResourceSlice"
+from scheduler.framework import Objects, PodInfo
+from scheduler.kube.model import ClaimConsumer, ResourceClaim, ResourceClaimStatus
+
+CLAIM, CLASS, SLICE, RULE = "ResourceClaim", "DeviceClass", "ResourceSlice", "DeviceTaintRule"
 POD_RESOURCE = "pods"
 
 
@@ -54,6 +56,14 @@ def pod_claims(pod: PodInfo, objects: Objects) -> list[ResourceClaim]:
 def _is_owner(pod: PodInfo, claim: ResourceClaim) -> bool:
     owner = claim.metadata.controller
     return owner is not None and owner.uid == pod.uid
+
+
+def with_user(status: ResourceClaimStatus, pod: PodInfo) -> ResourceClaimStatus:
+    """Return the status of a claim that is reserved for a pod, too."""
+    if any(consumer.uid == pod.uid for consumer in status.reserved_for):
+        return status
+    consumer = ClaimConsumer(resource=POD_RESOURCE, name=pod.name, uid=pod.uid)
+    return msgspec.structs.replace(status, reserved_for=(*status.reserved_for, consumer))
 
 
 def is_reserved_for(pod: PodInfo, claim: ResourceClaim) -> bool:

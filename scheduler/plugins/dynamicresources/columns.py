@@ -57,6 +57,7 @@ class Tools(NamedTuple):
 
     selectors: SelectorCache
     budget: Budget
+    follows_rules: bool = False
 
 
 class Shortage(NamedTuple):
@@ -174,14 +175,20 @@ class CountColumn(_ByNode):
                 preparation = Preparation(
                     place, pools, lambda name: device_class, shared, tools.selectors, tools.budget
                 )
-                self._free[row] = self._count(row, pools, claim, request, preparation)
+                self._free[row] = self._count(row, pools, claim, request, preparation, tools.follows_rules)
         except OutOfBudget:
             # The next attempt goes on from there.
             pass
         return self._shortage(rows[(self._free[rows] < exact.count) | ~self._known[rows]].tolist(), CANNOT_ALLOCATE)
 
     def _count(
-        self, row: int, pools: Sequence[Pool], claim: ResourceClaim, request: Request, preparation: Preparation
+        self,
+        row: int,
+        pools: Sequence[Pool],
+        claim: ResourceClaim,
+        request: Request,
+        preparation: Preparation,
+        follows_rules: bool,
     ) -> int:
         free = 0
         if any(pool.problem == "invalid" for pool in pools):
@@ -198,7 +205,7 @@ class CountColumn(_ByNode):
             if not selectable:
                 continue
             if consumed_by(request, device, self._ledger.shared(device.id)) is not None and not is_kept_off(
-                device.device.taints, request.spec.tolerations
+                request, device, follows_rules=follows_rules
             ):
                 free += 1
                 if free == MAX_RESULTS:
@@ -217,13 +224,17 @@ class Columns:
         self._ledger = ledger
         self._columns: dict[Hashable, _ByNode] = {}
 
-    def counting(self, exact: ExactRequest, device_class: DeviceClass | None) -> CountColumn:
-        """Return the column of a request."""
+    def counting(
+        self, exact: ExactRequest, device_class: DeviceClass | None, *, follows_rules: bool = False
+    ) -> CountColumn:
+        """Return the column of a request; DeviceTaintRules count if `follows_rules`."""
         capacity = tuple(sorted(exact.capacity.requests.items())) if exact.capacity is not None else None
-        key = (exact.device_class_name, exact.selectors, exact.tolerations, capacity)
+        key = (exact.device_class_name, exact.selectors, exact.tolerations, capacity, follows_rules)
         return self._column(CountColumn, key, (device_class,))
 
-    def searching(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> SearchColumn:
+    def searching(
+        self, claims: Sequence[ResourceClaim], class_of: ClassOf, *, follows_rules: bool = False
+    ) -> SearchColumn:
         """Return the column of claims: those that ask for the same, by names that are the same, share it."""
         wanted = [(claim.spec.devices.requests, claim.spec.devices.constraints) for claim in claims]
         names = [
@@ -233,7 +244,8 @@ class Columns:
             for each in (request.exactly, *request.first_available)
             if each is not None
         ]
-        return self._column(SearchColumn, msgspec.msgpack.encode(wanted), [class_of(name) for name in names])
+        key = (msgspec.msgpack.encode(wanted), follows_rules)
+        return self._column(SearchColumn, key, [class_of(name) for name in names])
 
     def _column(
         self, kind: Callable[[Ledger, Sequence[DeviceClass | None]], _Column], key: Hashable, classes: Sequence[Any]

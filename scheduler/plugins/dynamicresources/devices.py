@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
-from scheduler.kube.model import Device, ResourceSlice
+from scheduler.kube.model import Device, DeviceTaint, DeviceTaintRule, ResourceSlice
 from scheduler.kube.primitives import CompiledNodeSelector, node_selector
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.counters import are_known, counter_sets
@@ -26,7 +26,7 @@ class PlaceOf(NamedTuple):
 class Offered:
     """A device of a slice, as selectors see it."""
 
-    __slots__ = ("attributes", "device", "driver", "id", "plain", "quantities", "slice")
+    __slots__ = ("attributes", "device", "driver", "id", "plain", "quantities", "rule_taints", "slice")
 
     def __init__(self, device: Device, offered: OfferedSlice) -> None:
         self.device = device
@@ -37,6 +37,8 @@ class Offered:
         self.quantities: Mapping[str, Hashable] = (
             {name: capacity.value for name, capacity in device.capacity.items()} if device.capacity else {}
         )
+        self.rule_taints: tuple[DeviceTaint, ...] = ()
+        """Taints of DeviceTaintRules, beside its own."""
         self.plain = not self.shared and all(each.request_policy is None for each in device.capacity.values())
         """Whether a request that asks for no capacity can have it while it is free."""
 
@@ -62,6 +64,29 @@ class OfferedSlice:
         self.own_node = spec.node_name or ""
         self.devices = tuple(Offered(device, self) for device in spec.devices)
         self.matches = self._matcher()
+
+    def may_be_named_by(self, rule: DeviceTaintRule) -> bool:
+        """Tell whether a rule may be for some device of the slice."""
+        selector = rule.spec.device_selector
+        if selector is None:
+            return True
+        return selector.driver in (None, self.driver) and selector.pool in (None, self.pool[1])
+
+    def follow(self, rules: Iterable[DeviceTaintRule]) -> bool:
+        """Give the devices the taints of rules, in place of those of earlier rules; tell whether that changed any."""
+        mine = [rule.spec for rule in rules if self.may_be_named_by(rule)]
+        changed = False
+        for offered in self.devices:
+            taints = tuple(
+                [
+                    spec.taint
+                    for spec in mine
+                    if spec.device_selector is None or spec.device_selector.device in (None, offered.device.name)
+                ]
+            )
+            changed |= taints != offered.rule_taints
+            offered.rule_taints = taints
+        return changed
 
     @property
     def per_device(self) -> bool:

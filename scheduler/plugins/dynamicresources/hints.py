@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from scheduler.catalog import ActionType
+from scheduler.catalog import ActionType, KubernetesVersion
 from scheduler.framework import NODE, POD, Hint, HintRegistration, Objects, PodInfo
-from scheduler.kube.model import ResourceClaim
-from scheduler.plugins.dynamicresources.claims import CLAIM, CLASS, SLICE, ClaimProblem, pod_claims
+from scheduler.kube.model import DeviceTaintRule, ResourceClaim
+from scheduler.plugins.dynamicresources.claims import CLAIM, CLASS, RULE, SLICE, ClaimProblem, pod_claims
+from scheduler.plugins.dynamicresources.extended import special_owner
 
 _ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
 
@@ -15,18 +16,36 @@ _ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
 class Hints:
     """The hints, which look at the pod's claims in the store."""
 
-    def __init__(self, objects: Callable[[], Objects | None]) -> None:
+    def __init__(self, objects: Callable[[], Objects | None], kubernetes: KubernetesVersion) -> None:
         self._objects = objects
+        self._kubernetes = kubernetes
 
     def registrations(self) -> Sequence[HintRegistration]:
         """Return the events of interest."""
+        kubernetes, claim_actions = self._kubernetes, _ADD_OR_UPDATE
+        if kubernetes.backs_extended_resources or kubernetes.wakes_at_lost_claims:
+            claim_actions |= ActionType.DELETE
+        rules = HintRegistration(RULE, _ADD_OR_UPDATE | ActionType.DELETE, self._rule_changed)
         return (
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE),
-            HintRegistration(CLAIM, _ADD_OR_UPDATE, self._claim_changed),
+            HintRegistration(CLAIM, claim_actions, self._claim_changed),
             HintRegistration(POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_changed),
             HintRegistration(CLASS, _ADD_OR_UPDATE),
             HintRegistration(SLICE, _ADD_OR_UPDATE),
+            *((rules,) if kubernetes.follows_taint_rules else ()),
         )
+
+    @staticmethod
+    def _rule_changed(pod: PodInfo, old: object, new: object) -> Hint:
+        is_same = isinstance(old, DeviceTaintRule) and isinstance(new, DeviceTaintRule) and old.spec == new.spec
+        return Hint.SKIP if is_same else Hint.QUEUE
+
+    def _claim_deleted(self, pod: PodInfo, claim: ResourceClaim) -> Hint:
+        if special_owner(claim) == pod.uid:
+            # The pod waits for that: the claim was of an attempt that failed.
+            return Hint.QUEUE
+        lost = self._kubernetes.wakes_at_lost_claims and claim.status.allocation is not None
+        return Hint.QUEUE if lost and self._claims_of(pod) is not None else Hint.SKIP
 
     def _claims_of(self, pod: PodInfo) -> list[ResourceClaim] | None:
         objects = self._objects()
@@ -38,6 +57,8 @@ class Hints:
             return None
 
     def _claim_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        if new is None and isinstance(old, ResourceClaim):
+            return self._claim_deleted(pod, old)
         if not isinstance(new, ResourceClaim):
             return Hint.QUEUE
         before = old if isinstance(old, ResourceClaim) else None

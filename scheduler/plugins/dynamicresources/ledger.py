@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from scheduler.framework import Objects
-from scheduler.kube.model import Amount, ClaimAllocation, ResourceClaim, ResourceSlice
+from scheduler.kube.model import Amount, ClaimAllocation, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.plugins.dynamicresources.amounts import AllocationError, billionths
-from scheduler.plugins.dynamicresources.claims import CLAIM, SLICE
+from scheduler.plugins.dynamicresources.claims import CLAIM, RULE, SLICE
 from scheduler.plugins.dynamicresources.devices import DeviceID, OfferedSlice, PlaceOf, Pool, PoolID, gather_pools
 
 _K = TypeVar("_K")
@@ -42,10 +42,12 @@ class Ledger:
         self._watchers: list[ConflictWatcher] = []
         self._changes: list[str] = []
         self._changes_start = 0
+        self._rules: dict[str, DeviceTaintRule] = {item.metadata.name: item for item in objects.every(RULE)}
         for item in objects.every(SLICE):
             self._slice_changed(None, item)
         for item in objects.every(CLAIM):
             self._claim_changed(None, objects.latest(CLAIM, item.metadata.namespace, item.metadata.name))
+        objects.listen(RULE, self._rule_changed)
         objects.listen(SLICE, self._slice_changed)
         objects.listen(CLAIM, self._claim_changed)
 
@@ -115,6 +117,8 @@ class Ledger:
             self._drop_slice(old.metadata.name)
         if new is not None:
             offered = OfferedSlice(new)
+            if self._rules:
+                offered.follow(self._rules.values())
             name = new.metadata.name
             self._slices[name] = offered
             node = offered.own_node
@@ -123,6 +127,16 @@ class Ledger:
             if any(device.device.consumes_counters for device in offered.devices):
                 self._counted.add(name)
             self._forget_pools(offered)
+
+    def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        changed = [rule for rule in (old, new) if rule is not None]
+        for rule in changed:
+            self._rules.pop(rule.metadata.name, None)
+        if new is not None:
+            self._rules[new.metadata.name] = new
+        for offered in self._slices.values():
+            if any(map(offered.may_be_named_by, changed)) and offered.follow(self._rules.values()):
+                self._note_change(offered.pool)
 
     def _forget_pools(self, offered: OfferedSlice | None) -> None:
         """Gather the pools again of all nodes that a slice may concern."""

@@ -26,6 +26,8 @@ from scheduler.framework import (
     LocalPlugin,
     NodeInfo,
     NodeView,
+    ObjectReader,
+    Objects,
     PluginContext,
     PodInfo,
     PreFilterPlugin,
@@ -38,7 +40,17 @@ from scheduler.framework import (
     Verdicts,
     gather,
 )
-from scheduler.helpers import covers, interpolate, round_half_away
+from scheduler.helpers import (
+    DEVICE_CLASS,
+    ExtendedResources,
+    asks_for_devices,
+    covers,
+    implicit_name,
+    interpolate,
+    may_be_devices,
+    round_half_away,
+)
+from scheduler.kube.model import DeviceClass
 from scheduler.plugins.noderesources.kernels import (
     BASIC,
     COLUMNS,
@@ -64,15 +76,21 @@ class _ScoredResource(NamedTuple):
     wide: bool
 
 
+def _class_generation(view: NodeView) -> int:
+    return view.objects.derived(ExtendedResources).generation
+
+
 class NodeResourcesFit:
     """Filter and score over cpu, memory, ephemeral storage and extended resources."""
 
     name = NAME
 
     def __init__(self, args: NodeResourcesFitArgs, context: PluginContext) -> None:
+        self._backs_resources = context.kubernetes.backs_extended_resources
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.strategy
+        self._objects: Objects | None = None
         self._weights = [(spec.name, spec.effective_weight) for spec in strategy.effective_resources]
         self._is_capacity_ratio = strategy.type == "RequestedToCapacityRatio"
         self._shape: Sequence[tuple[int, int]] = ()
@@ -110,6 +128,9 @@ class NodeResourcesFit:
                 continue
             allocatable = gather(view, view.allocatable(resource), rows)
             insufficient = is_insufficient(request, allocatable, gather(view, view.requested(resource), rows))
+            if self._is_backed(resource, view.objects):
+                # Where a node has none of it, DynamicResources finds devices.
+                insufficient &= allocatable > 0
             if insufficient.any():
                 failures.append((f"Insufficient {resource}", insufficient))
                 exceeds_node |= request > allocatable
@@ -176,7 +197,9 @@ class NodeResourcesFit:
         return scored
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Both follow from the node's amounts and what its pods request."""
+        """Both follow from the node's amounts and what its pods request; of extended resources that may be devices also
+        from the DeviceClasses."""
+        by_classes = self._backs_resources and asks_for_devices(pod.spec.requests)
         return Locality(
             DependsOn.PODS,
             DependsOn.PODS,
@@ -184,6 +207,7 @@ class NodeResourcesFit:
             rate=self._rate(pod, view),
             fits_block=self._fits_block(pod),
             rate_block=self._rate_block(pod, view),
+            version=_class_generation if by_classes else None,
         )
 
     def _fits_block(self, pod: PodInfo) -> Callable[[FloatArray], BoolArray] | None:
@@ -225,7 +249,12 @@ class NodeResourcesFit:
         """Return `filter` on one row."""
         count, allowed = view.pod_count.item, view.allowed_pods.item
         requests = [
-            (request, view.allocatable(resource).item, view.requested(resource).item)
+            (
+                request,
+                view.allocatable(resource).item,
+                view.requested(resource).item,
+                self._is_backed(resource, view.objects),
+            )
             for resource, request in pod.spec.requests.items()
             if request > 0 and not self._is_ignored(resource)
         ]
@@ -233,8 +262,8 @@ class NodeResourcesFit:
         def fits(now: NodeView, row: int) -> bool:
             if too_many_pods(count(row), allowed(row)):
                 return False
-            for request, allocatable, requested in requests:
-                if is_insufficient(request, allocatable(row), requested(row)):
+            for request, allocatable, requested, backed in requests:
+                if is_insufficient(request, allocatable(row), requested(row)) and not (backed and not allocatable(row)):
                     return False
             return True
 
@@ -269,7 +298,18 @@ class NodeResourcesFit:
             HintRegistration(POD, ActionType.DELETE, self._pod_deleted),
             HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
             HintRegistration(NODE, node_actions, self._node_changed),
+            *(
+                (HintRegistration(DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE, self._class_changed),)
+                if self._backs_resources
+                else ()
+            ),
         )
+
+    def _is_backed(self, resource: str, objects: Objects) -> bool:
+        """Tell whether a resource is the devices of a class, on nodes that have none of it."""
+        if not self._backs_resources or not may_be_devices(resource):
+            return False
+        return objects.derived(ExtendedResources).class_of(resource) is not None
 
     def _is_ignored(self, resource: str) -> bool:
         if "/" not in resource or "kubernetes.io/" in resource:
@@ -294,11 +334,33 @@ class NodeResourcesFit:
             Hint.QUEUE if any(new.requests.get(name, 0) < old.requests.get(name, 0) for name in wanted) else Hint.SKIP
         )
 
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store, for the hints."""
+        self._objects = objects
+
     @staticmethod
-    def _node_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    def _class_changed(pod: PodInfo, old: object, new: object) -> Hint:
+        if not isinstance(new, DeviceClass):
+            return Hint.QUEUE
+        named, requests = new.spec.extended_resource_name or "", pod.spec.requests
+        if isinstance(old, DeviceClass):
+            return Hint.QUEUE if named != (old.spec.extended_resource_name or "") and named in requests else Hint.SKIP
+        return Hint.QUEUE if named in requests or implicit_name(new) in requests else Hint.SKIP
+
+    def _node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
         if not isinstance(new, NodeInfo):
             return Hint.QUEUE
-        if new.allowed_pods < 1 or not covers(new.allocatable, pod.spec.requests):
+        requests: Resources = pod.spec.requests
+        if self._backs_resources and self._objects is not None and asks_for_devices(requests):
+            devices = {
+                name
+                for name, amount in requests.items()
+                if amount > 0 and not new.allocatable.get(name, 0) and self._is_backed(name, self._objects)
+            }
+            if devices and new.allowed_pods > 0:
+                own = {name: amount for name, amount in requests.items() if name not in devices}
+                return Hint.QUEUE if covers(new.allocatable, own) else Hint.SKIP
+        if new.allowed_pods < 1 or not covers(new.allocatable, requests):
             return Hint.SKIP
         if not isinstance(old, NodeInfo) or new.allowed_pods > old.allowed_pods:
             return Hint.QUEUE
@@ -321,3 +383,4 @@ _PRE_SCORE: type[PreScorePlugin] = NodeResourcesFit
 _SCORE: type[ScorePlugin] = NodeResourcesFit
 _ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeResourcesFit
 _LOCAL: type[LocalPlugin] = NodeResourcesFit
+_OBJECT_READER: type[ObjectReader] = NodeResourcesFit

@@ -14,11 +14,12 @@ from msgspec import Raw, Struct
 from scheduler.catalog import minor_of, nearest_kubernetes
 from scheduler.framework import LoadReading, PodInfo
 from scheduler.helpers import PodReducer, reduce_node
-from scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, ObjectMeta
+from scheduler.kube.model import NODES, PODS, RESOURCECLAIMTEMPLATES, Codec, DecodeError, Namespace, ObjectMeta
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_value
 from scheduler.state import WATCHED_KINDS, ClusterState
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.nodeload import LOAD_KIND, VERSION_KIND
+from secondary_scheduler.cli.simulate.claims import ClaimTemplates
 from secondary_scheduler.cli.simulate.defaults import (
     DEFAULT_CLASS_ANNOTATION,
     NAME_LABEL,
@@ -44,6 +45,7 @@ _CLUSTER_WIDE = frozenset(
         "PriorityClass",
         "ResourceSlice",
         "DeviceClass",
+        "DeviceTaintRule",
         LOAD_KIND,
         VERSION_KIND,
     }
@@ -51,6 +53,7 @@ _CLUSTER_WIDE = frozenset(
 _GROUPS: Mapping[str, str] = {
     "Node": "",
     "Pod": "",
+    "ResourceClaimTemplate": "resource.k8s.io",
     "PriorityClass": "scheduling.k8s.io",
     LOAD_KIND: "secondary-scheduler.io",
     VERSION_KIND: "secondary-scheduler.io",
@@ -186,6 +189,7 @@ class _Reader:
         self._generated = 0
         self._newest = math.nan
         self._defaults = Defaults()
+        self._templates = ClaimTemplates()
         self._cluster = SimulatedCluster(state)
 
     # Sorting out ----------------------------------------------------------------------------------------------------
@@ -321,6 +325,10 @@ class _Reader:
         minor = self._cluster.minor
         reducer = PodReducer() if minor is None else PodReducer(nearest_kubernetes(minor))
         state, pending = self._cluster.state, self._cluster.pending
+        for obj in self._of("ResourceClaimTemplate"):
+            template = self._decode(obj, RESOURCECLAIMTEMPLATES)
+            if template is not None:
+                self._templates.add(template)
         namespaces: set[str] = set()
         for obj in self._of("Pod"):
             namespaces.add(obj.namespace)
@@ -337,7 +345,7 @@ class _Reader:
             elif info.scheduler_name in self._scheduler_names:
                 if info.nominated_node:
                     state.nominator.set(info, info.nominated_node)
-                pending.append(info)
+                pending.append(self._templates.with_claims(info, state.objects))
             else:
                 self._cluster.others[info.scheduler_name] += 1
         self._add_implied_namespaces(namespaces)

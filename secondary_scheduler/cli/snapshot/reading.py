@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
-from scheduler.kube.model import Node, Pod
+from scheduler.kube.model import RESOURCECLAIMTEMPLATES, Node, Pod
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.cli.snapshot.trimming import trim_object
 
@@ -45,6 +45,10 @@ RESOURCES: tuple[SnapshotResource, ...] = (
     *(
         SnapshotResource(watch.api_version, watch.resource, watched.kind, watched.codec.kind)
         for watch, watched in WATCHED_KINDS.items()
+    ),
+    # Read by simulations only, for pods that have no claim yet.
+    SnapshotResource(
+        "resource.k8s.io/v1", "resourceclaimtemplates", "ResourceClaimTemplate", RESOURCECLAIMTEMPLATES.kind
     ),
     # Pods that have ended occupy nothing.
     SnapshotResource("v1", "pods", "Pod", Pod, required=True, selector=_RUNNING),

@@ -104,7 +104,17 @@ class World:
         self._post(path, name, spec={"spec": {"devices": self._devices(requests, more)}})
         return name
 
-    def pod(self, *sources: dict[str, str]) -> str:
+    def taint_rule(self, name: str, effect: str, **selector: str) -> None:
+        spec = {"deviceSelector": {"driver": self.driver, **selector}, "taint": {"key": "broken", "effect": effect}}
+        self._post(f"{DRA}/devicetaintrules", self.named(name), spec=spec)
+
+    def forget(self, path: str) -> None:
+        """Delete something that was made."""
+        self.api.call("DELETE", path)
+        self._made.remove(path)
+
+    def pod(self, *sources: dict[str, str], init: tuple[int, ...] = (), main: tuple[int, ...] = (0,)) -> str:
+        """A pod with claims; `init` and `main` say how many of `<driver>/gpu` each container asks for."""
         name = self.named(f"pod-{next(_numbers)}")
         claims = [{"name": f"c{index}", **source} for index, source in enumerate(sources)]
         spec = {
@@ -112,14 +122,37 @@ class World:
             "terminationGracePeriodSeconds": 0,
             "nodeSelector": {"test": self.scheduler},
             "tolerations": [{"operator": "Exists"}],
-            "containers": [
-                {"name": "c", "image": "pause", "resources": {"claims": [{"name": c["name"]} for c in claims]}}
-            ],
+            "initContainers": [self._container(f"i{at}", count) for at, count in enumerate(init)],
+            "containers": [self._container(f"c{at}", count, claims if not at else []) for at, count in enumerate(main)],
             "resourceClaims": claims,
         }
         self.api.create("pods", name, spec=spec)
         self._made.append(f"/api/v1/namespaces/{ME}/pods/{name}")
         return name
+
+    def _container(self, name: str, count: int, claims: list[dict[str, str]] | None = None) -> dict[str, Any]:
+        amounts = {f"{self.driver}/gpu": str(count)} if count else {}
+        uses = [{"name": claim["name"]} for claim in claims or ()]
+        resources = {"claims": uses, "requests": {"cpu": "1", **amounts}, "limits": amounts}
+        return {"name": name, "image": "pause", "resources": resources}
+
+    def special_claim(self, pod: str) -> Any:
+        """What a pod's status says of the claim for its extended resources, and that claim's spec and metadata."""
+        status = self.api.get("pods", pod)["status"].get("extendedResourceClaimStatus")
+        if status is None:
+            return None
+        claim = self.api.call("GET", f"{self.claims()}/{status['resourceClaimName']}")
+        meta = claim["metadata"]
+        (owner,) = meta["ownerReferences"]
+        content = {
+            "mappings": status["requestMappings"],
+            "spec": claim["spec"],
+            "annotations": meta["annotations"],
+            "generateName": meta["generateName"].replace(pod, "POD"),
+            "owner": {key: value for key, value in owner.items() if key not in ("uid", "name")},
+            "status": self.status(meta["name"]),
+        }
+        return json.loads(json.dumps(content).replace(self.scheduler, "S"))
 
     def delete(self, pod: str) -> None:
         self.api.call("DELETE", f"/api/v1/namespaces/{ME}/pods/{pod}", {"gracePeriodSeconds": 0})
@@ -409,3 +442,76 @@ def test_both_prefer_a_node_with_an_earlier_alternative(worlds: tuple[World, Wor
             {"resourceClaimName": world.claim(first_available("r", exactly("two", count=2), exactly("any")))}
         )
         assert world.wait_bound(pod) == "b"
+
+
+EXTENDED = {
+    "one": ((), (1,)),
+    "two containers": ((), (1, 2)),
+    "an init container that reuses": ((2,), (1, 1)),
+    "an init container that needs more": ((3, 1), (1,)),
+}
+
+
+@since_1_36
+def test_both_give_devices_for_extended_resources(worlds: tuple[World, World]) -> None:
+    """The claim that is made, its devices, and what the pod's status says; full nodes; a node that has the resource."""
+    for world in worlds:
+        world.nodes("a")
+        world.device_class("gpu", extendedResourceName=f"{world.driver}/gpu")
+        world.slice("a", *GPUS)
+    for title, (init, main) in EXTENDED.items():
+        outcomes = []
+        for world in worlds:
+            pod = world.pod(init=init, main=main)
+            assert world.wait_bound(pod) == "a", title
+            outcomes.append(world.special_claim(pod))
+            second = world.pod(main=(4,))
+            eventually(lambda world=world, second=second: world.message(second), "a reason")
+            outcomes[-1]["second"] = world.message(second)
+            for each in (pod, second):
+                world.delete(each)
+            eventually(
+                lambda world=world: (
+                    not [
+                        item
+                        for item in world.api.call("GET", world.claims())["items"]
+                        if item["metadata"]["name"].startswith(world.scheduler)
+                    ]
+                ),
+                "the claim is gone with its pod",
+            )
+        assert outcomes[0] == outcomes[1], title
+    for world in worlds:
+        world.nodes("b")
+        name = world.named("b")
+        patch = {"status": {"allocatable": {f"{world.driver}/gpu": "8"}, "capacity": {f"{world.driver}/gpu": "8"}}}
+        world.api.call("PATCH", f"/api/v1/nodes/{name}/status", patch, "application/merge-patch+json")
+        pod = world.pod(main=(5,))
+        assert world.wait_bound(pod) == "b"
+        assert world.special_claim(pod) is None
+
+
+since_1_37 = pytest.mark.skipif(
+    int(releases.chosen().partition(".")[2]) < 37, reason="kube-scheduler follows DeviceTaintRules since 1.37"
+)
+
+
+@since_1_37
+def test_both_follow_taint_rules(worlds: tuple[World, World]) -> None:
+    for world in worlds:
+        fill(world)
+        world.taint_rule("broken", "NoSchedule", device="gpu-0")
+        first = world.claim(exactly())
+        assert world.wait_bound(world.pod({"resourceClaimName": first})) == "a"
+        (result,) = world.status(first)["status"]["allocation"]["devices"]["results"]
+        assert result["device"] == "gpu-1"
+        tolerant = world.claim(exactly(tolerations=[{"key": "broken", "operator": "Exists"}]))
+        assert world.wait_bound(world.pod({"resourceClaimName": tolerant})) == "a"
+        (result,) = world.status(tolerant)["status"]["allocation"]["devices"]["results"]
+        assert result["device"] == "gpu-0"
+        world.taint_rule("all", "NoSchedule")
+        waiting = world.pod({"resourceClaimName": world.claim(exactly())})
+        eventually(lambda world=world, waiting=waiting: FULL in world.message(waiting), "a reason")
+        # The end of a rule wakes it.
+        world.forget(f"{DRA}/devicetaintrules/{world.named('all')}")
+        assert world.wait_bound(waiting) == "a"

@@ -113,6 +113,8 @@ class Server:
         self.logged: list[str] = []
         self.events: list[tuple[str, str, str]] = []
         self.spawned: list[Coroutine[Any, Any, None]] = []
+        self.pod_patches: list[tuple[str, str, dict[str, Any]]] = []
+        self.brought_while_waiting: list[str] = []
         self._stored: dict[str, dict[str, Any]] = {}
         for item in objects:
             if isinstance(item, ResourceClaim):
@@ -154,7 +156,46 @@ class Server:
             return UnknownOutcome(Code.ERROR, error="connection lost"), None
         return SUCCESS, answer
 
+    async def create_object(self, kind: str, namespace: str, manifest: dict[str, Any]) -> tuple[Status, Any]:
+        assert kind == "ResourceClaim"
+        await asyncio.sleep(0)
+        if self.refusals:
+            return failure(self.refusals.pop(0)), None
+        meta = manifest["metadata"]
+        name = f"{meta.pop('generateName')}{len(self._stored)}"
+        self._stored[name] = {
+            **manifest,
+            "metadata": {**meta, "name": name, "uid": f"uid-{name}", "resourceVersion": "1", "finalizers": []},
+            "status": {},
+        }
+        self.writes.append((name, "create"))
+        if not self.delayed:
+            self.watch_brings(name)
+        return SUCCESS, self.stored(name)
+
+    async def delete_object(self, kind: str, item: Any) -> Status:
+        name = item.metadata.name
+        await asyncio.sleep(0)
+        if self.refusals:
+            return failure(self.refusals.pop(0))
+        assert self.stored(name).metadata.finalizers == ()
+        del self._stored[name]
+        self.writes.append((name, "delete"))
+        if not self.delayed:
+            self.state.objects.remove(kind, item.metadata.namespace, name)
+        return SUCCESS
+
+    async def patch_pod(self, pod: PodInfo, patch: dict[str, Any], subresource: str = "") -> Status:
+        await asyncio.sleep(0)
+        if self.refusals:
+            return failure(self.refusals.pop(0))
+        self.pod_patches.append((pod.name, subresource, patch))
+        return SUCCESS
+
     async def pause(self, seconds: float) -> None:
+        for name in self.brought_while_waiting:
+            self.watch_brings(name)
+        self.brought_while_waiting.clear()
         self.seconds += seconds
         for write in [self._landing.pop(0) for _ in range(len(self._landing))]:
             await write
@@ -202,6 +243,11 @@ class Server:
     def watch_brings(self, name: str) -> None:
         """The watch delivers a claim as it is now."""
         self.state.objects.upsert("ResourceClaim", _decoded(self._stored[name]))
+
+    @property
+    def claims(self) -> list[str]:
+        """The names of all claims."""
+        return sorted(self._stored)
 
     def stored(self, name: str) -> Any:
         """A claim as the server has it."""
