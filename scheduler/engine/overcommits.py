@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.framework import MonotonicSeconds, PodInfo
-from scheduler.helpers import ExtendedResources, may_be_devices
+from scheduler.helpers import DoubleAllocations, ExtendedResources, may_be_devices
 from scheduler.observe import Metrics
 from scheduler.state import ClusterState
 
@@ -136,6 +136,9 @@ class Overcommits:
             named = ", ".join(f"{node} ({', '.join(nodes[node][:4])})" for node in lasting[:_NODES_NAMED])
             more = f" and {len(lasting) - _NODES_NAMED} more" if len(lasting) > _NODES_NAMED else ""
             parts.append(f"pods request more than is allocatable on {named}{more}")
+        if devices := sorted(self._state.objects.derived(DoubleAllocations).devices):
+            more = f" and {len(devices) - _NODES_NAMED} more" if len(devices) > _NODES_NAMED else ""
+            parts.append(f"two claims have the device {', '.join(devices[:_NODES_NAMED])}{more}")
         now = self._clock()
         while self._rejections and now - self._rejections[0][0] > _RECENT_SECONDS:
             self._rejections.popleft()

@@ -4,6 +4,7 @@ Pure: may import `scheduler.framework`, `scheduler.catalog`, `scheduler.kube.mod
 only one plugin uses belongs into that plugin's package.
 """
 
+from scheduler.helpers.doubleallocations import DoubleAllocations
 from scheduler.helpers.extendedresources import (
     DEVICE_CLASS,
     ExtendedResources,
@@ -53,6 +54,7 @@ __all__ = [
     "DEFAULT_MEMORY",
     "DEVICE_CLASS",
     "UNSCHEDULABLE_TAINT",
+    "DoubleAllocations",
     "ExtendedResources",
     "PodReducer",
     "PodRequests",

@@ -102,7 +102,10 @@ class DynamicResources:
         """
         assert self._handle is not None
         assert self._objects is not None
-        message = "a device is allocated to two claims: does another scheduler use the pool, too? (docs/devices.md)"
+        message = (
+            "a device is allocated to two claims: does another scheduler use the pool, too? "
+            "(docs/one-scheduler-per-pool.md)"
+        )
         name = "/".join(device)
         self._handle.log("warning", self.name, message, device=name)
         if not self._decides:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from scheduler.framework import Objects
+from scheduler.helpers import DoubleAllocations
 from scheduler.kube.model import Amount, ClaimAllocation, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.plugins.dynamicresources.amounts import AllocationError, billionths
 from scheduler.plugins.dynamicresources.claims import CLAIM, RULE, SLICE
@@ -40,6 +41,7 @@ class Ledger:
         """By device that several have, what they take of each capacity, in billionths."""
         self._in_flight: dict[str, ClaimAllocation] = {}
         self._watchers: list[ConflictWatcher] = []
+        self._twice = objects.derived(DoubleAllocations).devices
         self._changes: list[str] = []
         self._changes_start = 0
         self._rules: dict[str, DeviceTaintRule] = {item.metadata.name: item for item in objects.every(RULE)}
@@ -222,6 +224,10 @@ class Ledger:
                 holders.remove(uid)
             if not holders:
                 del self._in_use[device]
+            if len(holders) > 1 and len(set(holders)) > 1:
+                self._twice.add("/".join(device))
+            elif self._twice:
+                self._twice.discard("/".join(device))
         for pool in pools:
             self._note_change(pool)
 

@@ -7,7 +7,8 @@ import pytest
 
 from scheduler.engine.overcommits import Overcommits
 from scheduler.framework import MonotonicSeconds, PodInfo
-from scheduler.kube.model import EventType
+from scheduler.helpers import DoubleAllocations
+from scheduler.kube.model import DeviceClass, DeviceClassSpec, EventType, ObjectMeta
 from tests.unit.scheduler.engine.fakes import Engine, eventually
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 
@@ -157,3 +158,27 @@ async def test_a_report_of_many_nodes_stays_short(idle: Engine) -> None:
     idle.overcommits.report()
     message = idle.overcommits.report().message
     assert "node-000 (cpu), node-001 (cpu), node-002 (cpu) and 197 more" in message
+
+
+async def test_a_device_that_two_claims_have_is_reported(idle: Engine) -> None:
+    devices = idle.state.objects.derived(DoubleAllocations).devices
+    devices.add("gpu.example.com/a/g0")
+    report = idle.overcommits.report()
+    assert report.overcommitted
+    assert report.message.startswith("two claims have the device gpu.example.com/a/g0: does another scheduler")
+    devices.clear()
+    assert not idle.overcommits.report().overcommitted
+
+
+async def test_an_extended_resource_that_is_devices_is_no_over_commit(idle: Engine) -> None:
+    name = "example.com/gpu"
+    spec = DeviceClassSpec(extended_resource_name=name)
+    idle.state.objects.upsert("DeviceClass", DeviceClass(ObjectMeta(name="gpu"), spec))
+    # Some node has the resource itself.
+    idle.state.upsert_node(msgspec.structs.replace(node_info("n2"), allocatable={name: 4}))
+    pod = pod_info("a", node="n1")
+    pod = msgspec.structs.replace(pod, requests={**pod.requests, name: 2})
+    idle.state.upsert_pod(pod)
+    assert _nodes(idle) == {}
+    idle.state.objects.remove("DeviceClass", "", "gpu")
+    assert _nodes(idle) == {"other": 1.0}

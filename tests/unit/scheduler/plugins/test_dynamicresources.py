@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.framework import Code, CycleState, Hint, UnknownOutcome
+from scheduler.helpers import DoubleAllocations
 from scheduler.kube.primitives import format_time
 from scheduler.plugins.dynamicresources.claims import ClaimProblem, pod_claims
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
@@ -428,7 +429,9 @@ def test_of_two_claims_the_first_loses_its_reservation_when_the_second_cannot_be
 # Another scheduler --------------------------------------------------------------------------------------------------
 
 ELSEWHERE = {"devices": {"results": [{"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "g0"}]}}
-TWICE = "a device is allocated to two claims: does another scheduler use the pool, too? (docs/devices.md)"
+TWICE = (
+    "a device is allocated to two claims: does another scheduler use the pool, too? (docs/one-scheduler-per-pool.md)"
+)
 
 
 def test_a_device_that_another_scheduler_gave_away_meanwhile_is_not_written():
@@ -449,7 +452,9 @@ def test_a_device_that_two_claims_have_is_reported():
     server = Server(allocated("gpu", ("a", "g0")), claim("theirs"), device_class(), devices_of("a", "g0"))
     server.changed("theirs", allocation=ELSEWHERE)
     assert server.logged == [TWICE]
+    assert server.state.objects.derived(DoubleAllocations).devices == {"gpu.example.com/a/g0"}
     server.changed("theirs", allocation=None)
+    assert not server.state.objects.derived(DoubleAllocations).devices
     assert Try(server, pod("new", **using("theirs"))).rejections() == {"a": CANNOT}
 
 
