@@ -55,7 +55,7 @@ def test_a_template_gives_each_pod_a_claim_of_its_own(bench: Bench) -> None:
 
 
 def test_a_claim_that_the_controller_has_made_already_is_used(bench: Bench) -> None:
-    made = dra(
+    created = dra(
         "ResourceClaim",
         "p0-gpu-xyz",
         {"devices": DEVICES},
@@ -65,10 +65,10 @@ def test_a_claim_that_the_controller_has_made_already_is_used(bench: Bench) -> N
         ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": "u0", "controller": True}],
     )
     result = {"device": "g0", "driver": "gpu.example.com", "pool": "b", "request": "r"}
-    made["status"] = {"allocation": {"devices": {"results": [result]}, "nodeSelector": selecting("b")}}
+    created["status"] = {"allocation": {"devices": {"results": [result]}, "nodeSelector": selecting("b")}}
     new = using_template("p0")
     new["metadata"]["uid"] = "u0"
-    objects = (node("a"), node("b"), devices_of("a", "g0"), devices_of("b", "g0"), CLASS, TEMPLATE, made)
+    objects = (node("a"), node("b"), devices_of("a", "g0"), devices_of("b", "g0"), CLASS, TEMPLATE, created)
     assert bench.simulate(*objects, new).nodes == {"default/p0": "b"}
 
 
