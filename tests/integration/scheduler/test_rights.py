@@ -43,8 +43,14 @@ NAMESPACE, NAME, SCRAPER = "rights", "scheduler", "prometheus"
 HELD_FOR_DOUBT = {("", "pods", "get"), ("resource.k8s.io", "resourceclaims", "get")}
 """Read only when the response to a Binding is lost, or a claim was written by somebody else:
 tests/unit/scheduler/engine/test_cycle.py, tests/unit/scheduler/plugins/test_dynamicresources.py."""
-HELD_FOR_LATER_SERVERS = {("resource.k8s.io", "resourceclaims/binding", "patch")}
-"""No resource of its own: API servers from 1.36 on ask for it when an allocation is written."""
+HELD_FOR_LATER_SERVERS = {
+    ("resource.k8s.io", "resourceclaims/binding", "patch"),
+    ("resource.k8s.io", "resourceclaims", "create"),
+    ("resource.k8s.io", "resourceclaims", "delete"),
+    ("resource.k8s.io", "devicetaintrules", "list"),
+    ("resource.k8s.io", "devicetaintrules", "watch"),
+}
+"""Used from 1.36 on (allocations are written, extended resources are devices) and from 1.37 on (taint rules)."""
 _CUSTOM = (
     ("scheduling.x-k8s.io", "podgroups"),
     ("scheduling.x-k8s.io", "elasticquotas"),
