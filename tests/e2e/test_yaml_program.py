@@ -1,7 +1,6 @@
 """The component package from a YAML program: Pulumi's language plugin and engine, and a preview without a cluster.
 
-The plugin comes from the module proxy. The example's own provider resource is left out: the plugin asks the Kubernetes
-provider for its schema, which the stand-in has not. So the default provider is used.
+The plugin comes from the module proxy. An update is in tests/e2e/test_programs_in_other_languages.py.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import yaml
 from devcluster.pulumi_stand_ins import BIN
 from devcluster.toolchain.binaries import BINARIES, find
 from tests.components.test_offline_preview import DEAD_KUBECONFIG
-from tests.support.live_stack import CHECKOUT
+from tests.support.languages.building import EXAMPLES, PACKAGE, yaml_host
 
 pytestmark = [
     pytest.mark.e2e,
@@ -27,33 +26,22 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("go") is None, reason="needs Go"),
 ]
 
-EXAMPLE = CHECKOUT / "examples" / "component-package" / "yaml" / "Pulumi.yaml"
-PLUGIN = CHECKOUT / "tests" / "data" / "language-yaml"
-PACKAGE = CHECKOUT / "components" / "package"
+EXAMPLE = EXAMPLES / "yaml" / "Pulumi.yaml"
 MINUTE = 60
 
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with pulumi-language-yaml."""
-    folder = tmp_path_factory.mktemp("plugin")
-    target = str(folder / "pulumi-language-yaml")
-    command = ["go", "build", "-o", target, "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"]
-    environment = os.environ | {"GOWORK": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-    done = subprocess.run(
-        command, cwd=PLUGIN, env=environment, capture_output=True, text=True, check=False, timeout=20 * MINUTE
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return yaml_host(tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.fixture
 def program() -> dict[str, Any]:
-    """The example, on the cluster of the kubeconfig."""
+    """The example."""
     document: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
     assert (EXAMPLE.parent / document["packages"]["secondary-scheduler"]).resolve() == PACKAGE
     document["packages"]["secondary-scheduler"] = str(PACKAGE)
-    del document["resources"]["cluster"], document["resources"]["batch"]["options"]
     return document
 
 

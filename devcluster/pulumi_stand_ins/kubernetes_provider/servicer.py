@@ -2,6 +2,7 @@
 
 # ruff: noqa: D102 (the methods are those of the protocol, which documents them)
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.settings import (
     changed_settings,
     check_settings,
     client_config,
+    provider_schema,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import reveal
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import Cancellation
@@ -116,6 +118,9 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
         return plugin_pb2.PluginInfo(version=VERSION)
+
+    def GetSchema(self, request: Any, context: Any) -> Any:
+        return provider_pb2.GetSchemaResponse(schema=json.dumps(provider_schema(VERSION)))
 
     def Attach(self, request: Any, context: Any) -> Any:
         self._log = EngineLog(request.address)

@@ -12,6 +12,18 @@ from scheduler.kube.client import ClientConfig, ConfigError
 
 _PREFIX = "kubernetes:config:"
 _CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
+_TEXTS = ("kubeconfig", "context", "cluster", "namespace", "clusterIdentifier", "renderYamlToDirectory")
+_SWITCHES = (
+    "deleteUnreachable",
+    "enableConfigMapMutable",
+    "enablePatchForce",
+    "enableSecretMutable",
+    "enableServerSideApply",
+    "skipUpdateUnreachable",
+    "strictMode",
+    "suppressDeprecationWarnings",
+    "upsertExistingObjects",
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,13 @@ class ProviderSettings:
             delete_unreachable=switch("deleteUnreachable"),
             skip_update_unreachable=switch("skipUpdateUnreachable"),
         )
+
+
+def provider_schema(version: str) -> dict[str, Any]:
+    """A package schema with the provider's own arguments and no resource: what a YAML program that makes a provider
+    needs to know of it."""
+    properties = {name: {"type": "string"} for name in _TEXTS} | {name: {"type": "boolean"} for name in _SWITCHES}
+    return {"name": "kubernetes", "version": version, "provider": {"inputProperties": properties}, "resources": {}}
 
 
 def client_config(path_or_content: str | None, *, context: str | None, cluster: str | None) -> ClientConfig:
