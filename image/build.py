@@ -20,12 +20,18 @@ INSTALLED = "/opt/secondary-scheduler"
 ENTRY_POINTS = {
     "kube-scheduler": "scheduler.__main__",
     "secondary-scheduler-operator": "secondary_scheduler.operator.__main__",
+    "load-watcher": "secondary_scheduler.loadwatcher.__main__",
 }
 SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE"),
-    *("scheduler", "secondary_scheduler/__init__.py", "secondary_scheduler/operator"),
+    *(
+        "scheduler",
+        "secondary_scheduler/__init__.py",
+        "secondary_scheduler/operator",
+        "secondary_scheduler/loadwatcher",
+    ),
 )
-"""What our wheel is built from here: the two daemons. The command line is for a person's machine."""
+"""What our wheel is built from here: the daemons. The command line is for a person's machine."""
 # -I: no PYTHON* variable, no user's packages and no directory of the caller decide what is imported.
 # -B: the root file system is read-only, and everything is compiled already.
 SCRIPT = """\

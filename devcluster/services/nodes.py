@@ -15,6 +15,7 @@ from devcluster.processes import ServiceProcess
 
 _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
+_LOAD_WATCHER = "/bin/load-watcher"
 _IMAGE_USER = 65532
 
 
@@ -74,7 +75,10 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
             "user": _IMAGE_USER,
         },
         "localhost/secondary-scheduler/operator": {
-            "executables": {_OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"]},
+            "executables": {
+                _OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"],
+                _LOAD_WATCHER: [sys.executable, "-m", "secondary_scheduler.loadwatcher"],
+            },
             "user": _IMAGE_USER,
         },
         **further,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import ipaddress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,12 +16,12 @@ from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption
 from secondary_scheduler.cli.reading import require_file
 from secondary_scheduler.cli.typed import require_apart, was_typed
+from secondary_scheduler.loadwatcher import DEFAULT_LISTEN, WatcherError, is_loopback, listen_address
 
 if TYPE_CHECKING:
     from scheduler.kube.client import ClientConfig
     from scheduler.load import LoadSettings
-
-DEFAULT_LISTEN = "127.0.0.1:2020"
+    from secondary_scheduler.loadwatcher import Listen
 
 
 class Provider(enum.StrEnum):
@@ -84,6 +83,13 @@ ClientCaFileOption = Annotated[
     Path | None,
     typer.Option("--client-ca-file", help="Clients must present a certificate signed by this authority."),
 ]
+ServeUnauthenticatedOption = Annotated[
+    bool,
+    typer.Option(
+        "--serve-unauthenticated",
+        help="Serve whoever reaches --listen, also without TLS: names of nodes and their utilization.",
+    ),
+]
 TlsCertFileOption = Annotated[Path | None, typer.Option("--tls-cert-file", help="Certificate to serve TLS with.")]
 TlsPrivateKeyFileOption = Annotated[Path | None, typer.Option("--tls-private-key-file", help="Key of the certificate.")]
 
@@ -119,6 +125,7 @@ def load_watcher(
     auth_token_file: AuthTokenFileOption = None,
     token_review: TokenReviewOption = False,
     client_ca_file: ClientCaFileOption = None,
+    serve_unauthenticated: ServeUnauthenticatedOption = False,
     tls_cert_file: TlsCertFileOption = None,
     tls_private_key_file: TlsPrivateKeyFileOption = None,
 ) -> None:
@@ -126,11 +133,19 @@ def load_watcher(
 
     It runs until it is stopped by a signal. With a connection to the cluster, addresses of nodes become their names.
     Load that is too old is left out. On any address other than loopback it serves only TLS, and only clients that
-    authenticate.
+    authenticate, unless --serve-unauthenticated says otherwise.
     """
-    host, port = listen_address(listen)
+    address_and_port = _listen_address(listen)
     authenticates = auth_token_file is not None or client_ca_file is not None or token_review
-    _check_exposure(host, listen, authenticates=authenticates, tls=tls_cert_file is not None)
+    if serve_unauthenticated and authenticates:
+        raise CommandError(
+            "--serve-unauthenticated: --auth-token-file, --token-review and --client-ca-file say the opposite; remove"
+            " one of the two",
+            ExitCode.USAGE,
+        )
+    if not serve_unauthenticated:
+        host = address_and_port.host
+        _check_exposure(host, listen, authenticates=authenticates, tls=tls_cert_file is not None)
     if (tls_cert_file is None) != (tls_private_key_file is None):
         raise CommandError("--tls-cert-file and --tls-private-key-file: give both or neither", ExitCode.USAGE)
     if client_ca_file is not None and tls_cert_file is None:
@@ -151,7 +166,7 @@ def load_watcher(
     from scheduler.catalog import CredentialRules
     from scheduler.kube.client import KubeError
     from scheduler.load import LoadSettings
-    from secondary_scheduler.cli.loadwatcher.serving import Access, Listen, WatcherService
+    from secondary_scheduler.loadwatcher import Access, WatcherService
 
     # Whoever runs the command may name any file; a configuration may only name mounted credentials.
     rules = CredentialRules(directory=None, allow_insecure=allow_insecure)
@@ -179,32 +194,16 @@ def load_watcher(
         api = None if no_cluster else _connection(opened, kubeconfig, context, required=needs_cluster)
         try:
             service = WatcherService(key, settings, api, access)
-            asyncio.run(service.run(Listen(host, port), lambda text: typer.echo(text, err=True)))
-        except KubeError as error:
+            asyncio.run(service.run(address_and_port, lambda text: typer.echo(text, err=True)))
+        except (KubeError, WatcherError) as error:
             raise CommandError(str(error)) from error
 
 
-def listen_address(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT` or `[IPV6]:PORT`.
-
-    Raises:
-        CommandError: it is not an address and a port.
-    """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise CommandError(f"--listen {text}: not an address and a port, such as {DEFAULT_LISTEN}", ExitCode.USAGE)
-    return host or "0.0.0.0", int(port)  # noqa: S104 # the user's choice; _check_exposure demands authentication
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
+def _listen_address(text: str) -> Listen:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        return listen_address(text)
+    except ValueError as error:
+        raise CommandError(f"--listen: {error}", ExitCode.USAGE) from None
 
 
 def _check_exposure(host: str, listen: str, *, authenticates: bool, tls: bool) -> None:
@@ -214,7 +213,7 @@ def _check_exposure(host: str, listen: str, *, authenticates: bool, tls: bool) -
     if not authenticates:
         raise CommandError(
             f"--listen {listen}: anybody could read every node's load; give --auth-token-file, --token-review or"
-            " --client-ca-file, or listen on 127.0.0.1",
+            " --client-ca-file, listen on 127.0.0.1, or allow it with --serve-unauthenticated",
             ExitCode.USAGE,
         )
     if not tls:
@@ -254,19 +253,14 @@ def _source_of_options(provider: Provider, settings: LoadSettings) -> tuple[str,
 
 def _source_of_configuration(file: Path, *, allow_insecure: bool) -> tuple[str, LoadSettings]:
     from scheduler.catalog import CredentialRules
-    from scheduler.load import configured_sources
     from secondary_scheduler.cli.reading import read_configuration
+    from secondary_scheduler.loadwatcher import source_of
 
-    configuration = read_configuration(file)
-    configured, _ = configured_sources(configuration.profiles, CredentialRules(allow_insecure=allow_insecure))
-    sources = {key: settings for key, settings in configured.items() if not key.startswith("watcher:")}
-    if len(sources) != 1:
-        raise CommandError(
-            f"{file}: the configuration must name exactly one source that is not a load-watcher, and it names"
-            f" {', '.join(sources) or 'none'}; give the source with --provider and --address instead",
-            ExitCode.INVALID_INPUT,
-        )
-    return next(iter(sources.items()))
+    try:
+        return source_of(read_configuration(file), CredentialRules(allow_insecure=allow_insecure), str(file))
+    except WatcherError as error:
+        hint = "give the source with --provider and --address instead"
+        raise CommandError(f"{error}; {hint}", ExitCode.INVALID_INPUT) from error
 
 
 def _valid_window(text: str) -> str:

@@ -40,7 +40,12 @@ WORKLOAD = {
 
 
 @pytest.mark.parametrize(
-    ("name", "command"), [("kube-scheduler", "/bin/kube-scheduler"), ("operator", "/bin/secondary-scheduler-operator")]
+    ("name", "command"),
+    [
+        ("kube-scheduler", "/bin/kube-scheduler"),
+        ("operator", "/bin/secondary-scheduler-operator"),
+        ("operator", "/bin/load-watcher"),
+    ],
 )
 @pytest.mark.parametrize("user", ["65532:65532", "1000650000:0"])
 def test_entry_points_run_as_any_user_without_privileges(

@@ -21,7 +21,7 @@ import requests
 from devcluster.pki import CertificateAuthority
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import LoadSettings, WatcherSource, parse_watcher, watcher_document
-from secondary_scheduler.cli.loadwatcher.serving import Access, Listen, NodeNamedSource, WatcherService
+from secondary_scheduler.loadwatcher import Access, Listen, NodeNamedSource, WatcherService
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 
@@ -152,6 +152,8 @@ def test_without_data_it_answers_500_and_is_unhealthy(fake: FakeService) -> None
         time.sleep(0.3)
         assert (requests.get(f"{url}/watcher", timeout=5).status_code, fake.paths != []) == (500, True)
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
+        assert requests.get(f"{url}/livez", timeout=5).status_code == 200
+        assert requests.get(f"{url}/readyz", timeout=5).status_code == 503
         prometheus(fake, {"n1": "0.5"})
         settled(f"{url}/watcher")
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 200
@@ -159,6 +161,7 @@ def test_without_data_it_answers_500_and_is_unhealthy(fake: FakeService) -> None
         time.sleep(0.5)
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
         assert requests.get(f"{url}/watcher", timeout=5).status_code == 200, "what there is, until it is too old"
+        assert requests.get(f"{url}/readyz", timeout=5).status_code == 200, "clients shall see that nothing is fresh"
     assert sum("not fresh" in message for message in messages) == 1
 
 
@@ -168,6 +171,7 @@ def test_load_that_is_too_old_is_not_served(fake: FakeService) -> None:
         document = settled(f"{url}/watcher").json()
         assert document["data"]["NodeMetricsMap"] == {}
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
+        assert requests.get(f"{url}/readyz", timeout=5).status_code == 503
 
 
 def test_a_token_is_required_and_may_be_rotated(fake: FakeService, tmp_path: Path) -> None:
@@ -293,6 +297,7 @@ PROMETHEUS = ("--provider", "Prometheus", "--address", "http://127.0.0.1:9")
         (("--listen", ":2020"), "--auth-token-file"),
         (("--listen", "0.0.0.0:2020", "--auth-token-file", "/t"), "unencrypted"),
         (("--listen", "2020"), "an address and a port"),
+        (("--serve-unauthenticated", "--token-review"), "say the opposite"),
         (("--tls-cert-file", "/c"), "give both or neither"),
         (("--client-ca-file", "/c"), "needs --tls-cert-file"),
         (("--window", "quarter"), "PromQL duration"),

@@ -1,4 +1,4 @@
-"""The server of `secondary-scheduler load-watcher`: one collector, and `/watcher` from what it read last."""
+"""The server: one collector, and `/watcher` from what it read last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from scheduler.load import (
     window_seconds,
 )
 from scheduler.observe import Authorizer, stop_serving
-from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.loadwatcher.errors import WatcherError
+from secondary_scheduler.loadwatcher.listening import Listen
 
 Say = Callable[[str], None]
 Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
@@ -40,14 +41,6 @@ METRICS_SERVER = "KubernetesMetricsServer"
 WATCHER_PATH = "/watcher"
 _NODES_SECONDS = 60.0
 _JSON = "application/json"
-
-
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """Where to serve; port 0: any free one."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ class Access:
         """Return the context to serve with; None for plain HTTP.
 
         Raises:
-            CommandError: a file cannot be used.
+            WatcherError: a file cannot be used.
         """
         if self.tls_cert_file is None:
             return None
@@ -77,7 +70,7 @@ class Access:
                 context.verify_mode = ssl.CERT_REQUIRED
         except OSError as error:
             files = ", ".join(map(str, (self.tls_cert_file, self.tls_private_key_file, self.client_ca_file)))
-            raise CommandError(f"TLS files {files}: {error.strerror or error}") from error
+            raise WatcherError(f"TLS files {files}: {error.strerror or error}") from error
         return context
 
 
@@ -128,7 +121,11 @@ class NodeNamedSource:
 
 
 class WatcherService:
-    """What the command serves.
+    """What the commands serve.
+
+    `/watcher` is load-watcher's; `/watcher/health` is the health of the source; `/livez` and `/readyz` are for probes.
+    Ready is who has served a load, also when the source fails later: clients then see that nothing is fresh, while
+    without an endpoint they would keep what they read last.
 
     `api` is the cluster whose nodes the loads belong to; without it loads keep the source's names.
     """
@@ -137,6 +134,7 @@ class WatcherService:
         self._key, self._settings, self._api, self._access = key, settings, api, access
         self._provider = key.partition(":")[0]
         self._reading: LoadReading | None = None
+        self._ready = False
         self._stop = asyncio.Event()
         self._collector: Collector | None = None
         self._reported: tuple[bool, str] = (True, "")
@@ -146,7 +144,7 @@ class WatcherService:
         """Serve until SIGTERM, SIGINT or `stop`.
 
         Raises:
-            CommandError: the address, the port or a file cannot be used.
+            WatcherError: the address, the port or a file cannot be used.
         """
         tls = self._access.tls()
         loop = asyncio.get_running_loop()
@@ -159,6 +157,8 @@ class WatcherService:
         # Go clients append the path to an address that may end with a slash.
         application.router.add_route("*", "//watcher", self._watcher)
         application.router.add_route("*", f"{WATCHER_PATH}/health", self._health)
+        application.router.add_get("/livez", self._livez)
+        application.router.add_get("/readyz", self._readyz)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -166,7 +166,7 @@ class WatcherService:
                 site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls)
                 await site.start()
             except OSError as error:
-                raise CommandError(f"--listen {listen.host}:{listen.port}: {error.strerror or error}") from error
+                raise WatcherError(f"--listen {listen.host}:{listen.port}: {error.strerror or error}") from error
             self.port = runner.addresses[0][1]
             collector.start()
             scheme = "https" if tls else "http"
@@ -202,6 +202,7 @@ class WatcherService:
 
         def keep(reading: LoadReading) -> None:
             self._reading = reading
+            self._ready = self._ready or bool(reading.fresh_loads(time.time(), settings.max_age_seconds))
 
         return Collector(
             source,
@@ -237,6 +238,12 @@ class WatcherService:
         healthy = status is not None and status.fresh and not status.consecutive_failures
         # The reason may name addresses: it goes to the log, not to clients.
         return web.Response(status=200 if healthy else 503)
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok") if self._ready else web.Response(status=503, text="no fresh load was read yet")
 
     def _guard(self, reviews: KubeClient | None) -> Any:
         authorizer = Authorizer(reviews) if reviews is not None else None

@@ -1,0 +1,136 @@
+"""The command of the image: options, configuration, then the server."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler import __version__
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, address_problem
+from scheduler.config import ConfigurationError, load_configuration
+from scheduler.load import LoadSettings
+from secondary_scheduler.loadwatcher.errors import WatcherError
+from secondary_scheduler.loadwatcher.listening import DEFAULT_LISTEN, Listen, is_loopback, listen_address
+from secondary_scheduler.loadwatcher.serving import Access, WatcherService
+from secondary_scheduler.loadwatcher.source import source_of
+
+EXIT_OK, EXIT_ERROR, EXIT_INVALID = 0, 1, 4
+_MOST_BYTES = 1 << 20
+"""What a ConfigMap can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    config: Path
+    listen: Listen
+    rules: CredentialRules
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until a signal (0), or until it cannot go on (1); 4 if the configuration is not valid."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    try:
+        key, settings = _source(options)
+    except (ConfigurationError, WatcherError, OSError, UnicodeDecodeError) as error:
+        _say(f"--config {options.config}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        return EXIT_INVALID
+    try:
+        # Without the cluster's nodes: its pod has no right to list them, so names are the source's.
+        asyncio.run(WatcherService(key, settings, None, Access()).run(options.listen, _say))
+    except WatcherError as error:
+        _say(str(error))
+        return EXIT_ERROR
+    return EXIT_OK
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Parse the command line; exits with 2 and one line on bad usage, as every command of ours."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    listen: Listen = parsed.listen
+    if not parsed.serve_unauthenticated and not is_loopback(listen.host):
+        parser.error(
+            f"--listen {listen.host}:{listen.port}: whoever reaches it could read every node's load; say so with "
+            "--serve-unauthenticated, behind a NetworkPolicy, or listen on 127.0.0.1"
+        )
+    if parsed.metric_service_account_token and not parsed.metric_credentials_address:
+        parser.error("--metric-service-account-token needs --metric-credentials-address, the only place it is sent to")
+    rules = CredentialRules(
+        parsed.metric_credentials_directory,
+        parsed.metric_credentials_address,
+        parsed.metric_service_account_token,
+        parsed.allow_insecure_metric_credentials,
+    )
+    return Options(parsed.config, listen, rules)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="load-watcher",
+        description="Serves the nodes' load at /watcher, as load-watcher does, from the source of a configuration.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"secondary-scheduler {__version__}")
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="KubeSchedulerConfiguration that names the source"
+    )
+    parser.add_argument(
+        "--listen", type=_listen, default=DEFAULT_LISTEN, metavar="HOST:PORT", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--serve-unauthenticated",
+        action="store_true",
+        help="serve whoever reaches the address, without TLS: names of nodes and their utilization",
+    )
+    group = parser.add_argument_group(
+        "credentials of the source", "what the file may do with tokens: whoever writes it cannot permit more"
+    )
+    group.add_argument("--metric-credentials-directory", metavar="DIR", default=METRIC_CREDENTIALS_DIRECTORY)
+    group.add_argument("--metric-credentials-address", type=_address, metavar="URL")
+    group.add_argument("--metric-service-account-token", metavar="FILE")
+    group.add_argument("--allow-insecure-metric-credentials", action="store_true")
+    return parser
+
+
+def _source(options: Options) -> tuple[str, LoadSettings]:
+    """The source that the file names.
+
+    Raises:
+        ConfigurationError, WatcherError, OSError, UnicodeDecodeError: it names none that can be read.
+    """
+    with options.config.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise WatcherError(f"--config {options.config}: larger than 1 MiB, which is the most that is read")
+    configuration = load_configuration(
+        data.decode("utf-8"),
+        source=str(options.config),
+        allow_token_in_config_map=True,  # as for the scheduler: the preview has judged it
+        allow_default_scheduler_name=True,
+        credential_rules=options.rules,
+    )
+    return source_of(configuration, options.rules, f"--config {options.config}")
+
+
+def _listen(text: str) -> Listen:
+    try:
+        return listen_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _address(text: str) -> str:
+    if problem := address_problem(text):
+        raise argparse.ArgumentTypeError(problem)
+    return text
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
