@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .installation_record import InstallationRecord, InstallationRecordArgs
     from .kube_object import ClusterProvider
     from .labels import common_labels, common_labels_transform
+    from .load_watcher import LoadWatcher, LoadWatcherArgs
     from .metric_access import MetricAccess
     from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
     from .namespace import Namespace, NamespaceArgs
@@ -76,6 +77,8 @@ __getattr__ = lazy_attributes(
         "ClusterProvider": "kube_object",
         "common_labels": "labels",
         "common_labels_transform": "labels",
+        "LoadWatcher": "load_watcher",
+        "LoadWatcherArgs": "load_watcher",
         "MetricCredentials": "metric_credentials",
         "MetricCredentialsArgs": "metric_credentials",
         "SecretKeyReference": "metric_credentials",
@@ -124,6 +127,8 @@ __all__ = [
     "InstallMode",
     "InstallationRecord",
     "InstallationRecordArgs",
+    "LoadWatcher",
+    "LoadWatcherArgs",
     "MetricAccess",
     "MetricCredentials",
     "MetricCredentialsArgs",

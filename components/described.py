@@ -9,7 +9,7 @@ from typing import Any
 
 import pulumi
 
-from scheduler.catalog import Loc
+from scheduler.catalog import OPERAND, Loc
 from scheduler.config import Configuration, Problem
 
 from .document import CustomPlugin, PolicyRule
@@ -17,6 +17,7 @@ from .metric_access import MetricAccess
 from .settings import (
     CREDENTIALS,
     TOKEN_IN_CONFIG_MAP,
+    ManagedLoadWatcher,
     MetricCredentialValues,
     ProfileSettings,
     build_profile,
@@ -40,6 +41,7 @@ class DescribedScheduler:
         flavour: of its image, if the settings say it.
         custom_plugins: plugins that only its image has.
         allow_default_scheduler_name: whether a profile may be named default-scheduler.
+        load_watcher: what runs beside it for its plugins to ask, if anything.
         warnings: settings that are accepted but probably not intended.
     """
 
@@ -49,11 +51,12 @@ class DescribedScheduler:
     flavour: str
     custom_plugins: Sequence[CustomPlugin]
     allow_default_scheduler_name: bool
+    load_watcher: ManagedLoadWatcher | None
     warnings: Sequence[Problem]
 
 
 def describe_scheduler(
-    settings: Mapping[str, Any], *, source: str, image: str, access: MetricAccess
+    settings: Mapping[str, Any], *, source: str, image: str, access: MetricAccess, operand: str = OPERAND
 ) -> DescribedScheduler:
     """Return the scheduler that settings describe, by the rules that a stack file is checked by.
 
@@ -62,6 +65,7 @@ def describe_scheduler(
         source: their name in messages.
         image: the scheduler's.
         access: the token for the metric source, if any, and the certificate authority of that source.
+        operand: name of the scheduler, which that of its load-watcher follows from.
 
     Raises:
         pulumi.RunError: they are wrong; one line per problem, all of them.
@@ -78,7 +82,7 @@ def describe_scheduler(
         flavour, part = flavour_of_settings(described, image)
         later += part
         if not part and not read.lacks("flavour", "extraPlugins"):
-            checked, part = build_profile(described, credentials, {}, flavour)
+            checked, part = build_profile(described, credentials, {}, flavour, operand=operand)
             later += part
     problems += [problem for problem in later if not read.concerns(problem)]
     if problems or described is None or checked is None:
@@ -101,6 +105,7 @@ def describe_scheduler(
         described.flavour or "",
         custom_plugins(described),
         described.allow_default_scheduler_name,
+        checked.load_watcher,
         [replace(warning, source=source) for warning in checked.warnings],
     )
 

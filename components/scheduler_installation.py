@@ -18,6 +18,7 @@ from .described import describe_scheduler
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
+from .load_watcher import LoadWatcher, LoadWatcherArgs
 from .metric_access import MetricAccess
 from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import NAMESPACE, cluster_scoped_name
@@ -25,6 +26,7 @@ from .parts import Parts
 from .scheduler import SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
+from .settings import ManagedLoadWatcher, load_watcher_name
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class SchedulerInstallationArgs:
     olm: where OLM finds the operator, for modes olm and catalog.
     adopting: provider of the same cluster that adopts objects which others create, for these two modes and upstream's
         operator: see `ClusterProvider.adopting`.
-    metric_access: how the scheduler may read the metric source.
+    metric_access: how the scheduler, or its load-watcher, may read the metric source.
+    load_watcher: beside a configuration that names its address; with settings it follows from them.
     custom_plugins: plugins that only a custom image has; with settings, their extraPlugins.
     log_level: Normal, Debug, Trace or TraceAll.
     replicas: number of schedulers; one leads, the others wait for the Lease.
@@ -103,6 +106,7 @@ class SchedulerInstallationArgs:
     olm: OlmSource | None = None
     adopting: pulumi.ProviderResource | None = None
     metric_access: MetricAccess = field(default_factory=MetricAccess)
+    load_watcher: ManagedLoadWatcher | None = None
     custom_plugins: Sequence[CustomPlugin] = ()
     log_level: str = "Normal"
     replicas: int = 1
@@ -153,7 +157,9 @@ class SchedulerInstallation(pulumi.ComponentResource):
         self.has_crd: bool = installation.crd or (args.beside is not None and args.beside.has_crd)
         credentials = self._metric_credentials(installation)
         configuration = self._scheduler_configuration(installation)
-        scheduler = run_scheduler(installation, self._scheduler_args(configuration, credentials), self._parts)
+        watcher = self._load_watcher(installation, credentials)
+        scheduler_args = self._scheduler_args(configuration, None if watcher else credentials, watcher)
+        scheduler = run_scheduler(installation, scheduler_args, self._parts)
         self.priority_class_name: pulumi.Output[str] | None = scheduler.priority_class_name
         self.name, self.namespace = scheduler.resource.name, scheduler.resource.namespace
         self.ready_replicas = scheduler.resource.ready_replicas
@@ -192,13 +198,20 @@ class SchedulerInstallation(pulumi.ComponentResource):
             raise pulumi.RunError(f"{name}: custom_plugins: are for configuration; with settings, use extraPlugins")
         beside = {"flavour": args.flavour, "allowDefaultSchedulerName": args.allow_default_scheduler_name}
         settings = {**{key: value for key, value in beside.items() if value}, **args.settings}
-        described = describe_scheduler(settings, source=f"{name}: settings", image=image, access=args.metric_access)
+        described = describe_scheduler(
+            settings,
+            source=f"{name}: settings",
+            image=image,
+            access=args.metric_access,
+            operand=operand_name(args.resource_name),
+        )
         for warning in described.warnings:
             pulumi.log.warn(str(warning), self)
         changed = replace(
             args,
             configuration=described.content,
             metric_access=described.access,
+            load_watcher=described.load_watcher,
             flavour=described.flavour,
             custom_plugins=described.custom_plugins,
             allow_default_scheduler_name=described.allow_default_scheduler_name,
@@ -246,7 +259,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             openshift=args.openshift,
             instances=instances,
             status_of=status_of,
-            secrets=[access.existing_secret] if access.existing_secret else [],
+            secrets=[access.existing_secret] if access.existing_secret and not args.load_watcher else [],
             admission_policies=args.objects.admission_policies,
             allowed_images=args.allowed_images,
             network_policy=args.objects.network_policy,
@@ -260,10 +273,11 @@ class SchedulerInstallation(pulumi.ComponentResource):
         access = self._args.metric_access
         if access.token is None and not access.existing_secret and access.cluster_role is None:
             return None
+        reader = load_watcher_name(self._operand) if self._args.load_watcher else self._operand
         credentials_args = MetricCredentialsArgs(
             installation.namespace,
-            service_account=self._operand,
-            secret_name=f"{self._operand}-metrics",
+            service_account=reader,
+            secret_name=f"{reader}-metrics",
             token=access.token,
             certificate_authority=access.certificate_authority,
             existing_secret=(
@@ -274,6 +288,23 @@ class SchedulerInstallation(pulumi.ComponentResource):
         )
         part = "metric-credentials"
         return MetricCredentials(self._parts.name(part), credentials_args, self._parts.options(part))
+
+    def _load_watcher(self, installation: Installation, credentials: MetricCredentials | None) -> LoadWatcher | None:
+        args = self._args
+        if args.load_watcher is None:
+            return None
+        watcher_args = LoadWatcherArgs(
+            installation.namespace,
+            args.load_watcher,
+            self._operand,
+            credentials.reference if credentials else None,
+            args.metric_access.audience,
+            args.egress_ports,
+            args.openshift,
+            args.ready_seconds,
+            [credentials] if credentials else [],
+        )
+        return LoadWatcher(self._parts.name("load-watcher"), watcher_args, self._parts.options("load-watcher"))
 
     def _scheduler_configuration(self, installation: Installation) -> SchedulerConfiguration:
         configuration_args = SchedulerConfigurationArgs(
@@ -287,9 +318,14 @@ class SchedulerInstallation(pulumi.ComponentResource):
         return SchedulerConfiguration(self._parts.name(part), configuration_args, self._parts.options(part))
 
     def _scheduler_args(
-        self, configuration: SchedulerConfiguration, credentials: MetricCredentials | None
+        self,
+        configuration: SchedulerConfiguration,
+        credentials: MetricCredentials | None,
+        watcher: LoadWatcher | None,
     ) -> SchedulerArgs:
         args, objects = self._args, self._args.objects
+        # What a load-watcher may read is no concern of the scheduler's.
+        access = MetricAccess() if watcher else args.metric_access
         return SchedulerArgs(
             args.image,
             configuration.config_map_name,
@@ -297,8 +333,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
             list(self._configuration.scheduler_names),
             args.log_level,
             credentials.reference if credentials else None,
-            credential_rules=bound_rules(self._configuration, args.metric_access.rules),
-            metric_audience=args.metric_access.audience,
+            credential_rules=bound_rules(self._configuration, access.rules),
+            metric_audience=access.audience,
             flavour=args.flavour,
             extra_plugins={plugin.name: list(plugin.points) for plugin in args.custom_plugins},
             replicas=args.replicas,
@@ -315,7 +351,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             resources=args.resources,
             protect=args.protect,
             ready_seconds=args.ready_seconds,
-            needs=[configuration, *([credentials] if credentials else [])],
+            needs=[part for part in (configuration, credentials, watcher) if part is not None],
             resource_name=args.resource_name,
         )
 

@@ -33,6 +33,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         olm=_olm_source(stack),
         adopting=cluster.adopting("cluster-adopting") if adopts else None,
         metric_access=_metric_access(stack),
+        load_watcher=stack.profile.load_watcher,
         custom_plugins=components.custom_plugins(settings),
         log_level=settings.log_level,
         replicas=settings.replicas,

@@ -106,7 +106,10 @@ def _duplicate_settings(settings: StackSettings, name: str) -> Iterator[Problem]
         if getattr(settings, key) != field.default:
             yield Problem((alias,), f"has no effect on {name}; set {place} there, and remove it here")
     provider = settings.metric_provider
-    if provider is not None and provider.type is not None:
+    if provider is not None and provider.load_watcher is not None:
+        message = f"is for plugins of the stack file; with {_KEY}, let {name} name a load-watcher (watcherAddress)"
+        yield Problem(("metricProvider", "loadWatcher"), message)
+    elif provider is not None and provider.type is not None:
         message = f"the metric source is already set in {name}; keep only credentials here, or remove {_KEY}"
         yield Problem(("metricProvider",), message)
 

@@ -15,6 +15,7 @@ from .credentials import (
     unset_variable,
 )
 from .flavour import flavour_of_settings
+from .load_watcher import LOAD_WATCHER_PORT, ManagedLoadWatcher, load_watcher_name
 from .metric_settings import CredentialSettings, ExistingSecret, MetricProviderSettings
 from .partition import NodePartitionSettings, SharedNodesSettings
 from .problems import from_validation_error, shown_value
@@ -37,6 +38,7 @@ from .values import (
 
 __all__ = [
     "CREDENTIALS",
+    "LOAD_WATCHER_PORT",
     "SECRET_ARGUMENT",
     "TOKEN_IN_CONFIG_MAP",
     "CheckedConfiguration",
@@ -46,6 +48,7 @@ __all__ = [
     "ExtraPluginSettings",
     "FileName",
     "Image",
+    "ManagedLoadWatcher",
     "MetricCredentialValues",
     "MetricProviderSettings",
     "NodePartitionSettings",
@@ -66,6 +69,7 @@ __all__ = [
     "checked_configuration",
     "flavour_of_settings",
     "from_validation_error",
+    "load_watcher_name",
     "mounted_credentials",
     "read_settings",
     "shown_value",

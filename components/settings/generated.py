@@ -45,6 +45,7 @@ class DesiredProfile:
         address: of the metric source, resolved from the environment if the settings say so.
         files: token and certificate authority for that source.
         token: the token itself, if it goes into the configuration.
+        watcher: address of a load-watcher that plugins ask instead of the source.
         partition: the nodes that the profile's pods are kept on.
         recheck_percent: from how full on nodes are read again before a Binding.
         kubernetes: the version of kube-scheduler to behave as; None: that of the cluster.
@@ -62,6 +63,7 @@ class DesiredProfile:
     recheck_percent: int | None = None
     kubernetes: str | None = None
     token: str | None = field(default=None, repr=False)
+    watcher: str | None = None
 
 
 def desired_profiles(
@@ -70,19 +72,23 @@ def desired_profiles(
     environment: Mapping[str, str],
     flavour: Flavour,
     kubernetes: str | None = None,
+    load_watcher: str = "",
 ) -> tuple[list[DesiredProfile], list[Problem]]:
     """Return the profiles that the settings describe, and the problems that show before generating anything.
 
-    `kubernetes` is the version of kube-scheduler that all of them behave as; None: that of the cluster.
+    `kubernetes` is the version of kube-scheduler that all of them behave as; None: that of the cluster. `load_watcher`
+    is the address of the one that the settings may ask for.
     """
     top: Loc = (_PROVIDER,)
+    wanted = settings.metric_provider is not None and settings.metric_provider.load_watcher is not None
+    watcher = load_watcher if wanted else None
     files, token = credentials.files, credentials.config_map_token
-    shared, problems = _address(settings.metric_provider, top, environment)
+    shared, problems = resolved_address(settings.metric_provider, top, environment)
     if not settings.profiles:
         only = DesiredProfile(
             (), settings.scheduler_name, _plugins(settings, flavour), settings.compatibility, settings.metric_provider,
             top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent,
-            kubernetes, token,
+            kubernetes, token, watcher,
         )  # fmt: skip
         return [only], [*problems, *_profile_problems(only)]
     if settings.plugins != PluginSettings():
@@ -95,17 +101,20 @@ def desired_profiles(
     for index, entry in enumerate(settings.profiles):
         at: Loc = ("profiles", index)
         provider, provider_at, address = settings.metric_provider, top, shared
-        own_files, own_token = files, token
+        own_files, own_token, own_watcher = files, token, watcher
         if entry.metric_provider is not None:
             provider, provider_at = entry.metric_provider, (*at, _PROVIDER)
-            address, address_problems = _address(provider, provider_at, environment)
+            address, address_problems = resolved_address(provider, provider_at, environment)
             problems += address_problems
             # A token must only go to the server it was issued for.
             if address != shared:
-                own_files, own_token = CredentialFiles(), None
+                own_files, own_token, own_watcher = CredentialFiles(), None, None
             if provider.credentials is not None:
                 message = "may only be set in the stack's metricProvider: the scheduler mounts a single Secret"
                 problems.append(Problem((*provider_at, "credentials"), message))
+            if provider.load_watcher is not None:
+                message = "may only be set in the stack's metricProvider: a load-watcher reads a single source"
+                problems.append(Problem((*provider_at, "loadWatcher"), message))
         compatibility = entry.compatibility or settings.compatibility
         desired.append(
             DesiredProfile(
@@ -121,6 +130,7 @@ def desired_profiles(
                 settings.shared_nodes.recheck_above_percent,
                 kubernetes,
                 own_token,
+                own_watcher,
             )
         )
     return desired, [
@@ -171,9 +181,10 @@ def _plugins(settings: ProfileSettings, flavour: Flavour) -> PluginSettings:
     return settings.plugins
 
 
-def _address(
+def resolved_address(
     provider: MetricProviderSettings | None, at: Loc, environment: Mapping[str, str]
 ) -> tuple[str | None, list[Problem]]:
+    """Return the address of a metric source at a location of the settings, or None and what is wrong with it."""
     if provider is None or provider.address is None:
         return None, []
     if provider.address.url is not None:
@@ -221,7 +232,7 @@ def _conflicting_sources(desired: list[DesiredProfile]) -> Iterator[Problem]:
         if profile.provider is None:
             continue
         other = first.setdefault((profile.provider.type, profile.address), profile)
-        excluded = {"credentials", "address"}
+        excluded = {"credentials", "address", "load_watcher"}
         other_provider = other.provider or profile.provider
         if profile.provider.model_dump(exclude=excluded) != other_provider.model_dump(exclude=excluded):
             message = f"reads the same source with other settings than {path_text(other.provider_at)}"
@@ -289,10 +300,19 @@ def _args(plugin: PluginChoice, desired: DesiredProfile) -> dict[str, Any]:
     provider, address = desired.provider, desired.address
     if plugin.name == NODE_AFFINITY and desired.partition is not None:
         return {**plugin.args, "addedAffinity": desired.partition.added_affinity()}
+    if desired.watcher is not None and (key := watcher_argument(plugin.name)):
+        return {key: desired.watcher, **plugin.args}
     if provider is None or not takes_metric_provider(plugin.name) or plugin.args.get("watcherAddress"):
         return plugin.args
     source = {"type": provider.type, "address": address, "token": desired.token}
     return {**plugin.args, _PROVIDER: {key: value for key, value in source.items() if value is not None}}
+
+
+def watcher_argument(plugin: str) -> str | None:
+    """Return the argument of a plugin that names a load-watcher; None if it has none."""
+    if takes_metric_provider(plugin):
+        return "watcherAddress"
+    return "WatcherAddress" if plugin == "Peaks" else None
 
 
 def _options(desired: DesiredProfile) -> dict[str, Any]:

@@ -6,7 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from .values import EnvironmentName, SecretDataKey, SettingsModel, Subdomain, source_url
+from scheduler import __version__
+
+from .values import EnvironmentName, Image, SecretDataKey, SettingsModel, Subdomain, source_url
+
+OUR_IMAGE = f"REGISTRY/secondary-scheduler/operator:{__version__}"
+"""What to write where this project's image is asked for; it holds scheduler, operator and load-watcher."""
 
 
 class FromFileInEnvironment(SettingsModel):
@@ -101,6 +106,16 @@ class CredentialSettings(SettingsModel):
         return self
 
 
+class LoadWatcherSettings(SettingsModel):
+    """A load-watcher that the installation runs beside the scheduler. It alone has the credentials.
+
+    Attributes:
+        image: this project's, under the name of scheduler or operator; required.
+    """
+
+    image: Image | None = None
+
+
 def _address(value: object) -> object:
     if isinstance(value, str):
         return {"url": value}
@@ -128,6 +143,7 @@ class MetricProviderSettings(SettingsModel):
     Attributes:
         type: may be absent only if a configuration file names the source; then only credentials are allowed.
         address: of Prometheus, or of SignalFx where it is not the public one.
+        load_watcher: for images that can read no Secret: plugins ask it, and it asks Prometheus.
         window: averaging window of the queries, as a Prometheus duration.
         refresh_seconds: interval between two reads.
         max_age_seconds: older samples count as stale.
@@ -138,6 +154,7 @@ class MetricProviderSettings(SettingsModel):
     type: Literal["Prometheus", "KubernetesMetricsServer", "SignalFx"] | None = None
     address: Annotated[Address | None, BeforeValidator(_address)] = None
     credentials: CredentialSettings | None = None
+    load_watcher: LoadWatcherSettings | None = None
     window: str = "15m"
     refresh_seconds: int = 30
     max_age_seconds: int = 300

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.catalog import CredentialRules, ExtensionPoint, PolicyRule, cluster_role_name, lookup, nearest_kubernetes
+from scheduler.catalog import (
+    OPERAND,
+    CredentialRules,
+    ExtensionPoint,
+    PolicyRule,
+    cluster_role_name,
+    lookup,
+    nearest_kubernetes,
+)
 from scheduler.config import (
     Configuration,
     ConfigurationError,
@@ -22,6 +30,7 @@ from scheduler.config import (
 
 from .credentials import TOKEN_IN_CONFIG_MAP, MetricCredentialValues
 from .generated import SettingsLocations, desired_profiles, generate, idle_source
+from .load_watcher import ManagedLoadWatcher, load_watcher_address, managed_load_watcher, unusable_load_watcher
 from .partition import unenforced
 from .profile_settings import ProfileSettings
 from .transport import sends_token, token_warnings, unusable_credentials
@@ -41,6 +50,7 @@ class CheckedConfiguration:
         extra_roles: RBAC rules of enabled plugins that only a custom image has, by the name of their ClusterRole.
         credential_rules: what the scheduler may do with the credentials for its metric source.
         holds_token: whether the content has the metric source's token in it.
+        load_watcher: what the installation runs for the scheduler's plugins to ask; None if they ask the source.
     """
 
     content: str = field(repr=False)
@@ -50,6 +60,7 @@ class CheckedConfiguration:
     extra_roles: Mapping[str, tuple[PolicyRule, ...]] = field(default_factory=dict)
     credential_rules: CredentialRules = field(default_factory=CredentialRules)
     holds_token: bool = False
+    load_watcher: ManagedLoadWatcher | None = None
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
@@ -74,6 +85,7 @@ def build_profile(
     environment: Mapping[str, str],
     flavour: Flavour,
     cluster_minor: int | None = None,
+    operand: str = OPERAND,
 ) -> tuple[CheckedConfiguration | None, list[Problem]]:
     """Return the configuration, or None and the problems of the settings.
 
@@ -84,11 +96,16 @@ def build_profile(
         environment: the environment variables of the `pulumi` process.
         flavour: of the scheduler's image.
         cluster_minor: minor version of the cluster, which the profiles are pinned to; None where it is not named.
+        operand: name of the scheduler, which that of its load-watcher follows from.
     """
     rules = credentials.rules
     pinned = None if cluster_minor is None else nearest_kubernetes(cluster_minor).name
-    desired, problems = desired_profiles(settings, credentials, environment, flavour, pinned)
-    problems += unusable_credentials(settings, desired, flavour)
+    watcher_address = load_watcher_address(operand)
+    desired, problems = desired_profiles(settings, credentials, environment, flavour, pinned, watcher_address)
+    problems += [*unusable_credentials(settings, desired, flavour), *unusable_load_watcher(settings, desired, flavour)]
+    watcher = None
+    if not problems:
+        watcher, problems = managed_load_watcher(settings, environment, credentials)
     data = generate(desired, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
     content = render(data)
     places = SettingsLocations(
@@ -132,7 +149,7 @@ def build_profile(
         return None, problems
     warnings += [*token_warnings(desired), *idle_source(settings, desired)]
     profile = checked_configuration(content, configuration, warnings, flavour, rules)
-    return replace(profile, holds_token=any(sends_token(each) for each in desired)), []
+    return replace(profile, holds_token=any(sends_token(each) for each in desired), load_watcher=watcher), []
 
 
 def checked_configuration(

@@ -9,6 +9,7 @@ from scheduler.config import Flavour, Problem
 
 from .credentials import TOKEN_IN_CONFIG_MAP
 from .generated import DesiredProfile
+from .metric_settings import OUR_IMAGE
 from .profile_settings import ProfileSettings
 
 _CREDENTIALS = TOKEN_IN_CONFIG_MAP[:-1]
@@ -37,13 +38,12 @@ def unusable_credentials(
             message = f"has no effect: {flavour.name} trusts the authorities of its image only; remove it"
             yield Problem((*_CREDENTIALS, "caFile"), message)
         return
-    if any(_readers(profile) for profile in desired):
+    if provider.load_watcher is None and any(_readers(profile) for profile in desired):
         yield Problem(
             _CREDENTIALS,
-            f"{flavour.name} reads a token from its configuration only; choose one of two: allowTokenInConfigMap: true "
-            "beside token, which everybody who may read ConfigMaps can then read, or watcherAddress in the args of the "
-            "plugins that score by load: the address of a load-watcher, which holds the token "
-            "(secondary-scheduler load-watcher)",
+            f"{flavour.name} reads a token from its configuration only; choose one of two: metricProvider.loadWatcher: "
+            f"{{image: {OUR_IMAGE}}}, which runs a load-watcher that reads it from a Secret, or "
+            "allowTokenInConfigMap: true beside token, which everybody who may read ConfigMaps can then read",
         )
 
 
@@ -71,5 +71,7 @@ def _readers(desired: DesiredProfile) -> list[str]:
     """The plugins that ask the metric source themselves."""
     chosen = (choice for _, choice in desired.plugins.chosen())
     return [
-        choice.name for choice in chosen if takes_metric_provider(choice.name) and not choice.args.get("watcherAddress")
+        choice.name
+        for choice in chosen
+        if takes_metric_provider(choice.name) and not (desired.watcher or choice.args.get("watcherAddress"))
     ]

@@ -8,12 +8,14 @@ contract. Membership: pure functions over data; owners, labels and field manager
 from scheduler.operand.deployment import (
     CERTS_VOLUME,
     CONTAINER_SECURITY,
+    METRICS_VOLUME,
     ROLLING_UPDATE,
     Operand,
     Timings,
     deployment_spec,
     environment_for,
     is_fixed_flag,
+    metric_credentials_volume,
     pod_security,
     temporary_volume,
 )
@@ -33,6 +35,7 @@ from scheduler.operand.names import (
 )
 from scheduler.operand.network import (
     API_SERVER_PORTS,
+    fenced_network_policy_spec,
     network_policy_spec,
     scheduler_network_policy_spec,
     source_ports,
@@ -60,6 +63,7 @@ __all__ = [
     "CONFIG_VOLUME",
     "CONTAINER_SECURITY",
     "LABEL_APP",
+    "METRICS_VOLUME",
     "METRIC_CREDENTIALS_DIRECTORY",
     "ROLLING_UPDATE",
     "SECURE_PORT",
@@ -71,10 +75,12 @@ __all__ = [
     "deployment_spec",
     "disruption_budget_spec",
     "environment_for",
+    "fenced_network_policy_spec",
     "flow_schema_spec",
     "is_fixed_flag",
     "lease_role_name",
     "lease_rules",
+    "metric_credentials_volume",
     "metrics_service_annotations",
     "metrics_service_name",
     "metrics_service_spec",

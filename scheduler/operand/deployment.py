@@ -40,7 +40,7 @@ _TEMPORARY_SIZE = "64Mi"
 _STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
 _TOKEN_SECONDS = 3600
-_METRICS_VOLUME = "metric-credentials"
+METRICS_VOLUME = "metric-credentials"
 ROLLING_UPDATE: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 """The Lease keeps two from scheduling at a time; the old one is removed only when the new one is ready."""
 
@@ -146,6 +146,21 @@ def temporary_volume() -> Json:
     return {"name": "tmp", "emptyDir": {"sizeLimit": _TEMPORARY_SIZE}}
 
 
+def metric_credentials_volume(secret: object, audience: str) -> Json | None:
+    """Return the volume with the credentials for the metric source: a Secret, or a token of the ServiceAccount for an
+    audience; None if there is neither.
+
+    `secret` is a name, which the Pulumi program may not know yet. A Secret is mounted as a whole, so that a rotated
+    token reaches the running pod and a ca.crt next to it is found.
+    """
+    if secret is not None:
+        return {"name": METRICS_VOLUME, "secret": {"secretName": secret}}
+    if audience:
+        token = {"audience": audience, "path": "token", "expirationSeconds": _TOKEN_SECONDS}
+        return {"name": METRICS_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}}
+    return None
+
+
 def is_fixed_flag(argument: str) -> bool:
     """Tell whether an argument sets a flag that is part of the contract and must not be overridden.
 
@@ -204,7 +219,7 @@ def _container(operand: Operand) -> Json:
     if operand.serving_cert_secret:
         mounts.append({"name": CERTS_VOLUME, "mountPath": CERTS_DIRECTORY, "readOnly": True})
     if operand.metric_secret or operand.metric_audience:
-        mounts.append({"name": _METRICS_VOLUME, "mountPath": METRIC_CREDENTIALS_DIRECTORY, "readOnly": True})
+        mounts.append({"name": METRICS_VOLUME, "mountPath": METRIC_CREDENTIALS_DIRECTORY, "readOnly": True})
     return {
         "name": OPERAND,
         "image": operand.image,
@@ -231,13 +246,8 @@ def _volumes(operand: Operand) -> list[Json]:
     ]
     if operand.serving_cert_secret:
         volumes.append({"name": CERTS_VOLUME, "secret": {"secretName": operand.serving_cert_secret}})
-    if operand.metric_secret:
-        # Mounted as a whole, so that a rotated token reaches the running pod and a ca.crt next to it is found.
-        volumes.append({"name": _METRICS_VOLUME, "secret": {"secretName": operand.metric_secret}})
-    elif operand.metric_audience:
-        token = {"audience": operand.metric_audience, "path": "token", "expirationSeconds": _TOKEN_SECONDS}
-        volumes.append({"name": _METRICS_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}})
-    return volumes
+    credentials = metric_credentials_volume(operand.metric_secret or None, operand.metric_audience)
+    return [*volumes, credentials] if credentials is not None else volumes
 
 
 def _probe(path: str, *, period: int, timeout: int, failures: int) -> Json:

@@ -54,14 +54,40 @@ def network_policy_spec(labels: dict[str, str], ingress: Collection[int], egress
     }
     if egress is None:
         return policy
-    dns = [{"protocol": protocol, "port": port} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
     tcp = [_tcp(port) for port in sorted({*API_SERVER_PORTS, *egress})]
-    return {**policy, "policyTypes": ["Ingress", "Egress"], "egress": [{"ports": dns}, {"ports": tcp}]}
+    return {**policy, "policyTypes": ["Ingress", "Egress"], "egress": [{"ports": _dns()}, {"ports": tcp}]}
 
 
 def scheduler_network_policy_spec(operand: str, egress: Collection[int] | None) -> Json:
     """Return the spec of a scheduler's NetworkPolicy; `egress` as for `network_policy_spec`."""
     return network_policy_spec({LABEL_APP: operand}, [SECURE_PORT], egress)
+
+
+def fenced_network_policy_spec(
+    labels: dict[str, str], clients: Collection[str], port: int, egress: Collection[int]
+) -> Json:
+    """Return the spec of a NetworkPolicy for pods that only their clients may reach, and that reach no API server.
+
+    Args:
+        labels: of the pods.
+        clients: values of the label `app` of pods in the same namespace.
+        port: TCP port that these may reach; nobody else may reach any.
+        egress: TCP ports that the pods may reach on any host, in addition to DNS.
+    """
+    peers = {"matchExpressions": [{"key": LABEL_APP, "operator": "In", "values": sorted(clients)}]}
+    outside: list[Json] = [{"ports": _dns()}]
+    if egress:
+        outside.append({"ports": [_tcp(each) for each in sorted(set(egress))]})
+    return {
+        "podSelector": {"matchLabels": labels},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [{"podSelector": peers}], "ports": [_tcp(port)]}],
+        "egress": outside,
+    }
+
+
+def _dns() -> list[Json]:
+    return [{"protocol": protocol, "port": port} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
 
 
 def _tcp(port: int) -> Json:

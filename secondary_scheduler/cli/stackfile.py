@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -37,13 +37,29 @@ def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Prob
     Raises:
         CommandError: the file's project, whose models decide what it may say, does not exist or cannot be loaded.
     """
-    configuration, problems, _ = examine_stack(path, text)
-    return configuration, problems
+    examined = examine_stack(path, text)
+    return examined.configuration, examined.problems
 
 
-def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Problem, ...], Any]:
-    """As `check_stack`, with the credentials of the metric source (`stacks.credentials.MetricCredentialValues`) or
-    None; a token that stands encrypted is `ENCRYPTED`."""
+class ExaminedStack(NamedTuple):
+    """What a stack file says.
+
+    Attributes:
+        configuration: the scheduler's; None if the file is wrong.
+        problems: what is wrong with the file.
+        credentials: for the metric source (`stacks.credentials.MetricCredentialValues`); a token that stands encrypted
+            is `ENCRYPTED`.
+        source: the configuration that names the metric source: that of the stack's load-watcher, if it runs one.
+    """
+
+    configuration: Configuration | None
+    problems: tuple[Problem, ...]
+    credentials: Any = None
+    source: Configuration | None = None
+
+
+def examine_stack(path: Path, text: str) -> ExaminedStack:
+    """As `check_stack`, with what reads the metric source."""
     source = str(path)
     try:
         document = YAML(typ="safe", pure=True).load(text)
@@ -51,11 +67,12 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
         message = "not valid YAML: " + " ".join(str(getattr(error, "problem", error)).split())
-        return None, (Problem((), message, line, column, source=source),), None
+        return ExaminedStack(None, (Problem((), message, line, column, source=source),))
     config = document.get("config") if isinstance(document, Mapping) else None
     if not isinstance(config, Mapping):
         hint = f"set one with: pulumi config set {_PREFIX}schedulerImage IMAGE"
-        return None, (Problem(("config",), "the stack file holds no configuration", 1, 1, "error", hint, source),), None
+        problem = Problem(("config",), "the stack file holds no configuration", 1, 1, "error", hint, source)
+        return ExaminedStack(None, (problem,))
     models = load_stack_models(path)
     values, encrypted = _engine_values(config)
     names = sorted(set(_environment_references(config)))
@@ -70,7 +87,7 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
             checked = models.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
             _, profile, credentials = checked
         except ConfigurationError as error:
-            return None, tuple(models.locate(error.problems, path, PROJECT, source=source)), None
+            return ExaminedStack(None, tuple(models.locate(error.problems, path, PROJECT, source=source)))
     located = models.locate(profile.warnings, path, PROJECT, source=source)
     notes = [
         Problem(
@@ -81,7 +98,9 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
         )
         for _, name in missing
     ]
-    return profile.configuration, (*located, *notes), credentials
+    watcher = getattr(profile, "load_watcher", None)  # the project may be of an earlier version
+    reader = watcher.configuration if watcher is not None else profile.configuration
+    return ExaminedStack(profile.configuration, (*located, *notes), credentials, reader)
 
 
 def missing_variables(text: str) -> list[str]:

@@ -164,7 +164,7 @@ def test_a_go_image_gets_the_token_in_its_configuration_only_where_that_is_said_
     assert graph.of("Secret") == []
     with pytest.raises(pulumi.RunError, match="known before the update"):
         installed({"metricProvider": allowed}, image=image, late_token="t0ken")
-    with pytest.raises(pulumi.RunError, match=r"choose one of two: allowTokenInConfigMap.*watcherAddress"):
+    with pytest.raises(pulumi.RunError, match=r"choose one of two: metricProvider\.loadWatcher.*allowTokenInConfigMap"):
         installed({"metricProvider": PROMETHEUS}, image=image, metric_access=known)
 
 

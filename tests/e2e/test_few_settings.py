@@ -1,7 +1,8 @@
 """Stack files as short as they can be: one setting installs a scheduler, and a metric source makes it place by load.
 
 With our image, and with the Go one of scheduler-plugins (the seeds' example): it reads Prometheus with a token, which
-it takes from its configuration only. The real binary runs under the image's own name.
+it takes from its configuration only, or asks a load-watcher of the stack, which has the token in a Secret. The real
+binary runs under the image's own name.
 
 The tests of this module run in order and share one cluster; each of two stacks has it for itself until it is destroyed.
 """
@@ -9,9 +10,11 @@ The tests of this module run in order and share one cluster; each of two stacks 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes import client as kubernetes
@@ -22,6 +25,7 @@ from devcluster.inventory import HOT, simulated_nodes
 from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain import binaries
+from tests.support import without_dns
 from tests.support.live_stack import NAME, NAMESPACE, Live
 from tests.support.waiting import eventually
 
@@ -31,6 +35,7 @@ NODES = 10
 PODS = 20
 GO_REPOSITORY = "registry.k8s.io/scheduler-plugins/kube-scheduler"
 OUR_IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
+WATCHER = "secondary-scheduler-load-watcher"
 TOKEN = {"token": {"fromFileInEnv": "SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE"}}
 SOURCE = {"type": "Prometheus", "address": {"fromEnv": "SECONDARY_SCHEDULER_PROMETHEUS_URL"}}
 
@@ -40,7 +45,7 @@ def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
     binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
     command = "/bin/kube-scheduler"
     image = {
-        "executables": {command: [str(binary)]},
+        "executables": {command: [sys.executable, "-I", str(without_dns.__file__), str(binary)]},
         "appendArgs": {command: ["--bind-address=$(POD_IP)"]},
         "user": 65532,
     }
@@ -104,7 +109,7 @@ def test_a_token_that_the_image_cannot_read_fails_the_preview_with_the_two_ways_
     line, *_ = [line for line in output.splitlines() if "metricProvider.credentials: " in line]
     assert "scheduler-plugins@0.34 reads a token from its configuration only; choose one of two" in line
     assert "allowTokenInConfigMap: true" in line
-    assert "watcherAddress" in line
+    assert "metricProvider.loadWatcher: {image: " in line
     assert token not in output
 
 
@@ -147,6 +152,51 @@ def test_a_changed_argument_is_described_without_the_token(live: Live, token: st
     output = live.run("preview", "--diff", plugins=plugins)
     assert "TargetLoadPacking targetUtilization 40 -> 60" in output
     assert token not in output
+
+
+def watched(**source: Any) -> dict[str, Any]:
+    """A metric source that a load-watcher of the stack reads."""
+    credentials = {**TOKEN, "caFile": {"fromFileInEnv": "SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE"}}
+    image = OUR_IMAGE.replace("kube-scheduler", "operator")
+    return {**SOURCE, "window": "1m", "credentials": credentials, "loadWatcher": {"image": image}, **source}
+
+
+def test_a_load_watcher_of_the_stack_reads_the_source_for_the_go_scheduler(live: Live, token: str) -> None:
+    output = live.up(plugins={}, metricProvider=watched())
+    assert token not in output
+    eventually(lambda: not placed(live) & hot_nodes(), "no pod on a hot node")
+    (own,) = live.config_maps()
+    content = live.core.read_namespaced_config_map(own, NAMESPACE).data["config.yaml"]
+    assert f"watcherAddress: http://{WATCHER}:2020" in content
+    live.nothing_to_change()
+
+
+def test_the_token_is_in_no_config_map_any_more_and_only_the_load_watcher_mounts_it(live: Live, token: str) -> None:
+    def in_config_maps() -> bool:
+        return any(
+            token in json.dumps(item.data or {}) for item in live.core.list_namespaced_config_map(NAMESPACE).items
+        )
+
+    eventually(lambda: not in_config_maps(), "no ConfigMap with the token")
+    secret = f"{WATCHER}-metrics"
+    pods = live.core.list_namespaced_pod(NAMESPACE).items
+    mounting = {
+        pod.metadata.labels["app"]
+        for pod in pods
+        if any(volume.secret is not None and volume.secret.secret_name == secret for volume in pod.spec.volumes)
+    }
+    assert mounting == {WATCHER}
+    assert token not in live.state() + json.dumps(live.output())
+
+
+def test_a_source_that_gives_no_load_fails_the_update_and_the_old_load_watcher_goes_on(live: Live) -> None:
+    before = live.pods()
+    output = live.up(fails=True, metricProvider=watched(address="https://127.0.0.1:9"), readySeconds=20)
+    assert WATCHER in output
+    assert live.pods() == before, "the scheduler was not touched"
+    eventually(lambda: not placed(live) & hot_nodes(), "no pod on a hot node")
+    live.up(metricProvider=watched(), readySeconds=180)
+    live.nothing_to_change()
 
 
 def test_destroy_leaves_nothing(live: Live) -> None:

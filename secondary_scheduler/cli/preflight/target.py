@@ -325,8 +325,9 @@ def _stack(file: Path) -> tuple[Configuration, StackCredential]:
             f"{file}: refers to {', '.join(missing)}, which is not set; for the local cluster:"
             ' eval "$(secondary-scheduler cluster env)"'
         )
-    configuration, problems, credentials = stackfile.examine_stack(file, text)
-    errors = [problem for problem in problems if problem.severity == "error"]
+    examined = stackfile.examine_stack(file, text)
+    errors = [problem for problem in examined.problems if problem.severity == "error"]
+    configuration, credentials = examined.source, examined.credentials
     if configuration is None or errors:
         raise CommandError("\n".join(str(problem) for problem in errors), ExitCode.INVALID_INPUT)
     encrypted = credentials.token == stackfile.ENCRYPTED

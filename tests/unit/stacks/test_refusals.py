@@ -33,6 +33,8 @@ OPEN_SOURCE = {"type": "Prometheus", "address": "https://prometheus:9090"}
 ABSENT = object()
 PLUGIN = "plugins.score.enabled[0]"
 CREDENTIALS = "metricProvider.credentials"
+WATCHER = "metricProvider.loadWatcher"
+OUR_IMAGE = "registry.example.com/secondary-scheduler/operator:0.1.0"
 
 # change to GOOD (path, new value), path that is named, words that the line must have
 REFUSALS = {
@@ -142,7 +144,9 @@ REFUSALS = {
     "token in the ConfigMap that only the cluster knows": (
         CREDENTIALS, {"existingSecret": {"name": "x"}, "allowTokenInConfigMap": True}, CREDENTIALS, ["is only for token"],
     ),
-    "token for an image that reads none": ("schedulerImage", GO_IMAGE, CREDENTIALS, ["choose one of two", "watcherAddress"]),
+    "token for an image that reads none": ("schedulerImage", GO_IMAGE, CREDENTIALS, ["choose one of two", "metricProvider.loadWatcher: {image: ", "allowTokenInConfigMap: true"]),
+    "load-watcher for our image": (WATCHER, {"image": OUR_IMAGE}, WATCHER, ["is not needed", "remove it"]),
+    "load-watcher that is no mapping": (WATCHER, True, WATCHER, ["must be a mapping"]),
     "plugin that does not exist": (
         f"{PLUGIN}.name", "TargetLoadPackin", f"{PLUGIN}.name", ['"TargetLoadPackin"', "TargetLoadPacking"],
     ),
@@ -463,6 +467,106 @@ def test_every_credential_that_the_go_image_cannot_read_is_refused_unless_a_load
         ConfigurationError, match=r"credentials\.caFile: has no effect: .* trusts the authorities of its"
     ):
         check(engine_values(document), set(), environment)
+
+
+def watched_stack(**source: Any) -> dict[str, Any]:
+    """Of the Go image, with a load-watcher."""
+    document = go_stack()
+    document["metricProvider"] |= {"loadWatcher": {"image": OUR_IMAGE}, **source}
+    return document
+
+
+def test_a_load_watcher_holds_the_token_and_the_go_plugins_get_its_address(environment: dict[str, str]) -> None:
+    document = watched_stack(window="5m", nodeLabel="node")
+    _, profile, credentials = check(engine_values(document), set(), environment)
+    args = profile.configuration.profiles[0].plugin_args["TargetLoadPacking"].to_dict()
+    assert args["watcherAddress"] == "http://secondary-scheduler-load-watcher:2020"
+    assert credentials.token == TOKEN, "for a Secret"
+    assert TOKEN not in profile.content
+    assert not profile.holds_token
+    assert profile.warnings == ()
+    watcher = profile.load_watcher
+    assert watcher is not None
+    assert watcher.image == OUR_IMAGE
+    assert TOKEN not in watcher.content
+    assert watcher.rules.address == "https://prometheus:9090"
+    options = watcher.configuration.profiles[0].options.load
+    assert (options.window, options.node_label) == ("5m", "node")
+    assert options.token_file == "/var/run/secrets/secondary-scheduler/metrics/token"
+
+
+def test_every_origin_of_a_token_suits_a_load_watcher_and_so_does_none(environment: dict[str, str]) -> None:
+    own = {"serviceAccount": {}}
+    for credentials in ({"existingSecret": {"name": "x", "caKey": "ca"}}, own, None):
+        document = watched_stack(credentials=credentials)
+        if credentials is None:
+            del document["metricProvider"]["credentials"]
+        _, profile, values = check(engine_values(document), set(), environment)
+        assert profile.load_watcher is not None
+        assert profile.load_watcher.configuration.profiles[0].options.load.token_file == values.files.token
+        assert (profile.load_watcher.rules.service_account_token is not None) == (credentials == own)
+
+
+def test_the_settings_of_a_load_watchers_source_are_checked(environment: dict[str, str]) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"loadWatcher": {}}, r"loadWatcher\.image: missing; .*REGISTRY/secondary-scheduler/operator:"),
+        ({"loadWatcher": {"image": GO_IMAGE}}, r"loadWatcher\.image: is an image of scheduler-plugins"),
+        ({"window": "soon"}, r'metricProvider\.window: "soon" is not a PromQL duration'),
+        ({"address": "http://prometheus:9090"}, r"metricProvider\.address: a token is not sent over HTTP"),
+        ({"type": "SignalFx"}, r"metricProvider\.loadWatcher: is for type Prometheus"),
+    ]
+    for source, message in wrong:
+        with pytest.raises(ConfigurationError, match=message) as refusal:
+            check(engine_values(watched_stack(**source)), set(), environment)
+        assert len(refusal.value.problems) == 1, source
+
+
+def test_a_load_watcher_and_another_way_to_the_source_exclude_each_other(environment: dict[str, str]) -> None:
+    document = watched_stack()
+    document["metricProvider"]["credentials"]["allowTokenInConfigMap"] = True
+    with pytest.raises(
+        ConfigurationError, match=r"allowTokenInConfigMap: and metricProvider\.loadWatcher are two ways"
+    ):
+        check(engine_values(document), set(), environment)
+    document = watched_stack()
+    document["plugins"]["score"]["enabled"][0]["args"]["watcherAddress"] = "http://127.0.0.1:2020"
+    with pytest.raises(ConfigurationError, match=r"args\.watcherAddress: conflicts with metricProvider\.loadWatcher"):
+        check(engine_values(document), set(), environment)
+
+
+def test_only_profiles_of_the_stacks_own_source_ask_its_load_watcher(environment: dict[str, str]) -> None:
+    document = watched_stack()
+    plugins = document.pop("plugins")
+    other = {**OPEN_SOURCE, "address": "https://other:1"}
+    document["profiles"] = [
+        {"schedulerName": "one", "plugins": plugins},
+        {"schedulerName": "two", "plugins": plugins, "metricProvider": other},
+    ]
+    _, profile, _ = check(engine_values(document), set(), environment)
+    first, second = (each.plugin_args["TargetLoadPacking"].to_dict() for each in profile.configuration.profiles)
+    assert first["watcherAddress"] == "http://secondary-scheduler-load-watcher:2020"
+    assert "watcherAddress" not in second or not second["watcherAddress"]
+    assert second["metricProvider"]["address"] == "https://other:1"
+    document["profiles"][1]["metricProvider"]["loadWatcher"] = {"image": OUR_IMAGE}
+    with pytest.raises(ConfigurationError, match="a load-watcher reads a single source"):
+        check(engine_values(document), set(), environment)
+
+
+def test_peaks_asks_the_load_watcher_too(environment: dict[str, str]) -> None:
+    document = watched_stack()
+    document["plugins"]["score"]["enabled"] = [{"name": "Peaks"}]
+    _, profile, _ = check(engine_values(document), set(), environment)
+    args = profile.configuration.profiles[0].plugin_args["Peaks"].to_dict()
+    assert args["WatcherAddress"] == "http://secondary-scheduler-load-watcher:2020"
+
+
+def test_a_configuration_file_names_its_load_watcher_itself(environment: dict[str, str], tmp_path: Path) -> None:
+    configuration = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    (tmp_path / "kube-scheduler.yaml").write_text(configuration + "profiles: [{schedulerName: s}]\n")
+    document = watched_stack() | {"configurationFile": "kube-scheduler.yaml"}
+    del document["plugins"]
+    with pytest.raises(ConfigurationError, match=r"loadWatcher: is for plugins of the stack file.*watcherAddress"):
+        check(engine_values(document), set(), environment, tmp_path)
 
 
 def test_a_configuration_file_gets_no_token_of_the_stack_and_the_refusal_says_what_does_it(
