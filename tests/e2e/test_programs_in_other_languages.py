@@ -90,7 +90,9 @@ class Program:
         assert "SchedulerInstallation" in self.pulumi("preview")
         self.pulumi("up", "--yes", "--skip-preview")
         assert self.pulumi("stack", "output", "readyReplicas").strip() in ("1", "1.0")
-        assert TOKEN not in self.pulumi("stack", "export")
+        exported = self.pulumi("stack", "export")
+        assert TOKEN not in exported
+        assert "pulumi:providers:kubernetes::default" not in exported, "every object has the program's own provider"
         places_a_pod(self._core, "batch", generateName="pod-")
         self.pulumi("preview", "--expect-no-changes")
         self.pulumi("destroy", "--yes", "--skip-preview")

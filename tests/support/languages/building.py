@@ -45,7 +45,9 @@ def typescript_program(sdks: Path, program: Path) -> Path:
     shutil.copytree(EXAMPLES / "typescript", program)
     sdk = shutil.copytree(sdks / "nodejs", program / "sdks" / "secondary-scheduler")
     run(program, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund")
-    run(sdk, compiler(program))  # an SDK is its compiled form: `main` of its package.json
+    # What the SDK's own script does when it is installed: its compiled form, and package.json beside it.
+    run(sdk, compiler(program))
+    shutil.copyfile(sdk / "package.json", sdk / "bin" / "package.json")
     return program
 
 
