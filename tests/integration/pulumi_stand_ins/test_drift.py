@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.integration]
 def cluster_role(name: str, *verbs: str, forced: bool = False) -> Manifest:
     annotations = {"annotations": {"pulumi.com/patchForce": "true"}} if forced else {}
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]} for verb in verbs]
-    metadata = {"name": name, **annotations}
+    # With a label, which its creator still owns when another manager has taken the rules: else it owns nothing.
+    metadata = {"name": name, "labels": {"app": "drift"}, **annotations}
     manifest = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
