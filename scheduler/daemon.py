@@ -162,7 +162,8 @@ class Daemon:
         connection = self.configuration.model.client_connection
         # A rate limit of its own: reads for extenders never delay a binding.
         client = self._new_client(f"{USER_AGENT}/extenders", connection.qps, connection.burst)
-        return Extending(self.configuration.model.extenders, client, self.metrics)
+        recording = self.options.extender_recording
+        return Extending(self.configuration.model.extenders, client, self.metrics, recording)
 
     def _new_elector(self) -> LeaseElector:
         election = self.election

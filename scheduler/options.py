@@ -85,6 +85,8 @@ class Options:
     logging_format: str
     verbosity: int
     allow_default_scheduler_name: bool
+    extender_recording: str
+    """Where answers of extenders are recorded: a file, `-` for standard output, "" for nowhere."""
     credential_rules: CredentialRules
     """What the Deployment permits; no file can."""
     shown: Mapping[str, str]
@@ -207,6 +209,12 @@ def _parser(version: str) -> argparse.ArgumentParser:
         default=False,
         type=_boolean,
         help="let a profile be named default-scheduler, at the risk of two schedulers placing the same pods",
+    )
+    parser.add_argument(
+        "--extender-recording",
+        default="",
+        metavar="FILE",
+        help="record the answers of extenders for `secondary-scheduler simulate`; - is standard output",
     )
     _metric_flags(parser.add_argument_group("credentials of metric sources", _ABOUT_CREDENTIALS))
     add_idle_flags(
@@ -390,6 +398,7 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         logging_format=parsed.logging_format,
         verbosity=parsed.verbosity,
         allow_default_scheduler_name=parsed.allow_default_scheduler_name,
+        extender_recording=parsed.extender_recording,
         credential_rules=CredentialRules(
             parsed.metric_credentials_directory,
             parsed.metric_credentials_address,

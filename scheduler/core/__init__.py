@@ -7,7 +7,14 @@ from scheduler.core.asking import decide_asking, sample_size
 from scheduler.core.budget import PREEMPTION_OVER_BUDGET
 from scheduler.core.decide import decide
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
-from scheduler.core.gang import GangDecision, decide_gang, gang_message, gang_plugin, place_gang
+from scheduler.core.gang import (
+    GangDecision,
+    decide_gang,
+    decide_gang_asking,
+    gang_message,
+    gang_plugin,
+    place_gang,
+)
 from scheduler.core.placement import Placement
 from scheduler.core.postfilter import PostFilterOutcome, post_filters_asking, run_post_filters
 
@@ -22,6 +29,7 @@ __all__ = [
     "decide",
     "decide_asking",
     "decide_gang",
+    "decide_gang_asking",
     "explain",
     "gang_message",
     "gang_plugin",

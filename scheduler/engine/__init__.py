@@ -17,6 +17,8 @@ from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from scheduler.engine.engine import Engine, Outputs, Permissions
+    from scheduler.engine.extenderhttp import ExtenderEndpoint
+    from scheduler.engine.extenderrecords import AnswerRecord, RecordedAnswers, UnrecordedError
     from scheduler.engine.extenders import Extending
     from scheduler.engine.inputs import NodeUpdate, reduce_node_update
     from scheduler.engine.loadfeeds import LoadFeeds
@@ -32,6 +34,10 @@ __getattr__ = lazy_attributes(
         "Engine": "engine",
         "Outputs": "engine",
         "Permissions": "engine",
+        "ExtenderEndpoint": "extenderhttp",
+        "AnswerRecord": "extenderrecords",
+        "RecordedAnswers": "extenderrecords",
+        "UnrecordedError": "extenderrecords",
         "Extending": "extenders",
         "check_rules": "nodecheck",
         "MAX_ANSWER_BYTES": "nodecheck",
@@ -52,10 +58,12 @@ __getattr__ = lazy_attributes(
 
 __all__ = [
     "MAX_ANSWER_BYTES",
+    "AnswerRecord",
     "Assembly",
     "AttemptPipeline",
     "Engine",
     "EventRecorder",
+    "ExtenderEndpoint",
     "Extending",
     "GangReservation",
     "LoadFeeds",
@@ -63,7 +71,9 @@ __all__ = [
     "Outputs",
     "OvercommitReport",
     "Permissions",
+    "RecordedAnswers",
     "Regarding",
+    "UnrecordedError",
     "VersionFollower",
     "assemble",
     "check_rules",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
 
 from scheduler.core import Placement, PostFilterOutcome
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.extending import Extenders
+from scheduler.engine.gangs import GangOutcome
 from scheduler.engine.interview import AbandonedError, interview
 from scheduler.framework import Asking, Extender, PodInfo
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
+MOST_GANG_SECONDS: Final = 60.0
+"""How long an attempt at a gang may ask."""
 T = TypeVar("T")
 
 
@@ -31,6 +35,10 @@ class AttemptSteps(Protocol):
         """Requeue a pod that fits nowhere, and say whether preemption makes room."""
         ...
 
+    def settle_gang(self, outcome: GangOutcome, started: float) -> None:
+        """Requeue and bind the members of a gang."""
+        ...
+
     def attempt_raised(self, queued: QueuedPod, started: float, error: Exception) -> None:
         """Report an unexpected failure."""
         ...
@@ -38,6 +46,23 @@ class AttemptSteps(Protocol):
     def keep_alive(self) -> None:
         """Do what a round of the scheduling loop does beside attempts."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedGang:
+    """An attempt at a gang.
+
+    Attributes:
+        members: those that left the queue for it.
+        asking: decides about them and reserves their nodes.
+        is_unchanged: tells whether the gang is still as it was when the attempt began.
+        fail: ends the attempt for a reason.
+    """
+
+    members: Sequence[QueuedPod]
+    asking: Asking[GangOutcome]
+    is_unchanged: Callable[[], bool]
+    fail: Callable[[str], GangOutcome]
 
 
 class AskingAttempts:
@@ -83,14 +108,54 @@ class AskingAttempts:
                 asking = self._attempts.post_filters_asking(snapshot, placement, extenders)
                 self._steps.reject(queued, placement, await self._interview(queued, asking), started)
         except AbandonedError:
-            if pod.uid in self._pending:
-                # This process stops, or leads no more: the pod was not tried.
-                self._queue.put_back(queued)
-            else:
-                self._queue.done(pod.uid)
-                self._attempts.state.nominator.remove(pod.uid)
+            self._return_untried(queued)
         except Exception as error:
             self._steps.attempt_raised(queued, started, error)
+
+    async def attempt_gang(self, gang: AskedGang, started: float) -> None:
+        """One attempt at a gang with members that extenders are interested in. It fails if the gang changes meanwhile,
+        or if it takes too long: a tenant's gang of thousands must not keep all other pods waiting."""
+        self._extenders.begin(gang.members[0].pod)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + MOST_GANG_SECONDS
+        reason = ""
+
+        def is_wanted() -> bool:
+            nonlocal reason
+            if not self._may_schedule():
+                return False
+            if not all(queued.pod.uid in self._pending for queued in gang.members) or not gang.is_unchanged():
+                reason = "it changed while extenders were asked about its members"
+            elif clock() > deadline:
+                reason = f"asking extenders about its members took more than {MOST_GANG_SECONDS:g} s"
+            return not reason
+
+        try:
+            try:
+                outcome = await interview(gang.asking, self._extenders.ask, self._attempts.snapshot, is_wanted)
+            except AbandonedError:
+                if not reason:
+                    for queued in gang.members:
+                        self._return_untried(queued)
+                    return
+                outcome = gang.fail(reason)
+            for queued in outcome.untried:
+                queued.pod = self._pending.get(queued.pod.uid, queued.pod)
+            self._steps.settle_gang(outcome, started)
+        except Exception as error:
+            for queued in gang.members:
+                self._steps.attempt_raised(queued, started, error)
+
+    def _return_untried(self, queued: QueuedPod) -> None:
+        """Put a pod back as if it had not been popped, if it still waits for a node: this process stops, or leads no
+        more."""
+        uid = queued.pod.uid
+        if uid in self._pending:
+            queued.pod = self._pending[uid]
+            self._queue.put_back(queued)
+        else:
+            self._queue.done(uid)
+            self._attempts.state.nominator.remove(uid)
 
     async def _interview(self, queued: QueuedPod, asking: Asking[T]) -> T:
         self._extenders.begin(queued.pod)

@@ -15,7 +15,7 @@ from scheduler.core import (
     PostFilterOutcome,
     decide,
     decide_asking,
-    decide_gang,
+    decide_gang_asking,
     place_gang,
     post_filters_asking,
     run_post_filters,
@@ -34,6 +34,14 @@ from scheduler.framework import (
     failure,
 )
 from scheduler.state import ClusterState, Snapshot
+
+Interested = Callable[[PodInfo], Sequence[Extender]]
+DecideGang = Callable[[Gang, Sequence[PodInfo], int], Asking[GangDecision]]
+
+
+def nobody(pod: PodInfo) -> Sequence[Extender]:
+    """Return the extenders of a configuration without any."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +122,14 @@ class AttemptPipeline:
         gang: Gang,
         pods: Sequence[PodInfo],
         enough: int,
+        *,
+        interested: Interested = nobody,
         on_decision: Callable[[Snapshot, Placement], None] | None = None,
-    ) -> GangDecision:
+    ) -> Asking[GangDecision]:
         """Decide about members of a gang on the cluster as it is now, until `enough` of them have a place."""
-        return decide_gang(self.snapshot(), gang, pods, self.runner_of, self._rng, enough, on_decision)
+        return decide_gang_asking(
+            self.snapshot(), gang, pods, self.runner_of, self._rng, enough, interested, on_decision
+        )
 
     def reserve(self, placement: Placement) -> PermitOutcome:
         """Assume the pod on its node, run Reserve and Permit.
@@ -170,18 +182,20 @@ class AttemptPipeline:
         gang: Gang,
         pods: Sequence[PodInfo],
         *,
-        decide_now: Callable[[Gang, Sequence[PodInfo], int], GangDecision] | None = None,
+        interested: Interested = nobody,
+        decide_now: DecideGang | None = None,
         before_reserve: Callable[[PodInfo], None] = lambda pod: None,
-    ) -> GangReservation:
+    ) -> Asking[GangReservation]:
         """Reserve nodes for as many members as the gang lacks, or for none.
 
         Args:
             gang: which pods belong together.
             pods: the members to place, in queue order.
+            interested: returns the extenders to be asked about a pod, in calling order.
             decide_now: called instead of `decide_gang`, by a caller that measures it.
             before_reserve: called with each member that was given a node, before it is assumed there.
         """
-        decide_members = decide_now or self.decide_gang
+        decide_members = decide_now or (lambda *args: self.decide_gang(*args, interested=interested))
         reserved: list[tuple[Placement, PermitOutcome]] = []
 
         def reserve(placement: Placement) -> Status:
@@ -194,7 +208,9 @@ class AttemptPipeline:
 
         complete = False
         try:
-            decision = place_gang(gang, pods, lambda left, enough: decide_members(gang, left, enough), reserve)
+            decision = yield from place_gang(
+                gang, pods, lambda left, enough: decide_members(gang, left, enough), reserve
+            )
             complete = len(reserved) >= gang.missing
         finally:
             if not complete:

@@ -18,12 +18,12 @@ import msgspec
 import structlog
 
 from scheduler.core import PREEMPTION_OVER_BUDGET, Placement, PostFilterOutcome
-from scheduler.engine.asking import AskingAttempts
+from scheduler.engine.asking import AskedGang, AskingAttempts
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
 from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
-from scheduler.engine.gangs import BindingAttempt, Gangs
+from scheduler.engine.gangs import BindingAttempt, GangOutcome, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.nominating import BindingNominations
 from scheduler.engine.timing import STATUS, ProfileTiming
@@ -38,6 +38,7 @@ from scheduler.framework import (
     Gang,
     PodInfo,
     Status,
+    conclude,
     failure,
 )
 from scheduler.observe import LoopWatchdog, Metrics
@@ -58,7 +59,6 @@ _NOT_FOLLOWED = (
     "profile has Coscheduling"
 )
 _NO_NODES_FAILURE = AttemptFailure(NO_NODES, UNSCHEDULABLE)
-_GANG_ASKS = "{}: an extender is to be asked about its members, which this scheduler does not do for gangs"
 T = TypeVar("T")
 log = structlog.get_logger(component="cycle")
 
@@ -248,9 +248,6 @@ class SchedulingCycle:
             self._log.begin(pod, queued.attempts)
         gang = self._gangs.gang_to_place(pod)
         if gang is not None:
-            if self._extenders is not None and any(map(self._extenders.interested, (pod, *gang.waiting))):
-                self._handle_failure(queued, started, AttemptFailure(_GANG_ASKS.format(gang.name), SCHEDULER_ERROR))
-                return
             self._attempt_gang(queued, gang, started)
             return
         if self._extenders is not None and self._asking_attempts is not None:
@@ -316,7 +313,22 @@ class SchedulingCycle:
             self._report_lost_node(attempt, permit.status, permit.status.message)
 
     def _attempt_gang(self, queued: QueuedPod, gang: Gang, started: float) -> None:
-        outcome = self._gangs.attempt(queued, gang, started)
+        members = self._gangs.take_members(queued, gang)
+        extenders = self._extenders
+        asks = extenders is not None and any(extenders.interested(member.pod) for member in members)
+        if extenders is None or self._asking_attempts is None or not asks:
+            self.settle_gang(conclude(self._gangs.attempt(queued, members, gang, started)), started)
+            return
+        attempt = AskedGang(
+            members,
+            self._gangs.attempt(queued, members, gang, started, extenders.interested),
+            lambda: self._gangs.is_unchanged(gang, members),
+            lambda reason: self._gangs.fail(gang, members, reason),
+        )
+        self._asking = self._asking_attempts.attempt_gang(attempt, started)
+
+    def settle_gang(self, outcome: GangOutcome, started: float) -> None:
+        """Do what an attempt at a gang came to."""
         for member, reason in outcome.rejected:
             self._handle_failure(member, started, reason)
         for member in outcome.untried:

@@ -16,6 +16,7 @@ from msgspec import Raw
 from scheduler.config import Extender as ExtenderConfiguration
 from scheduler.engine import extenderwire as wire
 from scheduler.engine.extenderhttp import ExtenderEndpoint, Observe
+from scheduler.engine.extenderrecords import AnswerRecorder, open_recording
 from scheduler.engine.extending import Extenders
 from scheduler.engine.wholeobjects import WholeNodes, WholeObjects, whole_node
 from scheduler.framework import (
@@ -57,12 +58,20 @@ class HTTPExtenders:
         configured: as the configuration has them.
         objects: what they are sent.
         metrics: where calls are counted and timed.
+        recorder: notes all answers but those to bind.
 
     Raises:
         ValueError: TLS settings cannot be used; the text names the extender.
     """
 
-    def __init__(self, configured: Sequence[ExtenderConfiguration], objects: Objects, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        configured: Sequence[ExtenderConfiguration],
+        objects: Objects,
+        metrics: Metrics,
+        recorder: AnswerRecorder | None = None,
+    ) -> None:
+        self._recorder = recorder
         self.in_order = configured_extenders(configured)
         self._objects = objects
         self._endpoints = [
@@ -76,6 +85,12 @@ class HTTPExtenders:
         Raises:
             ExtenderError: what is to be sent cannot be read. A failure of an extender is an answer with an error.
         """
+        answer = await self._ask(question)
+        if self._recorder is not None:
+            self._recorder.note(question, answer)
+        return answer
+
+    async def _ask(self, question: Question) -> Answer:
         match question:
             case FilterQuestion():
                 return await self._filter(question)
@@ -116,7 +131,7 @@ class HTTPExtenders:
         except ExtenderError as error:
             if extender.ignorable:
                 log.info("an ignorable extender failed and is skipped", pod=question.pod.key, reason=str(error))
-            return FilterAnswer(error=str(error))
+            return FilterAnswer(error=str(error), unanswered=True)
 
     async def _prioritize(self, question: PrioritizeQuestion) -> PrioritizeAnswer:
         bodies = {
@@ -131,18 +146,18 @@ class HTTPExtenders:
             return_exceptions=True,
         )
         total: dict[str, int] = {}
-        errors: list[str] = []
-        for result in results:
+        errors: dict[Extender, str] = {}
+        for extender, result in zip(question.extenders, results, strict=True):
             if isinstance(result, ExtenderError):
-                errors.append(str(result))
+                errors[extender] = str(result)
             elif isinstance(result, BaseException):
                 raise result
             else:
                 for node, score in result.items():
                     total[node] = total.get(node, 0) + score
-        for error in errors:
+        for error in errors.values():
             log.debug("an extender gave no scores", pod=question.pod.key, reason=error)
-        return PrioritizeAnswer(total, tuple(errors))
+        return PrioritizeAnswer(total, tuple(errors.values()), tuple(errors))
 
     async def _scores(self, extender: Extender, body: bytes, nodes: Collection[str]) -> dict[str, int]:
         return await self._endpoints[extender.index].call(
@@ -198,17 +213,22 @@ class Extending:
         configured: as the configuration has them.
         client: for reads; closed by `close`.
         metrics: where calls are timed.
+        recording: the file that answers are recorded in, `-` for standard output; "" for none.
 
     Raises:
+        OSError: this file cannot be opened.
         ValueError: TLS settings cannot be used; the text names the extender.
     """
 
-    def __init__(self, configured: Sequence[ExtenderConfiguration], client: KubeClient, metrics: Metrics) -> None:
+    def __init__(
+        self, configured: Sequence[ExtenderConfiguration], client: KubeClient, metrics: Metrics, recording: str = ""
+    ) -> None:
+        recorder = AnswerRecorder(open_recording(recording)) if recording else None
         self._client = client
         whole = any(not each.node_cache_capable and (each.filter_verb or each.prioritize_verb) for each in configured)
         self._nodes = WholeNodes() if whole else None
         self._objects = WholeObjects(client, self._nodes)
-        self._http = HTTPExtenders(configured, self._objects, metrics)
+        self._http = HTTPExtenders(configured, self._objects, metrics, recorder)
         self.extenders = Extenders(self._http, self._objects.node_of)
 
     def reflectors(self) -> dict[str, Reflector[Any, Any]]:

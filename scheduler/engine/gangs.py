@@ -16,11 +16,21 @@ import structlog
 
 from scheduler.core import GangDecision, Placement, gang_message, gang_plugin
 from scheduler.engine.attemptlog import AttemptLog
-from scheduler.engine.attempts import AttemptPipeline
+from scheduler.engine.attempts import AttemptPipeline, Interested, nobody
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import SUCCESS, Code, Gang, MonotonicSeconds, PodInfo, ProfileRunner, Status, unschedulable
+from scheduler.framework import (
+    SUCCESS,
+    Asking,
+    Code,
+    Gang,
+    MonotonicSeconds,
+    PodInfo,
+    ProfileRunner,
+    Status,
+    unschedulable,
+)
 from scheduler.observe import Metrics
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
@@ -141,25 +151,44 @@ class Gangs:
             self._settle(gang.name, pod)
         return gang if gang.missing else None
 
+    def is_unchanged(self, gang: Gang, members: Sequence[QueuedPod]) -> bool:
+        """Tell whether a gang is still as an attempt at its members found it; nodes that they hold do not count."""
+        pod = members[0].pod
+        now = self._plugins[pod.scheduler_name].gang_of(pod)
+        held = sum(self._attempts.state.is_assumed(member.pod.uid) for member in members)
+        return now is not None and (now.minimum, now.placed - held) == (gang.minimum, gang.placed)
+
     # Deciding -------------------------------------------------------------------------------------------------------
 
-    def attempt(self, head: QueuedPod, gang: Gang, started: float) -> GangOutcome:
+    def attempt(
+        self,
+        head: QueuedPod,
+        members: Sequence[QueuedPod],
+        gang: Gang,
+        started: float,
+        interested: Interested = nobody,
+    ) -> Asking[GangOutcome]:
         """Reserve nodes for the gang of a pod that was popped, or for none of it.
 
         Args:
-            head: the popped member; the others leave the queue here.
+            head: the popped member.
+            members: all that left the queue (`take_members`).
             gang: the gang as it is now.
             started: `time.perf_counter` when the attempt began.
+            interested: returns the extenders to be asked about a member.
         """
-        members = self._pop_members(head, gang)
         by_uid = {queued.pod.uid: queued for queued in members}
         pods = [queued.pod for queued in members]
         if self._log.debug:
             for queued in members:
                 if queued is not head:
                     self._log.begin(queued.pod, queued.attempts)
+
+        def decide_now(gang: Gang, left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
+            return self._decide(gang, left, enough, interested)
+
         try:
-            reservation = self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
+            reservation = yield from self._attempts.reserve_gang(gang, pods, decide_now=decide_now)
         except Exception as error:
             # The members have left the queue: they must come back, each with its backoff.
             log.exception("an attempt failed unexpectedly", gang=gang.name)
@@ -191,9 +220,20 @@ class Gangs:
             placed,
         )
 
-    def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
+    def fail(self, gang: Gang, members: Sequence[QueuedPod], reason: str) -> GangOutcome:
+        """End an attempt that was not finished: the gang goes behind others, and its members back off."""
+        for plugin in self._plugins.values():
+            plugin.gang_failed(members[0].pod)
+        self._metrics.gangs.labels("rejected").inc()
+        failure = AttemptFailure(f"{gang.name}: {reason}", SCHEDULER_ERROR)
+        return GangOutcome([(queued, failure) for queued in members])
+
+    def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int, interested: Interested) -> Asking[GangDecision]:
         began = time.perf_counter()
-        decision = self._attempts.decide_gang(gang, pods, enough, self._log_decision if self._log.debug else None)
+        on_decision = self._log_decision if self._log.debug else None
+        decision = yield from self._attempts.decide_gang(
+            gang, pods, enough, interested=interested, on_decision=on_decision
+        )
         self._metrics.algorithm_duration.observe(time.perf_counter() - began)
         for placement in decision.placements:
             self._metrics.count_observations(placement.counters)
@@ -202,7 +242,7 @@ class Gangs:
     def _log_decision(self, snapshot: Snapshot, placement: Placement) -> None:
         self._log.decided(snapshot, placement, self._attempts.runner_of(placement.pod))
 
-    def _pop_members(self, head: QueuedPod, gang: Gang) -> list[QueuedPod]:
+    def take_members(self, head: QueuedPod, gang: Gang) -> list[QueuedPod]:
         """Take the waiting members out of whatever queue they are in; returns all in queue order."""
         members = [head]
         for pod in gang.waiting:

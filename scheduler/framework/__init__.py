@@ -46,6 +46,7 @@ from scheduler.framework.extenders import (
     PrioritizeQuestion,
     Question,
     Victims,
+    conclude,
     configured_extenders,
 )
 from scheduler.framework.handle import (
@@ -296,6 +297,7 @@ __all__ = [
     "WeightedAffinityTerm",
     "WhatIfView",
     "Wrap",
+    "conclude",
     "configured_extenders",
     "failure",
     "filter_by_node",

@@ -95,12 +95,14 @@ class FilterAnswer:
 
     Attributes:
         unresolvable: reasons of nodes where removing pods does not help; goes before `failed`.
+        unanswered: the error is not the extender's own: there is no answer, or none that can be read.
     """
 
     kept: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     unresolvable: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,12 @@ class PrioritizeAnswer:
 
     Attributes:
         errors: of those that did not answer, for the log: such an extender gives no scores.
+        unanswered: these extenders.
     """
 
     scores: Mapping[str, int] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
+    unanswered: tuple[Extender, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +170,13 @@ class Answered:
 
 Asking = Generator[Question, Answered, T]
 """A computation that yields questions, is resumed with answers, and returns a result."""
+
+
+def conclude(asking: Asking[T]) -> T:
+    """Return the result of a computation that has nothing to ask."""
+    try:
+        question = next(asking)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError(f"nobody is here to answer {question}")

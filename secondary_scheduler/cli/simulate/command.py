@@ -58,6 +58,15 @@ def simulate(
     preempt: Annotated[
         bool, typer.Option("--preempt", help="Execute preemption: remove the victims and place the pod.")
     ] = False,
+    extender_recording: Annotated[
+        str | None,
+        typer.Option(
+            "--extender-recording",
+            metavar="FILE",
+            help="Answers of extenders that the scheduler recorded (its flag of that name); without it, pods that an "
+            "extender is to be asked about are not simulated.",
+        ),
+    ] = None,
     as_scheduler: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +87,7 @@ def simulate(
     stderr; exit code 4 means that one was invalid.
     """
     files = [*snapshot, *(more or ())]
-    require_single_stdin([*files, load, pod])
+    require_single_stdin([*files, load, pod, extender_recording])
     moment = _parse_time(now) if now is not None else None
     require_apart(call, "namespace", "all_namespaces")
     request = Request(
@@ -93,6 +102,7 @@ def simulate(
         output,
         as_scheduler or [],
         namespace,
+        extender_recording,
     )
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.

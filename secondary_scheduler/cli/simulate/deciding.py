@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugin
-from scheduler.engine import AttemptPipeline, is_reserved, refusal_message
-from scheduler.framework import NO_NODES, Code, Extender, Gang, PodInfo, ProfileRunner
+from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
+from scheduler.framework import NO_NODES, Asking, Code, Extender, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
 from scheduler.state import Snapshot
+from secondary_scheduler.cli.simulate.recording import answered
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Simulation:
         attempts: the steps of an attempt, on the snapshot's state; its wall clock gives the time of all decisions.
         explained: compute the matrix of every decision.
         preempt: remove the victims that preemption chooses, and try the pod once more.
-        extenders: of the configuration; pods that they are interested in are not decided, as nobody is asked.
+        extenders: of the configuration.
+        recorded: their answers. Without any, pods that they are interested in are not decided, as nobody is asked.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Simulation:
         explained: bool = False,
         preempt: bool = False,
         extenders: Sequence[Extender] = (),
+        recorded: RecordedAnswers | None = None,
     ) -> None:
         self._attempts = attempts
         self._state = attempts.state
@@ -57,6 +62,7 @@ class Simulation:
         self._explained = explained
         self._preempt = preempt
         self._extenders = extenders
+        self._recorded = recorded
 
     def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
         """Yield the outcomes in queue order, a gang's at the place of its first member.
@@ -91,12 +97,31 @@ class Simulation:
         if plugin is None or not self._can_be_attempted(pod) or not self._state.node_count:
             return None
         gang = plugin.gang_of(pod)
-        if gang is None or not gang.missing or any(map(self._extender_of, (pod, *gang.waiting))):
-            return None
-        return gang
+        return gang if gang is not None and gang.missing else None
 
-    def _extender_of(self, pod: PodInfo) -> Extender | None:
-        return next((extender for extender in self._extenders if extender.is_interested(pod)), None)
+    def _interested(self, pod: PodInfo) -> Sequence[Extender]:
+        return [extender for extender in self._extenders if extender.is_interested(pod)]
+
+    def _ask(self, asking: Asking[T]) -> T:
+        """Return what a computation returns with recorded answers.
+
+        Raises:
+            UnrecordedError: an answer is missing.
+        """
+        if self._recorded is not None:
+            return answered(asking, self._recorded, self._attempts)
+        try:
+            question = next(asking)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            asking.close()
+        extenders = question.extenders if isinstance(question, PrioritizeQuestion) else (question.extender,)
+        shown = " and ".join(extender.url for extender in extenders)
+        raise UnrecordedError(
+            f"the extender {shown} is to be asked about {question.pod.key}; give --extender-recording"
+        )
 
     def _can_be_attempted(self, pod: PodInfo) -> bool:
         return not pod.deleting and self._runners[pod.scheduler_name].run_pre_enqueue(pod).is_success
@@ -104,9 +129,16 @@ class Simulation:
     def _attempt_gang(self, gang: Gang, members: Sequence[PodInfo]) -> dict[str, Outcome]:
         """Place as many members as are missing, or none; returns by UID what became of those that were tried."""
         matrices: dict[str, Explanation] = {}
-        reservation = self._attempts.reserve_gang(
-            gang, members, before_reserve=lambda pod: self._note_matrix(matrices, pod)
+        asking = self._attempts.reserve_gang(
+            gang,
+            members,
+            interested=self._interested,
+            before_reserve=lambda pod: self._note_matrix(matrices, pod),
         )
+        try:
+            reservation = self._ask(asking)
+        except UnrecordedError as error:
+            return {pod.uid: _not_simulated(pod, f"{gang.name}: {error}") for pod in members}
         for placement, _ in reservation.reserved:
             self._keep_on_node(placement)
         outcomes = {}
@@ -144,23 +176,10 @@ class Simulation:
             return Outcome(pod.key, pod.scheduler_name, None, f"skip schedule deleting pod: {pod.key}")
         if not self._state.node_count:
             return Outcome(pod.key, pod.scheduler_name, None, NO_NODES)
-        if extender := self._extender_of(pod):
-            note = f"not simulated: the extender {extender.url} is to be asked about this pod"
-            return Outcome(pod.key, pod.scheduler_name, None, note)
-        snapshot = self._attempts.snapshot()
-        placement, explanation = self._decide(snapshot, pod, runner)
-        message = placement.message
-        victims: tuple[str, ...] = ()
-        if placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None:
-            outcome = self._attempts.run_post_filters(snapshot, placement)
-            message = outcome.message
-            if outcome.nominated_node == "":
-                self._state.nominator.remove(pod.uid)
-            if self._preempt and outcome.victims:
-                victims = tuple(victim.key for victim in outcome.victims)
-                pod = self._evict(pod, outcome)
-                placement, explanation = self._decide(self._attempts.snapshot(), pod, runner)
-                message = placement.message
+        try:
+            pod, placement, message, explanation, victims = self._place(pod, runner)
+        except UnrecordedError as error:
+            return _not_simulated(pod, str(error))
         node = placement.node
         if node is not None:
             permit = self._attempts.reserve(placement)
@@ -171,8 +190,35 @@ class Simulation:
                 node, message = None, refusal_message(permit.status)
         return Outcome(pod.key, pod.scheduler_name, node, message, placement, explanation, victims)
 
+    def _place(
+        self, pod: PodInfo, runner: ProfileRunner
+    ) -> tuple[PodInfo, Placement, str | None, Explanation | None, tuple[str, ...]]:
+        """Decide about a pod, and once more if victims were removed for it; returns the pod with its nomination."""
+        snapshot = self._attempts.snapshot()
+        placement, explanation = self._decide(snapshot, pod, runner)
+        message = placement.message
+        victims: tuple[str, ...] = ()
+        if placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None:
+            outcome = self._post_filter(snapshot, placement)
+            message = outcome.message
+            if outcome.nominated_node == "":
+                self._state.nominator.remove(pod.uid)
+            if self._preempt and outcome.victims:
+                victims = tuple(victim.key for victim in outcome.victims)
+                pod = self._evict(pod, outcome)
+                placement, explanation = self._decide(self._attempts.snapshot(), pod, runner)
+                message = placement.message
+        return pod, placement, message, explanation, victims
+
+    def _post_filter(self, snapshot: Snapshot, placement: Placement) -> PostFilterOutcome:
+        if extenders := self._interested(placement.pod):
+            return self._ask(self._attempts.post_filters_asking(snapshot, placement, extenders))
+        return self._attempts.run_post_filters(snapshot, placement)
+
     def _decide(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Placement, Explanation | None]:
         explanation = explain(snapshot, pod, runner) if self._explained else None
+        if extenders := self._interested(pod):
+            return self._ask(self._attempts.decide_asking(snapshot, pod, extenders)), explanation
         return self._attempts.decide(snapshot, pod), explanation
 
     def _evict(self, pod: PodInfo, outcome: PostFilterOutcome) -> PodInfo:
@@ -189,3 +235,7 @@ class Simulation:
         assumed = self._state.pod(placement.pod.uid)
         if assumed is not None:
             self._state.upsert_pod(assumed, observed_at=self._attempts.clocks.wall())
+
+
+def _not_simulated(pod: PodInfo, reason: str) -> Outcome:
+    return Outcome(pod.key, pod.scheduler_name, None, f"not simulated: {reason}")

@@ -38,3 +38,5 @@ class Request:
     """`NAME` or `NAME=PROFILE`."""
     namespace: str | None
     """Whose pods are shown; None for all."""
+    extender_recording: str | None = None
+    """File with answers of extenders."""

@@ -26,6 +26,7 @@ from secondary_scheduler.cli.simulate.cluster import SimulatedCluster, read_clus
 from secondary_scheduler.cli.simulate.deciding import Outcome, Simulation
 from secondary_scheduler.cli.simulate.documents import read_objects
 from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
+from secondary_scheduler.cli.simulate.recording import read_recording
 from secondary_scheduler.cli.simulate.remarks import remarks
 from secondary_scheduler.cli.simulate.report import Report
 from secondary_scheduler.cli.simulate.watcherload import read_load
@@ -68,6 +69,7 @@ def _decide(request: Request, text: str, report: Report) -> None:
         explained=detail != "none" if output in (ResultFormat.JSON, ResultFormat.YAML) else output is ResultFormat.WIDE,
         preempt=request.preempt,
         extenders=configured_extenders(configuration.model.extenders),
+        recorded=read_recording(request.extender_recording, report) if request.extender_recording else None,
     )
     outcomes = _outcomes(simulation, cluster)
     if request.namespace is not None:

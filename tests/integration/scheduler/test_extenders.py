@@ -11,7 +11,7 @@ import difflib
 import json
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,12 @@ import requests
 import yaml
 
 from devcluster import ports
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from tests.conformance.controlplane import ControlPlane
 from tests.integration.scheduler.preemption import daemon_running
 from tests.support.extender import RecordingExtender, extender_running
+from tests.support.simulating import run
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.integration]
@@ -32,6 +35,14 @@ CONFIGURATIONS = Path(__file__).parents[2] / "data" / "extenders"
 NAMESPACE = "extended"
 REAL, OURS = "extended-real", "extended-ours"
 NODES = ("n1", "n2", "n3")
+COSCHEDULING = {
+    "plugins": {
+        "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
+        "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
+    },
+    "pluginConfig": [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 20}}],
+}
+GROUP = "extended-gang"
 _OF_ONE_OBJECT = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 Json = Any
 
@@ -58,10 +69,12 @@ class Stage:
     def pod(self, name: str) -> Json:
         return self.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
 
-    def create_pod(self, name: str, scheduler: str, resources: Json, **spec: Any) -> Json:
+    def create_pod(
+        self, name: str, scheduler: str, resources: Json, labels: dict[str, str] | None = None, **spec: Any
+    ) -> Json:
         containers = [{"name": "c", "image": "i", "resources": resources}]
         body = {
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": labels or {}},
             "spec": {"schedulerName": scheduler, "containers": containers, **spec},
         }
         return self.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body)
@@ -82,6 +95,25 @@ class Stage:
             return node or ("" if bound else "".join(reasons))
 
         return eventually(seen, f"what becomes of {name}")
+
+    def create_group(self, name: str, minimum: int) -> None:
+        """Make a PodGroup, or make it again."""
+        path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
+        self.call("DELETE", f"{path}/{name}")
+        body = {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"minMember": minimum},
+        }
+        self.call("POST", path, body)
+
+    def outcomes(self, names: Iterable[str]) -> tuple[dict[str, str], str]:
+        """Return who is on which node, and all messages of the others."""
+        pods = [self.pod(name) for name in names]
+        nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+        messages = [each.get("message", "") for pod in pods for each in pod["status"].get("conditions", [])]
+        return nodes, "\n".join(messages)
 
     def bind(self, body: Json) -> Json:
         """Bind a pod as an extender's own account would."""
@@ -104,7 +136,7 @@ def stage(plane: ControlPlane) -> Stage:
     return stage
 
 
-def configuration(fixture: str, url: str, scheduler: str, kubeconfig: Path) -> str:
+def configuration(fixture: str, url: str, scheduler: str, kubeconfig: Path, *, gangs: bool = False) -> str:
     extenders = yaml.safe_load((CONFIGURATIONS / fixture).read_text())
     for extender in extenders:
         extender["urlPrefix"] = url
@@ -113,16 +145,19 @@ def configuration(fixture: str, url: str, scheduler: str, kubeconfig: Path) -> s
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"kubeconfig": str(kubeconfig)},
-        "profiles": [{"schedulerName": scheduler}],
+        "profiles": [{"schedulerName": scheduler, **(COSCHEDULING if gangs else {})}],
         "extenders": extenders,
     }
     return json.dumps(content)
 
 
 @contextmanager
-def kube_scheduler_running(stage: Stage, directory: Path, content: str) -> Iterator[None]:
-    """The real one, as a second process beside that of the control plane."""
-    binary = next(Path.home().glob(".cache/secondary-scheduler/bin/kube-scheduler-1.34*"))
+def kube_scheduler_running(stage: Stage, directory: Path, content: str, *, gangs: bool = False) -> Iterator[None]:
+    """The real one, as a second process beside that of the control plane; scheduler-plugins' for gangs."""
+    if gangs:
+        binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    else:
+        binary = next(Path.home().glob(".cache/secondary-scheduler/bin/kube-scheduler-1.34*"))
     config, log = directory / "real.json", directory / "real.log"
     config.write_text(content)
     port = ports.allocate(["kube-scheduler"], {})["kube-scheduler"]
@@ -172,6 +207,51 @@ class Contest:
         assert not list(difflib.unified_diff(expected, got, "kube-scheduler", "ours", n=2))
         return real[0], real[1]
 
+    def play_gang(
+        self, members: dict[str, Json], minimum: int, *, bound: int, reason: str = ""
+    ) -> tuple[dict[str, str], list[str]]:
+        """Place a gang; returns its nodes and the paths of all calls, each once, which are the same for both.
+
+        Args:
+            members: resources by name.
+            minimum: of the PodGroup.
+            bound: how many members get a node.
+            reason: what a message must say.
+        """
+        results = {}
+        for scheduler, extender in self._extenders.items():
+            self._stage.delete_pods()
+            self._stage.create_group(GROUP, minimum)
+            extender.calls.clear()
+            for name, resources in members.items():
+                self._stage.create_pod(name, scheduler, resources, {"scheduling.x-k8s.io/pod-group": GROUP})
+
+            def is_settled() -> bool:
+                nodes, messages = self._stage.outcomes(members)
+                return len(nodes) == bound and reason in messages
+
+            eventually(is_settled, f"{scheduler}: {bound} members are bound")
+            # When upstream tries a member again, and in which order, is chance.
+            calls = {json.dumps(call, sort_keys=True) for call in comparable(extender.calls)}
+            results[scheduler] = self._stage.outcomes(members)[0], calls
+        real, ours = results[REAL], results[OURS]
+        assert ours[0] == real[0]
+        assert ours[1] == real[1]
+        return real[0], sorted(json.loads(call)[0] for call in real[1])
+
+
+def simulated(stage: Stage, directory: Path) -> Json:
+    """Decide about our pod once more, with the answers that our daemon recorded."""
+    pod = stage.pod("contestant")
+    pod["spec"].pop("nodeName", None)
+    nodes = stage.call("GET", "/api/v1/nodes")["items"]
+    items = [{"apiVersion": "v1", "kind": kind, **each} for kind, each in [("Pod", pod), *(("Node", n) for n in nodes)]]
+    snapshot = directory / "snapshot.json"
+    snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    files = "--config", directory / "config.yaml", "--snapshot", snapshot
+    result = run("simulate", *files, "--extender-recording", directory / "recording", "-o", "json")
+    return result.decisions[f"{NAMESPACE}/contestant"]
+
 
 def comparable(calls: list[tuple[str, Json]]) -> list[Any]:
     """Return calls without what differs between two pods of one name."""
@@ -209,7 +289,13 @@ def pods_in(body: Json) -> Iterator[Json]:
 
 @contextmanager
 def contest(
-    stage: Stage, directory: Path, fixture: str, behavior: Callable[[str, Json], Json], *, tls: bool = False
+    stage: Stage,
+    directory: Path,
+    fixture: str,
+    behavior: Callable[[str, Json], Json],
+    *,
+    tls: bool = False,
+    gangs: bool = False,
 ) -> Iterator[Contest]:
     context = None
     if tls:
@@ -220,9 +306,17 @@ def contest(
         real = stack.enter_context(extender_running(behavior, context))
         ours = stack.enter_context(extender_running(behavior, context))
         stack.enter_context(
-            kube_scheduler_running(stage, directory, configuration(fixture, real.url, REAL, kubeconfig))
+            kube_scheduler_running(
+                stage, directory, configuration(fixture, real.url, REAL, kubeconfig, gangs=gangs), gangs=gangs
+            )
         )
-        stack.enter_context(daemon_running(directory, configuration(fixture, ours.url, OURS, kubeconfig)))
+        stack.enter_context(
+            daemon_running(
+                directory,
+                configuration(fixture, ours.url, OURS, kubeconfig, gangs=gangs),
+                ("--secure-port=0", f"--extender-recording={directory / 'recording'}"),
+            )
+        )
         yield Contest(stage, real, ours)
         stage.delete_pods()
 
@@ -272,6 +366,12 @@ def test_a_storage_extender_gets_whole_nodes_and_its_scores_decide(stage: Stage,
         assert (outcome, [path for path, _ in calls]) == ("n2", ["/filter"])
         outcome, _ = running.play({"requests": {"cpu": "100m"}}, terminationGracePeriodSeconds=5)
         assert outcome.startswith("Unschedulable: 0/3 nodes are available: 1 no replica.")
+        # The latest answers are those about the last pod.
+        decision = simulated(stage, tmp_path)
+        assert decision["node"] is None
+        assert decision["message"].startswith("0/3 nodes are available: 1 no replica.")
+        outcome, _ = running.play({"requests": {"cpu": "100m"}})
+        assert simulated(stage, tmp_path)["node"] == outcome == "n3"
 
 
 @pytest.mark.slow
@@ -305,3 +405,50 @@ def test_an_extender_has_its_say_in_preemption(stage: Stage, tmp_path: Path) -> 
         assert set(calls[0][1]["NodeNameToVictims"]) == set(NODES)
         assert stage.pod("victim-n2") is None
         assert stage.pod("victim-n1") is not None
+
+
+@pytest.fixture(scope="module")
+def with_groups(stage: Stage) -> Stage:
+    manifest = Path(__file__).parents[3] / "components/crds/scheduling.x-k8s.io_podgroups.yaml"
+    stage.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(manifest.read_text()))
+    groups = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
+    eventually(lambda: stage.call("GET", groups), "the PodGroup kind is served")
+    return stage
+
+
+@pytest.mark.slow
+def test_members_of_a_gang_are_placed_and_bound_as_under_scheduler_plugins(with_groups: Stage, tmp_path: Path) -> None:
+    def behavior(verb: str, body: Json) -> Json:
+        if verb == "bind":
+            return with_groups.bind(body)
+        wanted = {"a": "n2", "b": "n3", "c": "n2"}.get(body["Pod"]["metadata"]["name"])
+        failed = {name: "no GPU" for name in NODES if name != wanted}
+        return {"NodeNames": [wanted] if wanted else [], "FailedNodes": failed}
+
+    gpu = {"limits": {"gpu.example.com/cores": "1"}}
+    with contest(with_groups, tmp_path, "device-plugin.yaml", behavior, tls=True, gangs=True) as running:
+        nodes, calls = running.play_gang(dict.fromkeys("abc", gpu), 3, bound=3)
+        assert nodes == {"a": "n2", "b": "n3", "c": "n2"}
+        assert calls == ["/bind"] * 3 + ["/filter"] * 3
+        nodes, calls = running.play_gang(dict.fromkeys("abd", gpu), 3, bound=0, reason="3 no GPU")
+        assert (nodes, set(calls)) == ({}, {"/filter"})
+        nodes, _ = running.play_gang(dict.fromkeys("abd", gpu), 2, bound=2, reason="3 no GPU")
+        assert nodes == {"a": "n2", "b": "n3"}
+
+
+@pytest.mark.slow
+def test_scores_place_the_members_of_a_gang_as_under_scheduler_plugins(with_groups: Stage, tmp_path: Path) -> None:
+    favourites = {"a": "n3", "b": "n1", "c": "n2"}
+
+    def behavior(verb: str, body: Json) -> Json:
+        nodes = body["Nodes"]["items"]
+        if verb == "prioritize":
+            favourite = favourites[body["Pod"]["metadata"]["name"]]
+            names = [node["metadata"]["name"] for node in nodes]
+            return [{"Host": name, "Score": 10 * (name == favourite)} for name in names]
+        return {"Nodes": {"items": nodes}}
+
+    with contest(with_groups, tmp_path, "storage.yaml", behavior, gangs=True) as running:
+        nodes, calls = running.play_gang({name: {"requests": {"cpu": "100m"}} for name in "abc"}, 3, bound=3)
+        assert nodes == favourites
+        assert calls == ["/filter"] * 3 + ["/prioritize"] * 3

@@ -1,6 +1,9 @@
 """Extenders in a configuration for our image: what is refused, what is warned of, and what ignoredByScheduler does."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from scheduler.catalog import NodeResourcesFitArgs
 from scheduler.config import ConfigurationError, differences, load_configuration
@@ -10,6 +13,7 @@ kind: KubeSchedulerConfiguration
 profiles:
   - schedulerName: a
 """
+SHAPES = Path(__file__).parents[3] / "data" / "extenders"
 SECRET = "c2VjcmV0IGtleQ=="
 
 
@@ -25,6 +29,16 @@ def warned(extender: str) -> list[str]:
         for problem in load_configuration(f"{HEAD}extenders: [{extender}]\n", source="f").warnings
         if problem.path.startswith("extenders")
     ]
+
+
+@pytest.mark.parametrize("file", sorted(SHAPES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_configurations_in_the_shape_of_known_extenders_are_valid_for_our_image_and_for_upstreams(file: Path) -> None:
+    """What the tests with the real kube-scheduler use; it accepts them, too."""
+    extenders = yaml.safe_load(file.read_text().replace("URL", "https://extender.example"))
+    content = {**yaml.safe_load(HEAD), "extenders": extenders}
+    for flavour in ("ours", "scheduler-plugins@0.34"):
+        loaded = load_configuration(content, source="f", flavour=flavour)
+        assert [extender.url_prefix for extender in loaded.model.extenders] == ["https://extender.example"]
 
 
 @pytest.mark.parametrize(

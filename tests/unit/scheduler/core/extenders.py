@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from scheduler.core import Placement, PostFilterOutcome, decide_asking, post_filters_asking
+from scheduler.core import (
+    GangDecision,
+    Placement,
+    PostFilterOutcome,
+    decide_asking,
+    decide_gang_asking,
+    post_filters_asking,
+)
 from scheduler.framework import (
     Answer,
     Answered,
@@ -15,6 +22,7 @@ from scheduler.framework import (
     Extender,
     FilterAnswer,
     FilterQuestion,
+    Gang,
     PodInfo,
     PreemptAnswer,
     PreemptQuestion,
@@ -37,6 +45,7 @@ class FakeExtender:
         failed, unresolvable: what its filter says of the others.
         scores: per node.
         error: what it answers with.
+        unanswered: it answers with an error because it does not answer.
         meanwhile: called when it is asked: what happens in the cluster until it answers.
         preempts: answers to preempt; None: as it was asked.
     """
@@ -49,9 +58,11 @@ class FakeExtender:
     unresolvable: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, int] = field(default_factory=dict)
     error: str = ""
+    unanswered: bool = False
     meanwhile: Callable[[], object] = lambda: None
     preempts: Mapping[str, tuple[tuple[str, ...], int]] | None = None
     questions: list[tuple[str, ...]] = field(default_factory=list)
+    pods: list[str] = field(default_factory=list)
     prioritized: list[tuple[str, ...]] = field(default_factory=list)
     offered: list[dict[str, tuple[str, ...]]] = field(default_factory=list)
 
@@ -62,13 +73,26 @@ class Cluster:
     def __init__(self, state: ClusterState, profile: ProfileRunner, *extenders: FakeExtender) -> None:
         self.state = state
         self._profile = profile
-        self._fakes = {id(fake.extender): fake for fake in extenders}
+        self._fakes = {fake.extender.url: fake for fake in extenders}
         self._rng = random.Random(1)
 
     def decide(self, pod: PodInfo) -> Placement:
         """Decide about a pod with the extenders that are interested in it."""
         interested = [fake.extender for fake in self._fakes.values() if fake.extender.is_interested(pod)]
         return self._answered(decide_asking(self.state.snapshot(NOW), pod, self._profile, self._rng, interested))
+
+    def decide_gang(self, gang: Gang) -> GangDecision:
+        """Decide about a gang's members with the extenders that are interested in each."""
+
+        def interested(pod: PodInfo) -> Sequence[Extender]:
+            return [fake.extender for fake in self._fakes.values() if fake.extender.is_interested(pod)]
+
+        snapshot = self.state.snapshot(NOW)
+        return self._answered(
+            decide_gang_asking(
+                snapshot, gang, gang.waiting, lambda pod: self._profile, self._rng, gang.missing, interested
+            )
+        )
 
     def preempt(self, placement: Placement) -> PostFilterOutcome:
         """Run PostFilter for a rejected pod."""
@@ -86,13 +110,16 @@ class Cluster:
 
     def _answer(self, question: Question) -> Answer:
         if isinstance(question, FilterQuestion):
-            fake = self._fakes[id(question.extender)]
+            fake = self._fakes[question.extender.url]
             fake.questions.append(question.nodes)
+            fake.pods.append(question.pod.name)
             fake.meanwhile()
             kept = question.nodes if fake.keeps is None else tuple(set(fake.keeps) & set(question.nodes))
-            return FilterAnswer(error=fake.error) if fake.error else FilterAnswer(kept, fake.failed, fake.unresolvable)
+            if fake.error:
+                return FilterAnswer(error=fake.error, unanswered=fake.unanswered)
+            return FilterAnswer(kept, fake.failed, fake.unresolvable)
         if isinstance(question, PreemptQuestion):
-            fake = self._fakes[id(question.extender)]
+            fake = self._fakes[question.extender.url]
             offered = {node: tuple(pod.uid for pod in each.pods) for node, each in question.victims.items()}
             fake.offered.append(offered)
             fake.meanwhile()
@@ -101,10 +128,14 @@ class Cluster:
             named = {node: (uids, 0) for node, uids in offered.items()} if fake.preempts is None else fake.preempts
             return PreemptAnswer(named)
         total: dict[str, int] = {}
+        unanswered = []
         for extender in question.extenders:
-            fake = self._fakes[id(extender)]
+            fake = self._fakes[extender.url]
             fake.prioritized.append(question.nodes)
             fake.meanwhile()
+            if fake.error:
+                unanswered.append(extender)
+                continue
             for node, score in fake.scores.items():
                 total[node] = total.get(node, 0) + score * extender.weight * 10
-        return PrioritizeAnswer(total)
+        return PrioritizeAnswer(total, (), tuple(unanswered))

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import GangDecision, decide_gang, gang_message, place_gang
+from scheduler.core import GangDecision, decide_gang, decide_gang_asking, gang_message, place_gang
 from scheduler.core.placement import Placement
-from scheduler.framework import Gang, PodInfo, Status, unschedulable
+from scheduler.framework import Asking, Gang, PodInfo, Status, conclude, unschedulable
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -23,6 +23,14 @@ def gang(pods: Sequence[PodInfo], minimum: int, placed: int = 0) -> Gang:
 def decided(state: ClusterState, group: Gang, seed: int = 1) -> GangDecision:
     snapshot, rng = state.snapshot(NOW), random.Random(seed)
     return decide_gang(snapshot, group, group.waiting, lambda pod: PROFILE, rng, group.missing)
+
+
+def decided_alone(
+    state: ClusterState, group: Gang, left: Sequence[PodInfo], enough: int, seed: int = 1
+) -> Asking[GangDecision]:
+    return decide_gang_asking(
+        state.snapshot(NOW), group, left, lambda pod: PROFILE, random.Random(seed), enough, lambda pod: ()
+    )
 
 
 def beside(label: str, **more: Any) -> dict[str, Any]:
@@ -78,9 +86,9 @@ def test_what_cannot_be_reserved_is_decided_again_on_what_is_left() -> None:
     reserved: list[str] = []
     rounds: list[int] = []
 
-    def decide_now(left: Sequence[PodInfo], enough: int) -> GangDecision:
+    def decide_now(left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
         rounds.append(len(left))
-        return decide_gang(state.snapshot(NOW), group, left, lambda pod: PROFILE, random.Random(len(rounds)), enough)
+        return decided_alone(state, group, left, enough, seed=len(rounds))
 
     def take(placement: Placement) -> Status:
         if reserved and len(rounds) == 1:
@@ -89,7 +97,7 @@ def test_what_cannot_be_reserved_is_decided_again_on_what_is_left() -> None:
         state.assume(placement.pod, placement.node or "", NOW)
         return Status()
 
-    decision = place_gang(group, group.waiting, decide_now, take)
+    decision = conclude(place_gang(group, group.waiting, decide_now, take))
     assert (reserved, rounds) == (["a", "b"], [2, 1])
     assert len(decision.placed) >= decision.gang.missing
 
@@ -98,13 +106,13 @@ def test_a_gang_whose_members_are_rejected_again_and_again_is_not_complete() -> 
     state = cluster(node("n1"))
     group = gang([pod("a"), pod("b")], 2)
 
-    def decide_now(left: Sequence[PodInfo], enough: int) -> GangDecision:
-        return decide_gang(state.snapshot(NOW), group, left, lambda pod: PROFILE, random.Random(1), enough)
+    def decide_now(left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
+        return decided_alone(state, group, left, enough)
 
     def take(placement: Placement) -> Status:
         return Status() if placement.pod.name == "a" else unschedulable("no volume", plugin="VolumeBinding")
 
-    decision = place_gang(group, group.waiting, decide_now, take)
+    decision = conclude(place_gang(group, group.waiting, decide_now, take))
     assert len(decision.placed) < decision.gang.missing
     (refused,) = decision.unplaced
     assert refused.message == "0/1 nodes are available: 1 no volume."

@@ -286,15 +286,121 @@ async def test_the_pod_is_read_once_per_attempt() -> None:
         assert (len(fake.questions), fake.pods_read) == (2, 1)
 
 
-async def test_a_gang_whose_members_an_extender_is_to_be_asked_about_says_that_this_is_not_done() -> None:
-    fake = FakeExtender()
-    gangs = GangEngine(extenders=Extenders(fake, fake.read_node))
+def gangs_asking(fake: FakeExtender, members: int = 2, minimum: int | None = None, **args: object) -> GangEngine:
+    """Two nodes and a gang, all of whose members are of interest."""
+    gangs = GangEngine(extenders=Extenders(fake, fake.read_node), **args)
+    gangs.add_node("n1")
+    gangs.add_node("n2")
+    gangs.add_group("g", members if minimum is None else minimum)
     containers = [{"name": "c", "image": "i", "resources": {"requests": {GPU: "0"}}}]
+    gangs.add_members("g", members, containers=containers)
+    return gangs
+
+
+async def test_a_gang_is_placed_where_the_extender_wants_its_members() -> None:
+    fake = FakeExtender()
+    async with running(fake, gangs := gangs_asking(fake)):
+        await eventually(lambda: len(gangs.api.bindings) == 2, "bound")
+        assert {node for _, _, node in gangs.api.bindings} == {"n2"}
+        names = [question.pod.name for question in fake.questions if isinstance(question, FilterQuestion)]
+        assert sorted(names) == ["g-0", "g-1"]
+
+
+async def test_a_gang_that_an_extender_rejects_holds_nothing_and_others_go_on() -> None:
+    fake = FakeExtender(answers=lambda question: FilterAnswer((), {"n1": "no GPU", "n2": "no GPU"}))
+    async with running(fake, gangs := gangs_asking(fake)):
+        gangs.add_pod("plain")
+        await eventually(lambda: bool(gangs.message("g-0") and gangs.bound), "one bound, one told")
+        assert gangs.message("g-0").startswith("pod group ns/g: 0 of 2 members fit, minMember is 2: 0/2 nodes")
+        assert "2 no GPU" in gangs.message("g-0")
+        assert (gangs.bound, gangs.state.is_assumed("g-0-uid")) == ({"plain"}, False)
+
+
+async def test_a_dead_extender_is_asked_once_per_attempt_at_a_gang_and_named() -> None:
+    text = "failed filter with extender at URL http://fake/filter: no answer within 5 s"
+    fake = FakeExtender(answers=lambda question: FilterAnswer(error=text, unanswered=True))
+    async with running(fake, gangs := gangs_asking(fake, members=10)):
+        await eventually(lambda: len(gangs.messages) == 10, "all are told")
+        assert len(fake.questions) == 1
+        assert all(message.endswith(text) for message in gangs.messages)
+        gangs.add_pod("plain")
+        await eventually(lambda: bool(gangs.bound), "another pod is bound")
+        await eventually(lambda: len(fake.questions) > 1, "tried again after its backoff", 30)
+
+
+async def test_a_gang_that_loses_a_member_while_an_extender_is_asked_begins_again() -> None:
+    fake = FakeExtender()
+    fake.gate.clear()
+    async with running(fake, gangs := gangs_asking(fake, members=3, minimum=2)):
+        await eventually(lambda: len(fake.questions) == 1, "asked")
+        lost = fake.questions[0].pod
+        gangs.pods.apply([(EventType.DELETED, lost)])
+        fake.gate.set()
+        await eventually(lambda: len(gangs.messages) == 2, "the others are told")
+        text = "pod group ns/g: it changed while extenders were asked about its members"
+        assert gangs.messages == [text, text]
+        await eventually(lambda: len(gangs.api.bindings) == 2, "the others are bound", 30)
+        assert lost.name not in gangs.bound
+
+
+async def test_a_gang_whose_minimum_grows_while_an_extender_is_asked_is_not_bound_in_part() -> None:
+    fake = FakeExtender()
+    fake.gate.clear()
+    async with running(fake, gangs := gangs_asking(fake)):
+        await eventually(lambda: len(fake.questions) == 1, "asked")
+        gangs.add_group("g", 3, event=EventType.MODIFIED, version=2)
+        fake.gate.set()
+        await asyncio.sleep(5)
+        assert (gangs.bound, gangs.state.assumed_count) == (set(), 0)
+
+
+async def test_a_gang_that_asks_for_too_long_lets_others_go_on() -> None:
+    fake = FakeExtender()
+    gangs = gangs_asking(fake, members=100)
+
+    async def slowly(question: Question) -> Answer:
+        await asyncio.sleep(2)
+        return await FakeExtender.ask(fake, question)
+
+    fake.ask = slowly  # type: ignore[method-assign] # an extender that takes its time
     async with running(fake, gangs):
-        gangs.add_node("n1")
-        gangs.add_group("g", 2)
-        gangs.add_member("asked", "g", containers=containers)
-        gangs.add_member("plain", "g")
-        await eventually(lambda: bool(gangs.message("asked") or gangs.message("plain")), "told")
-        assert "an extender is to be asked about its members" in gangs.messages[0]
-        assert (gangs.api.bindings, fake.questions) == ([], [])
+        await eventually(lambda: len(fake.questions) == 1, "asked")
+        gangs.add_pod("plain")
+        await eventually(lambda: gangs.bound == {"plain"}, "another pod is bound", 90)
+        assert 30 <= len(fake.questions) <= 32
+        expected = "pod group ns/g: asking extenders about its members took more than 60 s"
+        assert gangs.messages[0] == expected
+
+
+async def test_a_process_that_leads_no_more_does_nothing_with_an_answer_about_a_gang() -> None:
+    fake = FakeExtender()
+    fake.gate.clear()
+    async with running(fake, gangs := gangs_asking(fake)):
+        await eventually(lambda: len(fake.questions) == 1, "asked")
+        gangs.leading = False
+        fake.gate.set()
+        await asyncio.sleep(5)
+        assert (gangs.bound, gangs.state.assumed_count) == (set(), 0)
+        gangs.leading = True
+        gangs.cycle.wake()
+        await eventually(lambda: len(gangs.bound) == 2, "tried again by a leader")
+
+
+async def test_members_of_a_gang_are_bound_by_the_extender_that_binds() -> None:
+    fake = FakeExtender(bind_verb="bind")
+    async with running(fake, gangs := gangs_asking(fake)):
+        await eventually(lambda: len(fake.binds) == 2, "both are bound")
+        assert sorted(name for name, _ in fake.binds) == ["g-0", "g-1"]
+        assert gangs.api.bindings == []
+
+
+async def test_an_extender_that_raises_costs_a_gang_one_attempt() -> None:
+    def broken(question: Question) -> Answer:
+        raise RuntimeError("a defect")
+
+    fake = FakeExtender(answers=broken)
+    async with running(fake, gangs := gangs_asking(fake)):
+        await eventually(lambda: len(gangs.messages) == 2, "told")
+        assert gangs.messages == ["the attempt raised RuntimeError: a defect"] * 2
+        fake.answers = None
+        await eventually(lambda: len(gangs.bound) == 2, "tried again", 30)
