@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import os
+import ssl
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -69,6 +71,24 @@ class ExtenderEndpoint:
         """Return the address for a verb."""
         return f"{self._base}/{verb}"
 
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return what verifies the extender; None over HTTP."""
+        return self._credentials.ssl_context() if self._credentials is not None else None
+
+    async def status(self, verb: str) -> int:
+        """Return the status of a GET without a body, which asks the extender for nothing.
+
+        Raises:
+            ExtenderError: there is no answer; the text names verb, URL and cause.
+        """
+        try:
+            async with self._request("GET", verb, None) as response:
+                return response.status
+        except TimeoutError as error:
+            raise self._error(verb, f"no answer within {self._timeout:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError, ConfigError) as error:
+            raise self._error(verb, one_line([str(error) or type(error).__name__])) from error
+
     async def call(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
         """Send a request and return what is read of the answer.
 
@@ -103,16 +123,7 @@ class ExtenderEndpoint:
 
     async def _exchange(self, verb: str, body: bytes) -> bytes:
         limit = max(LEAST_LIMIT, 2 * len(body))
-        async with self._open().post(
-            self.url(verb),
-            data=body,
-            headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
-            allow_redirects=False,
-            timeout=ClientTimeout(total=self._timeout),
-            ssl=self._credentials.ssl_context() if self._credentials is not None else True,
-            server_hostname=self._server_name or None,
-            proxy=self._proxy(),
-        ) as response:
+        async with self._request("POST", verb, body) as response:
             if response.status != 200:
                 raise _RefusedError(response.status)
             parts: list[bytes] = []
@@ -124,6 +135,21 @@ class ExtenderEndpoint:
                     raise NonsenseError(f"the answer is larger than {limit} bytes")
                 parts.append(chunk)
             return b"".join(parts)
+
+    def _request(
+        self, method: str, verb: str, body: bytes | None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self._open().request(
+            method,
+            self.url(verb),
+            data=body,
+            headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+            allow_redirects=False,
+            timeout=ClientTimeout(total=self._timeout),
+            ssl=self.ssl_context() or True,
+            server_hostname=self._server_name or None,
+            proxy=self._proxy(),
+        )
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

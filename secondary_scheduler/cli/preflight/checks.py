@@ -29,6 +29,10 @@ from scheduler.load import (
 from secondary_scheduler.cli.preflight import series
 
 _WARNING_DAYS = 14
+_OTHER_ADDRESS = (
+    "that name exists only inside the cluster: run preflight in a pod, or forward the port (kubectl port-forward) and"
+    " give --address"
+)
 _MAX_EXAMPLES = 3
 
 
@@ -96,7 +100,8 @@ class Examination:
 
     def _run(self) -> Iterator[Check]:
         if self._settings.address:
-            yield self._check_connection()
+            settings = self._settings
+            yield check_connection(settings.address, settings.timeout_seconds, _OTHER_ADDRESS)
             yield check_tls(self._settings)
         if isinstance(self._source, PrometheusSource):
             yield from self._check_token(self._source)
@@ -122,22 +127,6 @@ class Examination:
         if isinstance(self._source, MetricsServerSource):
             return "install the metrics server (kubectl top nodes must work), or name another source"
         return "look at its log: it serves loads once it has read its own source"
-
-    def _check_connection(self) -> Check:
-        address = self._settings.address
-        parts = urlsplit(address)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        try:
-            with socket.create_connection((host, port), timeout=self._settings.timeout_seconds):
-                return Check("reachable", CheckStatus.OK, f"{host}:{port} answers")
-        except OSError as error:
-            advice = "check the address, and whether a firewall, a NetworkPolicy or a VPN blocks the port"
-            if host.endswith((".svc", ".svc.cluster.local")):
-                advice = (
-                    "that name exists only inside the cluster: run preflight in a pod, or forward the port (kubectl"
-                    " port-forward) and give --address"
-                )
-            return Check("reachable", CheckStatus.FAILED, f"{host}:{port}: {error.strerror or error}", advice)
 
     def _check_token(self, source: PrometheusSource) -> Iterator[Check]:
         credential = "with a token" if self._settings.token or self._settings.token_file else "without a token"
@@ -230,6 +219,26 @@ class Examination:
         return Check("ages", CheckStatus.OK, finding)
 
 
+def check_connection(address: str, timeout: float, advice_for_service: str) -> Check:
+    """Check that the host of a URL takes connections.
+
+    Args:
+        address: the URL.
+        timeout: seconds.
+        advice_for_service: what to do where the name is that of a Service.
+    """
+    parts = urlsplit(address)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((host, port), timeout=timeout):
+            return Check("reachable", CheckStatus.OK, f"{host}:{port} answers")
+    except OSError as error:
+        advice = "check the address, and whether a firewall, a NetworkPolicy or a VPN blocks the port"
+        if host.endswith((".svc", ".svc.cluster.local")):
+            advice = advice_for_service
+        return Check("reachable", CheckStatus.FAILED, f"{host}:{port}: {error.strerror or error}", advice)
+
+
 def check_tls(settings: LoadSettings) -> Check:
     """Check the source's certificate against the CA that will be used."""
     parts = urlsplit(settings.address)
@@ -249,10 +258,25 @@ def check_tls(settings: LoadSettings) -> Check:
         context = ssl.create_default_context(cafile=str(settings.ca_file) if settings.ca_file else None)
     except OSError as error:
         return Check("TLS", CheckStatus.FAILED, f"{trusted}: {error.strerror or error}", "give --ca-file a PEM file")
+    return check_certificate(host, port, context, trusted, settings.timeout_seconds)
+
+
+def check_certificate(
+    host: str, port: int, context: ssl.SSLContext, trusted: str, timeout: float, server_name: str = ""
+) -> Check:
+    """Check a server's certificate.
+
+    Args:
+        host, port: where it serves.
+        context: verifies it.
+        trusted: whom the context trusts, in words.
+        timeout: seconds.
+        server_name: the name in the certificate, if it is not the host.
+    """
     try:
         with (
-            socket.create_connection((host, port), timeout=settings.timeout_seconds) as raw,
-            context.wrap_socket(raw, server_hostname=host) as secure,
+            socket.create_connection((host, port), timeout=timeout) as raw,
+            context.wrap_socket(raw, server_hostname=server_name or host) as secure,
         ):
             certificate: Mapping[str, Any] = secure.getpeercert() or {}
             version = secure.version() or "TLS"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.preflight.checks import Check
+    from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
     from secondary_scheduler.cli.preflight.target import Target
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
@@ -40,7 +41,7 @@ def register(parent: typer.Typer) -> None:
 def preflight(
     call: typer.Context,
     config: Annotated[
-        Path | None, typer.Option("--config", help="Check the sources of this KubeSchedulerConfiguration.")
+        Path | None, typer.Option("--config", help="Check sources and extenders of this KubeSchedulerConfiguration.")
     ] = None,
     stack: Annotated[Path | None, typer.Option("--stack", help="Check the source of this stack file.")] = None,
     address: Annotated[
@@ -74,11 +75,11 @@ def preflight(
     ] = None,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")] = OutputFormat.TABLE,
 ) -> None:
-    """Check the source of the nodes' load before you install.
+    """Check the source of the nodes' load, and the extenders, before you install.
 
-    Checked are connection, TLS, token, series, labels, nodes and ages. On OpenShift it finds the route to the
-    cluster's monitoring and uses a short-lived token of a ServiceAccount. It changes nothing in the cluster. Exit code
-    1: a check failed, and its line says what to do.
+    Checked are connection, TLS, token, series, labels, nodes and ages; of an extender connection, TLS and verbs. On
+    OpenShift it finds the route to the cluster's monitoring and uses a short-lived token of a ServiceAccount. It
+    changes nothing in the cluster, and calls no extender. Exit code 1: a check failed, and its line says what to do.
     """
     require_apart(call, "config", "stack")
     require_apart(call, "token_file", "service_account")
@@ -127,7 +128,7 @@ def _check(address: str | None, account: str | None, token_file: Path | None, ca
     require_file(ca_file, "--ca-file")
 
 
-def _show(results: Iterable[tuple[Target, list[Check]]], output: OutputFormat) -> None:
+def _show(results: Iterable[tuple[Target | ExtenderTarget, list[Check]]], output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         sources = [
             {
@@ -159,7 +160,7 @@ def _show(results: Iterable[tuple[Target, list[Check]]], output: OutputFormat) -
         console.print(table)
 
 
-def _write(file: Path, targets: list[Target]) -> None:
+def _write(file: Path, targets: Sequence[Target | ExtenderTarget]) -> None:
     from secondary_scheduler.cli.preflight.write import trusts_services_only, write_address
 
     addresses = {target.own_address for target in targets if target.key.startswith("Prometheus:")}

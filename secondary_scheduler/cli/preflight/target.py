@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from scheduler.catalog import CredentialRules, address_problem
-from scheduler.config import Configuration
+from scheduler.config import Configuration, Extender
 from scheduler.kube.client import BadRequest, ClientConfig, ConfigError, KubeError, SyncConnection
 from scheduler.load import KnownNode, LoadSettings, configured_sources, list_nodes, load_source
 from secondary_scheduler.cli import stackfile
@@ -20,6 +20,7 @@ from secondary_scheduler.cli.connecting import load_connection
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight import openshift
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
+from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
 from secondary_scheduler.cli.reading import read_configuration, read_text
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
@@ -83,33 +84,44 @@ class Target:
 
 
 @contextlib.contextmanager
-def find_targets(request: PreflightRequest) -> Iterator[list[Target]]:
+def find_targets(request: PreflightRequest) -> Iterator[list[Target | ExtenderTarget]]:
     """Find what to check; temporary certificate files are removed at the end.
 
     Raises:
-        CommandError: a file is not valid or names no source, or the cluster cannot be reached.
+        CommandError: a file is not valid or names neither source nor extender, or the cluster cannot be reached.
     """
-    sources, needed, credential = _sources(request)
+    sources, needed, credential, extenders = _sources(request)
     with contextlib.ExitStack() as opened:
-        try:
-            api = load_connection(request.kubeconfig, request.context)
-            connection = SyncConnection(api, timeout=_TIMEOUT, user_agent="secondary-scheduler/preflight")
-            opened.callback(connection.close)
-            nodes, counted = _nodes(connection, request.selector)
-            on_openshift = openshift.is_openshift(connection)
-        except ConfigError as error:
-            raise CommandError(str(error)) from error
-        except KubeError as error:
-            raise CommandError(f"{api.server}: {error}") from error
-        directory = opened.enter_context(tempfile.TemporaryDirectory(prefix="preflight-"))
-        cluster = Check("cluster", CheckStatus.OK, f"{api.server}: {len(counted)} nodes must have a load")
-        builder = _TargetBuilder(request, connection, api.namespace, Path(directory), on_openshift, credential)
-        targets = []
-        for key, settings in (sources or builder.discovered()).items():
-            completed, notes = builder.complete(key, settings)
-            figures, own_address = needed.get(key, _ALL), settings.address or completed.address
-            targets.append(Target(key, completed, figures, api, nodes, counted, own_address, [cluster, *notes]))
-        yield targets
+        targets: list[Target | ExtenderTarget] = []
+        if sources or not extenders:
+            targets += _sources_of_load(request, sources, needed, credential, opened)
+        yield [*targets, *map(ExtenderTarget, extenders)]
+
+
+def _sources_of_load(
+    request: PreflightRequest,
+    sources: dict[str, LoadSettings],
+    needed: dict[str, frozenset[str]],
+    credential: StackCredential,
+    opened: contextlib.ExitStack,
+) -> Iterator[Target]:
+    try:
+        api = load_connection(request.kubeconfig, request.context)
+        connection = SyncConnection(api, timeout=_TIMEOUT, user_agent="secondary-scheduler/preflight")
+        opened.callback(connection.close)
+        nodes, counted = _nodes(connection, request.selector)
+        on_openshift = openshift.is_openshift(connection)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    except KubeError as error:
+        raise CommandError(f"{api.server}: {error}") from error
+    directory = opened.enter_context(tempfile.TemporaryDirectory(prefix="preflight-"))
+    cluster = Check("cluster", CheckStatus.OK, f"{api.server}: {len(counted)} nodes must have a load")
+    builder = _TargetBuilder(request, connection, api.namespace, Path(directory), on_openshift, credential)
+    for key, settings in (sources or builder.discovered()).items():
+        completed, notes = builder.complete(key, settings)
+        figures, own_address = needed.get(key, _ALL), settings.address or completed.address
+        yield Target(key, completed, figures, api, nodes, counted, own_address, [cluster, *notes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +294,10 @@ def _nodes(connection: SyncConnection, selector: str) -> tuple[list[KnownNode], 
     return nodes, frozenset(node.name for node in chosen)
 
 
-def _sources(request: PreflightRequest) -> tuple[dict[str, LoadSettings], dict[str, frozenset[str]], StackCredential]:
-    """Return the sources by key, the figures that each must have, and the stack's credential."""
+def _sources(
+    request: PreflightRequest,
+) -> tuple[dict[str, LoadSettings], dict[str, frozenset[str]], StackCredential, Sequence[Extender]]:
+    """Return the sources by key, the figures that each must have, the stack's credential, and the extenders."""
     credential = StackCredential()
     configuration: Configuration | None = None
     if request.config is not None:
@@ -297,12 +311,16 @@ def _sources(request: PreflightRequest) -> tuple[dict[str, LoadSettings], dict[s
             ({f"Prometheus:{request.address}": LoadSettings(request.address)} if request.address else {}),
             {},
             credential,
+            (),
         )
     rules = CredentialRules(allow_insecure=request.allow_insecure or credential.allow_insecure)
     sources, _ = configured_sources(configuration.profiles, rules)
-    if not sources:
+    extenders = configuration.model.extenders
+    if not sources and not extenders:
         file = request.config or request.stack
-        raise CommandError(f"{file}: no enabled plugin reads the load of nodes", ExitCode.INVALID_INPUT)
+        raise CommandError(
+            f"{file}: no enabled plugin reads the load of nodes, and there is no extender", ExitCode.INVALID_INPUT
+        )
     needed: dict[str, frozenset[str]] = {}
     for profile in configuration.profiles:
         for plugin in profile.enabled:
@@ -310,12 +328,12 @@ def _sources(request: PreflightRequest) -> tuple[dict[str, LoadSettings], dict[s
             key = args.source_key() if args is not None else None
             if key is not None:
                 needed[key] = needed.get(key, frozenset()) | _NEEDED.get(plugin, _ALL)
-    if request.address:
+    if request.address and sources:
         if len(sources) > 1:
             raise CommandError("--address: the file names several sources; check them one at a time", ExitCode.USAGE)
         ((key, settings),) = sources.items()
         sources = {key: replace(settings, address=request.address)}
-    return sources, needed, credential
+    return sources, needed, credential, extenders
 
 
 def _stack(file: Path) -> tuple[Configuration, StackCredential]:
