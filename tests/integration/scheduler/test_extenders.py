@@ -25,7 +25,7 @@ from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from tests.conformance.controlplane import ControlPlane
 from tests.integration.scheduler.preemption import daemon_running
-from tests.support.extender import RecordingExtender, extender_running
+from tests.support.extender import Raw, RecordingExtender, extender_running
 from tests.support.simulating import run
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -452,3 +452,37 @@ def test_scores_place_the_members_of_a_gang_as_under_scheduler_plugins(with_grou
         nodes, calls = running.play_gang({name: {"requests": {"cpu": "100m"}} for name in "abc"}, 3, bound=3)
         assert nodes == favourites
         assert calls == ["/filter"] * 3 + ["/prioritize"] * 3
+
+
+@pytest.mark.slow
+def test_dead_late_and_odd_extenders_are_named_and_other_pods_go_on(stage: Stage, tmp_path: Path) -> None:
+    def behavior(verb: str, body: Json) -> Json:
+        limits = body["Pod"]["spec"]["containers"][0]["resources"]["limits"]
+        return Raw(delay=30) if "late.example.com/device" in limits else Raw(body=b"<html>")
+
+    causes = {
+        "dead": "http://127.0.0.1:1/filter: Cannot connect to host",
+        "late": "/filter: no answer within 0.5 s",
+        "odd": "/filter: the answer cannot be read: JSON is malformed",
+    }
+    with extender_running(behavior) as server:
+        content = json.loads(configuration("storage.yaml", server.url, OURS, stage.plane.layout.kubeconfig))
+        content["extenders"] = [
+            {
+                "urlPrefix": "http://127.0.0.1:1" if kind == "dead" else server.url,
+                "filterVerb": "filter",
+                "httpTimeout": "500ms",
+                "managedResources": [{"name": f"{kind}.example.com/device", "ignoredByScheduler": True}],
+            }
+            for kind in causes
+        ]
+        with daemon_running(tmp_path, json.dumps(content)):
+            for kind in causes:
+                stage.create_pod(kind, OURS, {"limits": {f"{kind}.example.com/device": "1"}})
+            stage.create_pod("plain", OURS, {"requests": {"cpu": "100m"}})
+            assert stage.outcome("plain", bound=True) in NODES
+            for kind, cause in causes.items():
+                outcome = stage.outcome(kind)
+                assert outcome.startswith("SchedulerError: failed filter with extender at URL http://127.0.0.1:")
+                assert cause in outcome
+            stage.delete_pods()
