@@ -75,7 +75,7 @@ def preflight(
     ] = None,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")] = OutputFormat.TABLE,
 ) -> None:
-    """Check the source of the nodes' load, and the extenders, before you install.
+    """Check the source of the nodes' load, and extenders.
 
     Checked are connection, TLS, token, series, labels, nodes and ages; of an extender connection, TLS and verbs. On
     OpenShift it finds the route to the cluster's monitoring and uses a short-lived token of a ServiceAccount. It
