@@ -18,6 +18,8 @@ DEFAULT = "1.34"
 """What `make test` and the demo run: the peer from scheduler-plugins is built from the same modules."""
 API_SERVER, CONTROLLER_MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 COMPONENTS = frozenset({API_SERVER, CONTROLLER_MANAGER, SCHEDULER})
+PEERS: Mapping[str, str] = {"scheduler-plugins": "1.34", "scheduler-plugins-0.35": "1.35"}
+"""Each scheduler-plugins that is built, with the minor of Kubernetes that it is made of."""
 _VERSION = re.compile(r"v?(\d+\.\d+)(\.\d+)?")
 
 
@@ -28,7 +30,7 @@ class Release:
     Attributes:
         version: `1.36.3`.
         borrowed: components that cannot be built at this version, with the minor whose build takes their place.
-        peer: row of the table of binaries with the scheduler-plugins that fits best.
+        peer: of `PEERS`, the scheduler-plugins that fits best.
     """
 
     version: str

@@ -19,7 +19,7 @@ from tests.conformance.case import BOUND, UNSCHEDULABLE, Asked, Case, Json, key_
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.oracle import Oracle, _answer
 from tests.conformance.profiles import scheduler_name
-from tests.conformance.schedulerplugins import install_crds, scheduler_plugins_running
+from tests.conformance.schedulerplugins import install_crds, options, scheduler_plugins_running
 
 QUOTA_CRD = Path(__file__).parents[2] / "components/crds/scheduling.x-k8s.io_elasticquotas.yaml"
 _EARLY_SECONDS = 0.12
@@ -37,7 +37,7 @@ def configuration(kubeconfig: str, *, ours: bool, compatibility: str = "upstream
     for name, plugin in PROFILES.items():
         config: list[Json] = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 1}}]
         if ours:
-            config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
+            config.append(options(compatibility))
         plugins: Json = {
             "multiPoint": {"enabled": [{"name": plugin}], "disabled": [{"name": "DynamicResources"}]},
             "postFilter": {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]},

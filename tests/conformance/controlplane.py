@@ -35,13 +35,21 @@ _NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-scheduler")
 
 
 class ControlPlane:
-    """What is running."""
+    """What is running: a scheduler, decisions as `kubernetes`, on an API server of the minor `served`."""
 
     def __init__(
-        self, layout: Layout, api_server: str, log: Path, alive: Callable[[], bool], kubernetes: KubernetesVersion
+        self,
+        layout: Layout,
+        api_server: str,
+        log: Path,
+        alive: Callable[[], bool],
+        kubernetes: KubernetesVersion,
+        *,
+        served: int,
     ) -> None:
         self.layout = layout
         self.kubernetes = kubernetes
+        self.served = served
         self.api_server = api_server
         self.log = log
         self.alive = alive
@@ -133,7 +141,10 @@ def _start(directory: StateDirectory, minor: str) -> ControlPlane:
         directory.write(state)
         processes.wait_ready(service, record)
     scheduler = state.processes[-1]
-    return ControlPlane(layout, api_server, scheduler.log, lambda: processes.is_alive(scheduler), kubernetes)
+    served = minor_of(releases.DEFAULT if old_server else minor) or 0
+    return ControlPlane(
+        layout, api_server, scheduler.log, lambda: processes.is_alive(scheduler), kubernetes, served=served
+    )
 
 
 def _stop(directory: StateDirectory) -> None:

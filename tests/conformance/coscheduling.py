@@ -25,8 +25,7 @@ from pathlib import Path
 
 import yaml
 
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
+from tests.conformance import schedulerplugins
 from tests.conformance.apiclient import COLLECTIONS, Api
 from tests.conformance.case import Json
 from tests.conformance.controlplane import ControlPlane, control_plane_running
@@ -93,7 +92,7 @@ def configuration(name: str, kubeconfig: str, args: Json, compatibility: str = "
     """One profile with Coscheduling; our own options where they are given."""
     plugins = [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": PERMIT_SECONDS, **args}}]
     if compatibility:
-        plugins.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
+        plugins.append(schedulerplugins.options(compatibility))
     points = {
         "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
         "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
@@ -136,7 +135,7 @@ class Scheduler:
 
 def real(plane: ControlPlane, directory: Path, args: Json) -> Scheduler:
     """The real scheduler-plugins."""
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    binary = schedulerplugins.binary_of_peer()
     file = directory / "real.json"
     file.write_text(configuration("gangs-real", str(plane.layout.kubeconfig), args))
     return Scheduler("gangs-real", (str(binary), f"--config={file}", "--secure-port=0", "-v=2"))

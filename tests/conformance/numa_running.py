@@ -44,7 +44,7 @@ def configuration(kubeconfig: str, *, ours: bool, reserving: Json | None = None)
         args: Json = {"scoringStrategy": strategy} if strategy else {}
         config: list[Json] = [{"name": numa.PLUGIN, "args": args | (reserving or {})}]
         if ours:
-            config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream"}})
+            config.append(schedulerplugins.options())
         enabled = [{"name": numa.PLUGIN}]
         points: Json = {
             "postFilter": {"disabled": [{"name": "*"}]},

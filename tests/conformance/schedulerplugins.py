@@ -11,12 +11,15 @@ from pathlib import Path
 
 import yaml
 
-from devcluster import ports, processes
+from devcluster import ports, processes, releases
 from devcluster.ports import LOOPBACK
 from devcluster.processes import ServiceProcess
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
+from scheduler.catalog import KubernetesVersion, minor_of, nearest_kubernetes
+from tests.conformance import profiles
 from tests.conformance.apiclient import Api, ApiError
+from tests.conformance.case import Json
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.schedulerlog import VMODULE
 
@@ -28,6 +31,24 @@ CRDS = (
 )
 _NUMBERS = itertools.count()
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def binary_of_peer() -> Path:
+    """The scheduler-plugins that fits the control plane's Kubernetes best."""
+    peer = releases.release_of(releases.chosen()).peer
+    return binaries.ensure([peer], SilentReporter())[peer]
+
+
+def peer_version() -> KubernetesVersion:
+    """What that scheduler-plugins is made of, which may be older than the control plane."""
+    peer = releases.release_of(releases.chosen()).peer
+    return nearest_kubernetes(minor_of(releases.PEERS[peer]) or 0)
+
+
+def options(compatibility: str = "upstream") -> Json:
+    """The entry of pluginConfig that stands in our file only."""
+    args = profiles.options(peer_version()) | {"compatibility": compatibility}
+    return {"name": "SecondarySchedulerOptions", "args": args}
 
 
 async def install_crds(control_plane: ControlPlane, files: Iterable[Path] = CRDS) -> None:
@@ -58,7 +79,7 @@ async def _established(api: Api, name: str) -> None:
 def scheduler_plugins_running(running: ControlPlane, text: str, vmodule: str = VMODULE) -> Iterator[ControlPlane]:
     """Run the real scheduler-plugins with a configuration beside the control plane; its log takes the place of
     kube-scheduler's, as detailed as `vmodule` says."""
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    binary = binary_of_peer()
     layout = running.layout
     file: Path = layout.config("scheduler-plugins.json")
     file.write_text(text)
@@ -81,7 +102,12 @@ def scheduler_plugins_running(running: ControlPlane, text: str, vmodule: str = V
     record = processes.start(service, layout.root)
     try:
         yield ControlPlane(
-            layout, running.api_server, record.log, lambda: processes.is_alive(record), running.kubernetes
+            layout,
+            running.api_server,
+            record.log,
+            lambda: processes.is_alive(record),
+            peer_version(),
+            served=running.served,
         )
     finally:
         processes.stop([record])

@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from tests.conformance import schedulerplugins
 from tests.conformance.case import Case, Json
 from tests.conformance.profiles import scheduler_name
 
@@ -63,11 +64,6 @@ def document(profiles: Sequence[Json], kubeconfig: str) -> str:
     )
 
 
-def options(*, ours: bool) -> list[Json]:
-    """Entries of pluginConfig that stand in our file only."""
-    return [{"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream"}}] if ours else []
-
-
 def _profile(name: str, plugins: dict[str, Json], *, ours: bool) -> Json:
     # PodState takes no args; what preemption says is no matter of these plugins.
     config = [{"name": plugin, "args": args} for plugin, args in plugins.items() if args or plugin != "PodState"]
@@ -83,7 +79,7 @@ def _profile(name: str, plugins: dict[str, Json], *, ours: bool) -> Json:
     return {
         "schedulerName": scheduler_name(f"small-{name}"),
         "plugins": points,
-        "pluginConfig": config + options(ours=ours),
+        "pluginConfig": [*config, *([schedulerplugins.options()] if ours else [])],
     }
 
 

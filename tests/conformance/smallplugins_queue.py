@@ -25,8 +25,8 @@ from tests.conformance.case import Json, key_of
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.profiles import scheduler_name
 from tests.conformance.schedulerlog import LogState
-from tests.conformance.schedulerplugins import scheduler_plugins_running
-from tests.conformance.smallplugins import GROUP, WORKLOAD, document, options
+from tests.conformance.schedulerplugins import options, scheduler_plugins_running
+from tests.conformance.smallplugins import GROUP, WORKLOAD, document
 
 PLUGINS = ("QOSSort", "TopologicalSort")
 _PRIORITIES = ("lowest", "low", "", "middle", "high")
@@ -59,7 +59,7 @@ def configuration(plugin: str, kubeconfig: str, *, ours: bool, compatibility: st
     """A profile whose queue the plugin sorts."""
     args = {"args": {"namespaces": ["team-a", "default"]}} if plugin == "TopologicalSort" else None
     config = [{"name": plugin, **args}] if args else []
-    mode = [entry | {"args": {"compatibility": compatibility}} for entry in options(ours=ours)]
+    mode = [options(compatibility)] if ours else []
     points = {
         "queueSort": {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]},
         "postFilter": {"disabled": [{"name": "*"}]},

@@ -13,6 +13,7 @@ from tests.conformance.capacitycases import PROFILES, generate, lost_class, nomi
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner
+from tests.conformance.schedulerplugins import peer_version
 
 CASES = int(os.environ.get("CONFORMANCE_CASES", "35"))
 SEED = 70_000
@@ -27,9 +28,13 @@ def real() -> Iterator[ControlPlane]:
         yield plugins
 
 
+def _ours(compatibility: str = "upstream") -> Ours:
+    return Ours(capacity.configuration("", ours=True, compatibility=compatibility), peer_version())
+
+
 async def _compare(real: ControlPlane, profile: str, cases: int, seconds: float, least: int) -> None:
     async with capacity.quota_oracle_of(real) as oracle:
-        runner = Runner(oracle, Ours(capacity.configuration("", ours=True)))
+        runner = Runner(oracle, _ours())
         summary = await runner.run((generate(SEED + number, profile) for number in range(cases)), seconds=seconds)
     report = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
     print(report)
@@ -56,7 +61,7 @@ async def test_a_class_that_is_gone_fails_both(real: ControlPlane) -> None:
     async with capacity.quota_oracle_of(real) as oracle:
         case = lost_class(SEED)
         (answered,) = await oracle.ask(case)
-        ours = Ours(capacity.configuration("", ours=True)).ask(answered.pod, answered.world)
+        ours = _ours().ask(answered.pod, answered.world)
     assert 'priorityclass.scheduling.k8s.io "short-lived" not found' in answered.answer.message
     assert ours.message == answered.answer.message
 
@@ -76,9 +81,9 @@ async def test_upstreams_trouble_with_nominated_pods(
     assert first.answer.victims == ("default/there-1",)
     assert message in second.answer.message
     assert second.answer.victims == victims
-    ours = Ours(capacity.configuration("", ours=True)).ask(second.pod, second.world)
+    ours = _ours().ask(second.pod, second.world)
     assert (ours.message, ours.victims) == (second.answer.message, second.answer.victims)
-    safe = Ours(capacity.configuration("", ours=True, compatibility="safe")).ask(second.pod, second.world)
+    safe = _ours("safe").ask(second.pod, second.world)
     assert "is more than Max" in safe.message
     assert "global quota max exceeded" in safe.message
     assert safe.victims == ()

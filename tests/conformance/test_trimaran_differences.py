@@ -22,14 +22,13 @@ from kubernetes import config as kubernetes_config
 from devcluster import ports
 from devcluster.cluster import LocalCluster
 from devcluster.pki import CertificateAuthority
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, configured_sources, load_source, parse_watcher
 from scheduler.plugins import build_profile
+from tests.conformance.schedulerplugins import binary_of_peer
 from tests.faults.server import BreakablePrometheus
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
@@ -89,7 +88,7 @@ class Real:
 @contextmanager
 def real(control_plane: LocalCluster, directory: Path, *profiles: Json) -> Iterator[Real]:
     """Run scheduler-plugins with these profiles."""
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    binary = binary_of_peer()
     connection = {"kubeconfig": str(control_plane.kubeconfig)}
     config, log = directory / "real.json", directory / "real.log"
     config.write_text(configuration(*profiles, clientConnection=connection, leaderElection={"leaderElect": False}))

@@ -142,7 +142,7 @@ def configuration(watcher: str, models: Json, kubeconfig: str, *, ours: bool) ->
             for plugin, args in plugins.items()
         ]
         if ours:
-            config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream"}})
+            config.append(schedulerplugins.options())
         enabled = [{"name": plugin, "weight": _ALL[plugin]} for plugin in plugins]
         # What preemption says is no matter of these plugins.
         points: Json = {
