@@ -226,8 +226,8 @@ def _check_ours(kubernetes: Version) -> Iterator[Incompatibility]:
         else version
         for version in ours["kubernetes"]
     )
-    tried = ", where only the demo was tried" if minor in ours["tried"] else ""
-    message = f"this project's scheduler is tested with Kubernetes {tested}, not {minor}{tried}"
+    sampled = f", where only {ours['sampled'][minor]} are tested" if minor in ours["sampled"] else ""
+    message = f"this project's scheduler is tested with Kubernetes {tested}, not {minor}{sampled}"
     yield Incompatibility("scheduler", f"{message}; try it on a test cluster first")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from devcluster import releases
 from devcluster.errors import SpecError
+from scheduler.catalog import minor_of
 from tests.conformance import profiles
 from tests.conformance.case import Case
 from tests.conformance.controlplane import ControlPlane, control_plane_running
@@ -59,11 +60,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _cases(options: argparse.Namespace, seed: int) -> Iterator[Case]:
+def _cases(options: argparse.Namespace, seed: int, minor: int) -> Iterator[Case]:
     if options.regressions:
         yield from regressions()
         return
-    names = options.features or available(profiles.implemented())
+    names = options.features or available(profiles.implemented(), minor)
     known = [options.profile] if options.profile else [variant.name for variant in profiles.variants()]
     if options.replay is not None:
         yield generate(options.replay, names, options.profile or "default")
@@ -76,7 +77,7 @@ def _cases(options: argparse.Namespace, seed: int) -> Iterator[Case]:
 async def _run(options: argparse.Namespace, seed: int, control_plane: ControlPlane) -> int:
     async with oracle_of(control_plane) as oracle:
         summary = await Runner(oracle, Ours(kubernetes=control_plane.kubernetes)).run(
-            _cases(options, seed), seconds=options.seconds
+            _cases(options, seed, control_plane.served), seconds=options.seconds
         )
     print("\n\n".join(summary.mismatches))
     if options.keep:
@@ -90,10 +91,12 @@ def main(arguments: list[str]) -> int:
     """Exit code 0 when everything agrees, 1 on a difference or a refused case, 2 on wrong usage."""
     options = _parse(arguments)
     if options.list:
-        have = available(profiles.implemented())
+        minor = minor_of(options.kubernetes) or 0
+        have = available(profiles.implemented(), minor)
         for name, feature in FEATURES.items():
             missing = sorted(feature.needs - profiles.implemented())
             why = f"not yet: {', '.join(missing)}" if missing else f"differs: {feature.differs}"
+            why = f"since 1.{feature.since}" if feature.since > minor else why
             print(name if name in have else f"{name} ({why})")
         print("profiles:", ", ".join(variant.name for variant in profiles.variants()))
         return 0

@@ -17,7 +17,7 @@ _SILENT: dict[str, str] = {
     "PrioritySort": "pods are asked about one by one; tests/integration/scheduler/test_queueing.py",
     "DefaultBinder": "binds, and chooses nothing",
     "DynamicResources": "no pod has resource claims; test_dra.py, tests/integration/scheduler/test_devices.py",
-    "NodeDeclaredFeatures": "API servers before 1.36 drop what a node declares; plugins/test_nodedeclaredfeatures.py",
+    "NodeDeclaredFeatures": "since 1.36: python -m tests.conformance --kubernetes 1.36",
 }
 """Default plugins that no case can make say anything, and why."""
 

@@ -10,10 +10,10 @@ import pytest
 
 from scheduler.framework import Code, CycleState, NodeView, PodInfo, RowArray, Verdicts, reject
 from scheduler.plugins.nodename import NodeName
-from tests.conformance import runner
+from tests.conformance import profiles, runner
 from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Asked, Case
 from tests.conformance.compare import differences, report
-from tests.conformance.features import FEATURES
+from tests.conformance.features import FEATURES, available
 from tests.conformance.generator import choose, generate
 from tests.conformance.ours import Ours
 from tests.conformance.schedulerlog import LogState, parse
@@ -185,3 +185,15 @@ def test_only_the_first_attempt_of_a_pod_counts() -> None:
     attempt = log.attempts["ns/p"]
     assert attempt.scores == {"n0": {"Fit": 90}}
     assert (attempt.node, attempt.feasible, attempt.done) == ("n0", 1, True)
+
+
+def test_what_a_version_adds_is_asked_of_it_and_changes_no_case_of_older_ones() -> None:
+    have = profiles.implemented()
+    older, newer = available(have, 34), available(have, 36)
+    assert [name for name in newer if name not in older] == ["resized-pods", "image-volumes", "declared-features"]
+    assert [name for name in newer if name in older] == list(older)
+    drafted = [generate(seed, ("declared-features",)) for seed in range(10)]
+    assert any(
+        "declaredFeatures" in item["status"] for case in drafted for item in case.objects if item["kind"] == "Node"
+    )
+    assert any("restartPolicyRules" in str(pod) for case in drafted for pod in case.pods)

@@ -1,36 +1,84 @@
-"""A sample of random cases asked of the real kube-scheduler of other minors, and of ours behaving as it."""
+"""A sample for each minor of Kubernetes: our daemon places pods on its API server, and random cases are asked of its
+kube-scheduler and of ours behaving as it.
+
+Nothing is built here: `python -m devcluster.toolchain 1.36` does. Where only the kube-scheduler of a minor has been
+built, it runs on the default's API server.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
 import pytest
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
 
 from devcluster.toolchain import binaries
 from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 from tests.conformance import profiles
-from tests.conformance.controlplane import control_plane_running
+from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.features import available
 from tests.conformance.generator import choose, generate
 from tests.conformance.oracle import oracle_of
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner
+from tests.support.daemon import configuration, daemon
+from tests.support.waiting import eventually
 
 SEED, CASES, SECONDS = 40_000, 100, 90.0
+OURS, NAMESPACE = "ours", "default"
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("minor", [row.name for row in KUBERNETES_VERSIONS.values() if row != DEFAULT_KUBERNETES])
-async def test_random_cases_agree_with_the_kube_scheduler_of(minor: str) -> None:
+@pytest.fixture(scope="module", params=[row.name for row in KUBERNETES_VERSIONS.values() if row != DEFAULT_KUBERNETES])
+def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """etcd, API server and kube-scheduler of a minor."""
+    minor = str(request.param)
     if binaries.find(binaries.row("kube-scheduler", minor)) is None:
         pytest.skip(f"not built: python -m devcluster.toolchain {minor}")
-    features = available(profiles.implemented())
+    with control_plane_running(minor) as running:
+        yield running
+
+
+def test_our_daemon_starts_and_places_pods_as_the_cluster_s_version(plane: ControlPlane, tmp_path: Path) -> None:
+    core = kubernetes.CoreV1Api(kubernetes_config.new_client_from_config(str(plane.layout.kubeconfig)))
+    resources = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    core.create_node({"metadata": {"name": "n"}, "status": {"allocatable": resources, "capacity": resources}})
+    spec = {"schedulerName": OURS, "containers": [{"name": "c", "image": "pause"}]}
+
+    def node_of(name: str) -> str | None:
+        return core.read_namespaced_pod(name, NAMESPACE).spec.node_name
+
+    try:
+        with daemon(tmp_path, configuration(plane.layout.kubeconfig, OURS)) as running:
+            for name in ("first", "second"):
+                core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": name}, "spec": spec})
+                assert eventually(partial(node_of, name), f"{name} has a node") == "n"
+            (behavior,) = running.records("behaves as kube-scheduler")
+            assert (behavior["because_of"], behavior["version"]) == ("cluster", _server_minor(plane))
+            assert running.get("/readyz").status_code == 200
+    finally:
+        core.delete_collection_namespaced_pod(NAMESPACE, grace_period_seconds=0)
+        core.delete_node("n")
+
+
+def _server_minor(plane: ControlPlane) -> str:
+    api = kubernetes_config.new_client_from_config(str(plane.layout.kubeconfig))
+    version: kubernetes.VersionInfo = kubernetes.VersionApi(api).get_code()
+    return f"{version.major}.{version.minor}"
+
+
+async def test_random_cases_agree_with_the_kube_scheduler_of_the_version(plane: ControlPlane) -> None:
+    features = available(profiles.implemented(), plane.served)
     names = [variant.name for variant in profiles.variants()]
     chosen = [(seed, *choose(seed, features, names)) for seed in range(SEED, SEED + CASES)]
-    with control_plane_running(minor) as control_plane:
-        async with oracle_of(control_plane) as oracle:
-            summary = await Runner(oracle, Ours(kubernetes=control_plane.kubernetes)).run(
-                (generate(seed, picked, profile) for seed, picked, profile in chosen), seconds=SECONDS
-            )
+    async with oracle_of(plane) as oracle:
+        summary = await Runner(oracle, Ours(kubernetes=plane.kubernetes)).run(
+            (generate(seed, picked, profile) for seed, picked, profile in chosen), seconds=SECONDS
+        )
     assert not summary.mismatches, "\n\n".join([*summary.mismatches, summary.text()])
     assert not summary.refused, summary.text()
     assert summary.cases >= 20, summary.text()

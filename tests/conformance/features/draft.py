@@ -31,6 +31,7 @@ class Feature:
         node, existing, incoming: change one node, one assigned pod, one incoming pod; each is called for every object.
         cluster: changes the draft as a whole, after the others.
         differs: how ours is known to differ; such a feature runs only when it is asked for by name.
+        since: minor of Kubernetes whose API server keeps what the feature writes.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Feature:
     incoming: Touch | None = None
     cluster: Callable[[random.Random, Draft], None] | None = None
     differs: str = ""
+    since: int = 0
 
     def apply(self, rng: random.Random, draft: Draft) -> None:
         """Change the draft."""

@@ -105,6 +105,12 @@ def _pod_images(rng: random.Random, pod: Json) -> None:
         container["image"] = rng.choice(_WANTED)
 
 
+def _image_volumes(rng: random.Random, pod: Json) -> None:
+    for number in range(rng.choice((0, 1, 1, 2))):
+        volume = {"name": f"image-{number}", "image": {"reference": rng.choice(_WANTED), "pullPolicy": "IfNotPresent"}}
+        pod["spec"].setdefault("volumes", []).append(volume)
+
+
 def _more_labels(rng: random.Random, node: Json) -> None:
     labels = labels_of(node)
     labels["rank"] = rng.choice(["0", "5", "7", "12", "x", "007", "9223372036854775808", "1.5"])
@@ -123,4 +129,5 @@ FEATURES = (
     ),
     Feature("match-fields", _AFFINITY, cluster=_match_fields),
     Feature("images", needs("ImageLocality"), node=_node_images, incoming=_pod_images),
+    Feature("image-volumes", needs("ImageLocality"), node=_node_images, incoming=_image_volumes, since=35),
 )

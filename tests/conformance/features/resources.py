@@ -190,6 +190,19 @@ def _resized(rng: random.Random, pod: Json) -> None:
             status[field] = [_status(rng, container) for container in pod["spec"][kind]]
 
 
+def _resized_whole(rng: random.Random, pod: Json) -> None:
+    """A pod whose own resources are resized, beside those of its containers."""
+    _pod_level(rng, pod)
+    _resized(rng, pod)
+    if "resources" not in pod["spec"] or "status" not in pod:
+        return
+    if rng.random() < 0.8:
+        actual = {"cpu": rng.choice(["100m", "700m", "2"]), "memory": rng.choice(["100Mi", "900Mi"])}
+        pod["status"]["resources"] = {"requests": actual}
+    if rng.random() < 0.6:
+        pod["status"]["allocatedResources"] = {"cpu": rng.choice(["150m", "1100m"]), "memory": "300Mi"}
+
+
 FEATURES = (
     Feature("plain"),
     Feature("scarce", _FIT, node=_tight_node, incoming=_hungry),
@@ -208,4 +221,5 @@ FEATURES = (
     Feature("overhead", _FIT, existing=_overhead, incoming=_overhead),
     Feature("pod-level", _FIT, existing=_pod_level, incoming=_pod_level),
     Feature("resized", _FIT, existing=_resized),
+    Feature("resized-pods", _FIT, existing=_resized_whole, since=36),
 )
