@@ -42,8 +42,8 @@ unit integration e2e: setup  ## One part of the tests
 conformance: setup  ## N=2000 random cases against the real kube-scheduler; KUBERNETES=1.36 chooses its minor
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
 
-matrix: setup  ## Demo, operator, scheduler and a short race on a control plane of each minor of Kubernetes (hours); KUBERNETES=1.36 chooses one
-	@$(BIN)/python tools/matrix.py $(KUBERNETES)
+matrix: setup  ## Demo, operator, scheduler, a short race and N=100 random cases on each minor of Kubernetes (hours); MINORS="1.35 1.36" chooses
+	@$(BIN)/python tools/matrix.py $(or $(MINORS),$(KUBERNETES)) $(if $(N),--cases $(N))
 
 faults: setup  ## The fault matrix and N=1000 random mixes of faults (hours); goes on where it was ended, from .faults.jsonl; SEED=S chooses the first
 	@$(BIN)/python -m tests.faults --all --mix $(or $(N),1000) --seed $(or $(SEED),1) --record $(or $(RECORD),.faults.jsonl) --resume

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,40 +13,89 @@ from tools import matrix
 ROOT = Path(__file__).resolve().parents[3]
 
 
+class Runs:
+    """Stands in for subprocess: each command ends with 0, but those that a test names."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, str]] = []
+        self.failing: set[tuple[str, str]] = set()
+        self.unbuildable: set[str] = set()
+        self.mismatches: dict[str, int] = {}
+
+    def __call__(self, command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        environment = options.get("env")
+        if not isinstance(environment, dict):
+            return subprocess.CompletedProcess(command, int(command[-1] in self.unbuildable), "")
+        minor = environment[releases.VARIABLE]
+        part = next(name for name, arguments in matrix.PARTS.items() if arguments == command[1 : 1 + len(arguments)])
+        self.parts.append((minor, part))
+        differing = self.mismatches.get(minor, 0)
+        output = (
+            f"{command[command.index('--cases') + 1]} cases, 7 pods, {differing} mismatches" if part == "cases" else ""
+        )
+        failed = (minor, part) in self.failing or (part == "cases" and differing > 0)
+        return subprocess.CompletedProcess(command, int(failed), output)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    stand_in = Runs()
+    monkeypatch.setattr(matrix.subprocess, "run", stand_in)
+    return stand_in
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """The rows of the table, by minor."""
+    _, _, table = capsys.readouterr().out.partition("\nminor ")
+    return {line.split()[0]: line for line in table.splitlines() if line.startswith("1.")}
+
+
 def test_every_part_names_tests_that_exist() -> None:
     paths = [ROOT / argument for part in matrix.PARTS.values() for argument in part if argument.startswith("tests/")]
     assert paths
     assert [path for path in paths if not path.exists()] == []
 
 
-def test_every_minor_gets_every_part_on_its_own_control_plane_and_one_failure_fails_the_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_every_minor_gets_every_part_on_its_own_control_plane(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert matrix.main([]) == 0
+    expected = [(minor, part) for minor in releases.CONTROL_PLANES for part in matrix.PARTS]
+    assert runs.parts == [("1.29", "cases"), *expected]
+    table = lines(capsys)
+    assert list(table) == ["1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
+    assert table["1.36"].count("passed") == len(matrix.PARTS)
+    assert "cannot be built: the Go module proxy lacks" in table["1.31"]
+
+
+def test_minors_are_chosen_and_one_failure_fails_the_run(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.failing.add(("1.36", "race"))
+    runs.unbuildable.add("1.33")
+    assert matrix.main(["1.33", "1.35", "1.36", "--cases", "7"]) == 1
+    table = lines(capsys)
+    assert table["1.33"].split(maxsplit=1)[1] == "its build failed"
+    assert "FAILED" not in table["1.35"]
+    assert table["1.36"].count("FAILED") == 1
+    assert "passed 7 of 7" in table["1.36"]
+    assert matrix.main(["1.37", "1.37.0"]) == 0
+
+
+def test_differences_from_a_version_that_is_not_imitated_are_counted_and_fail_nothing(
+    runs: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs: list[tuple[str, str]] = []
-
-    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
-        environment = options.get("env")
-        if not isinstance(environment, dict):
-            return subprocess.CompletedProcess(command, int("1.33" in command))
-        minor = environment[releases.VARIABLE]
-        runs.append((minor, command[-1]))
-        return subprocess.CompletedProcess(command, int(minor == "1.36" and "benchmarks" in command))
-
-    monkeypatch.setattr(matrix.subprocess, "run", run)
-    assert matrix.main([]) == 1
-    assert [minor for minor, _ in runs] == [
-        minor for minor in releases.CONTROL_PLANES for _ in matrix.PARTS if minor != "1.33"
-    ]
-    table = capsys.readouterr().out
-    assert "FAILED" in next(line for line in table.splitlines() if line.startswith("1.36"))
-    assert "not built" in next(line for line in table.splitlines() if line.startswith("1.33"))
-    assert matrix.main(["1.37"]) == 0
+    runs.mismatches = {"1.33": 12}
+    assert matrix.main(["1.33"]) == 0
+    assert "agrees in 88 of 100" in lines(capsys)["1.33"]
+    runs.mismatches = {"1.36": 1}
+    assert matrix.main(["1.36"]) == 1
+    assert "FAILED 99 of 100" in lines(capsys)["1.36"]
 
 
-def test_a_minor_that_cannot_be_built_is_refused_in_one_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "tools/matrix.py", "1.31"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("matrix: Kubernetes 1.31 cannot be built")
-    assert len(done.stderr.splitlines()) == 1
+@pytest.mark.parametrize(
+    ("minor", "why"), [("1.31", "cannot be built: the Go module proxy lacks"), ("1.38", "is not in the table")]
+)
+def test_a_minor_that_cannot_be_had_is_refused_in_one_line(
+    runs: Runs, capsys: pytest.CaptureFixture[str], minor: str, why: str
+) -> None:
+    assert matrix.main([minor]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"matrix: Kubernetes {minor} {why}")
+    assert runs.parts == []
