@@ -2,7 +2,8 @@
 
 During an upgrade, replicas that start may read different versions, and later ones a newer one than the leader. So that
 scores do not change with the leader, a replica that starts takes the version of the one that leads, if that is older:
-the replicas of one ReplicaSet agree, until a rollout replaces them all.
+the replicas of one ReplicaSet agree, until a rollout replaces them all. One that started before any other led starts
+again, if the leader's version turns out to be older.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ async def followed_minor(client: KubeClient, lease: tuple[str, str] | None) -> i
 
     `lease` is the namespace and name of the replicas' Lease; None where there is no leader election.
     """
-    own, leaders = await asyncio.gather(_cluster_minor(client), _leaders_minor(client, lease))
+    own, leaders = await asyncio.gather(_cluster_minor(client), leaders_minor(client, lease))
     if leaders is None or (own is not None and own <= leaders):
         return own
     log.warning(
@@ -69,7 +70,9 @@ async def _cluster_minor(client: KubeClient) -> int | None:
     return minor
 
 
-async def _leaders_minor(client: KubeClient, lease: tuple[str, str] | None) -> int | None:
+async def leaders_minor(client: KubeClient, lease: tuple[str, str] | None) -> int | None:
+    """Return the version that another replica of this one's ReplicaSet follows, which holds the Lease; None where there
+    is none, or it cannot be read."""
     if lease is None:
         return None
     namespace, name = lease

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from scheduler.clusterversion import CLUSTER_ANNOTATION, cluster_text
+from scheduler.clusterversion import CLUSTER_ANNOTATION, cluster_text, leaders_minor
 from scheduler.config import Configuration, redacted
 from scheduler.engine import (
     MAX_ANSWER_BYTES,
@@ -149,7 +149,7 @@ class Daemon:
             pop_from_backoff=is_on("SchedulerPopFromBackoffQ", self._minor, options.feature_gates),
         )
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
-        self._version = VersionFollower(client, configuration, self._publish_version)
+        self._version = VersionFollower(client, configuration, self._publish_version, self._leaders_minor)
 
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
         observer = self.metrics.clients.observer(self.client_config.server)
@@ -335,6 +335,11 @@ class Daemon:
             self._record("Normal", "LoadDataFresh", "ReadLoad", f"{status.source} answers again")
         else:
             self._record("Warning", "LoadDataStale", "ReadLoad", f"Pods are placed without load data: {status.message}")
+
+    async def _leaders_minor(self) -> int | None:
+        if self._leading:
+            return None
+        return await leaders_minor(self.client, (self.election.namespace, self.election.name))
 
     def _publish_version(self, note: str) -> None:
         """Say that the profiles do not behave as the cluster any more: Event, and the Lease, where the operator reads

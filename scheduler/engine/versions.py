@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
 
 from scheduler.catalog import minor_of, nearest_kubernetes
-from scheduler.config import Configuration
+from scheduler.config import Configuration, EffectiveProfile
 from scheduler.kube.client import KubeClient, KubeError, server_version
 
 _UNKNOWN_SECONDS: Final = 2.0
+_FIRST_SECONDS: Final = 10.0
+"""By then one of the replicas that started together leads."""
 _KNOWN_SECONDS: Final = 300.0
 """How often the cluster's version is read. Clusters are upgraded by people, in minutes."""
 _READ_SECONDS: Final = 10.0
@@ -20,10 +22,20 @@ log = structlog.get_logger(component="version")
 
 Publish = Callable[[str], None]
 """Says on what the profiles differ from the cluster from now on; "" once they do not."""
+LeadersMinor = Callable[[], Awaitable[int | None]]
+"""Reads which minor version the leader follows; None where this process leads itself, or it is not known."""
+
+
+async def _nobody_leads() -> int | None:
+    return None
 
 
 class VersionUnknownAtStartError(ValueError):
     """This process, which could not read the cluster's version at its start, behaves as another one."""
+
+
+class LeaderIsOlderError(ValueError):
+    """The replica that leads follows an older version of the cluster than this process, which does not lead."""
 
 
 def describe_versions(configuration: Configuration) -> dict[str, object]:
@@ -54,17 +66,22 @@ class VersionFollower:
         client: KubeClient,
         configuration: Configuration,
         publish: Publish,
+        leaders_minor: LeadersMinor = _nobody_leads,
         *,
         unknown_seconds: float = _UNKNOWN_SECONDS,
+        first_seconds: float = _FIRST_SECONDS,
         known_seconds: float = _KNOWN_SECONDS,
     ) -> None:
-        """Configure; `publish` is called on the loop at each change, the seconds are the waits between two readings."""
+        """Configure; `publish` is called on the loop at each change, the seconds are the waits before readings: while
+        the version is not known, before the first one where it is, and between two others."""
         self._client = client
         self._publish = publish
         self._is_behind = False
         self._known = configuration.cluster_minor
         self._profiles = configuration.profiles
-        self._waits = unknown_seconds, known_seconds
+        self._leaders_minor = leaders_minor
+        self._unknown_seconds, self._known_seconds = unknown_seconds, known_seconds
+        self._first_seconds = first_seconds
 
     def announce(self) -> None:
         """Log what each profile behaves as, and why."""
@@ -84,9 +101,13 @@ class VersionFollower:
 
         Raises:
             VersionUnknownAtStartError: it was not known at the start, and only a new process can follow it.
+            LeaderIsOlderError: another replica leads by an older one, and only a new process can follow that.
         """
+        seconds = self._first_seconds
         while True:
-            await asyncio.sleep(self._waits[self._known is not None])
+            await asyncio.sleep(self._unknown_seconds if self._known is None else seconds)
+            self._compare_with_leader(await self._leaders_minor())
+            seconds = self._known_seconds
             try:
                 minor = minor_of(await server_version(self._client, timeout=_READ_SECONDS))
             except KubeError:
@@ -96,13 +117,25 @@ class VersionFollower:
                 self._compare(minor)
                 self._known = minor
 
-    def _compare(self, minor: int) -> None:
+    def _unlike(self, minor: int) -> list[EffectiveProfile]:
+        """Profiles that follow the cluster, and do not behave as a version of it."""
         wanted = nearest_kubernetes(minor)
-        behind = [
+        return [
             profile
             for profile in self._profiles
             if profile.options.kubernetes_version is None and profile.kubernetes != wanted
         ]
+
+    def _compare_with_leader(self, minor: int | None) -> None:
+        newer = [] if minor is None else [each for each in self._unlike(minor) if each.kubernetes.minor > minor]
+        if newer:
+            raise LeaderIsOlderError(
+                f"the replica that leads follows Kubernetes 1.{minor}: profile {newer[0].scheduler_name} behaves as "
+                f"kube-scheduler {newer[0].kubernetes.name} until this process starts again"
+            )
+
+    def _compare(self, minor: int) -> None:
+        behind = self._unlike(minor)
         if not behind:
             if self._is_behind:
                 self._is_behind = False

@@ -10,8 +10,10 @@ import pytest
 
 from scheduler.config import Configuration, load_configuration
 from scheduler.engine import VersionFollower, describe_versions, versions_text
-from scheduler.engine.versions import VersionUnknownAtStartError
+from scheduler.engine.versions import LeaderIsOlderError, VersionUnknownAtStartError
 from scheduler.kube.client import ConnectionFailed
+
+AT_ONCE: Any = {"unknown_seconds": 0, "first_seconds": 0, "known_seconds": 0}
 
 
 class ApiServer:
@@ -51,7 +53,7 @@ async def follow(loaded: Configuration, *answers: str) -> list[str]:
     """Run until the answers are used up; returns the notes of Events."""
     notes: list[str] = []
     server: Any = ApiServer(answers)
-    follower = VersionFollower(server, loaded, notes.append, unknown_seconds=0, known_seconds=0)
+    follower = VersionFollower(server, loaded, notes.append, **AT_ONCE)
     with pytest.raises(EndOfTest):
         await follower.run()
     return notes
@@ -85,9 +87,33 @@ async def test_pinned_profiles_do_not_follow() -> None:
 
 async def test_a_version_unknown_at_the_start_ends_the_process_once_it_is_known() -> None:
     server: Any = ApiServer(["", "v1.36.3"])
-    follower = VersionFollower(server, configuration(None), list[str]().append, unknown_seconds=0, known_seconds=0)
+    follower = VersionFollower(server, configuration(None), list[str]().append, **AT_ONCE)
     with pytest.raises(VersionUnknownAtStartError, match=r"the cluster is Kubernetes 1\.36, which could not be read"):
         await follower.run()
+
+
+def follower_of(leader: int | None, loaded: Configuration) -> VersionFollower:
+    """A replica that does not lead, once another one leads by that version."""
+    leaders = iter((None, leader))
+
+    async def leaders_minor() -> int | None:
+        return next(leaders, None)
+
+    server: Any = ApiServer(["v1.36.3", "v1.36.3"])
+    return VersionFollower(server, loaded, list[str]().append, leaders_minor, **AT_ONCE)
+
+
+async def test_a_replica_that_started_with_an_older_leader_starts_again() -> None:
+    with pytest.raises(LeaderIsOlderError, match=r"the replica that leads follows Kubernetes 1\.35: profile following"):
+        await follower_of(35, configuration(36)).run()
+
+
+@pytest.mark.parametrize(("leader", "own"), [(None, 36), (36, 36), (37, 36), (33, 34), (39, 37)])
+async def test_a_replica_goes_on_unless_the_leader_s_version_decides_differently_and_is_older(
+    leader: int | None, own: int
+) -> None:
+    with pytest.raises(EndOfTest):
+        await follower_of(leader, configuration(own)).run()
 
 
 def test_the_lease_has_one_version_or_that_of_each_profile() -> None:
