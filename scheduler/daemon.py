@@ -410,6 +410,7 @@ class Daemon:
             make_review_client=lambda: new_review_client(options, self.client_config),
             review_seconds=dataclasses.astuple(options.review_memory),
             disabled_metrics=options.disabled_metrics | self._later_metrics(),
+            metric_levels=self.configuration.profiles[0].kubernetes.metric_levels,
             configz=lambda: {
                 "componentconfig": redacted(self.configuration.model.to_dict()),
                 "behavior": describe_versions(self.configuration),

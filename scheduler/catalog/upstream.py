@@ -58,6 +58,8 @@ class KubernetesVersion:
             (framework/plugins/dynamicresources/dynamicresources.go, PostFilter).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
         later_metrics: those of our metrics that kube-scheduler has since a newer version only (metrics/metrics.go).
+        stable_metrics, beta_metrics: those that it calls so in their help texts; its others are ALPHA
+            (metrics/metrics.go, component-base/metrics).
     """
 
     minor: int
@@ -84,6 +86,8 @@ class KubernetesVersion:
     reports_claims_in_preemption: bool = True
     reports_victims: bool = False
     later_metrics: tuple[str, ...] = ()
+    stable_metrics: tuple[str, ...] = ()
+    beta_metrics: tuple[str, ...] = ()
 
     @property
     def unread_resources(self) -> frozenset[str]:
@@ -95,11 +99,27 @@ class KubernetesVersion:
         """The version as users write it, such as `1.36`."""
         return f"1.{self.minor}"
 
+    @property
+    def metric_levels(self) -> dict[str, str]:
+        """`STABLE` or `BETA` by the name of a metric."""
+        return dict.fromkeys(self.stable_metrics, "STABLE") | dict.fromkeys(self.beta_metrics, "BETA")
+
 
 _METRICS_OF_1_37 = ("scheduler_queue_incoming_entities_total", "scheduler_queued_entities")
 _1_34 = KubernetesVersion(
     34,
     later_metrics=("scheduler_pod_scheduled_after_flush_total", *_METRICS_OF_1_37),
+    stable_metrics=(
+        "scheduler_schedule_attempts_total",
+        "scheduler_scheduling_attempt_duration_seconds",
+        "scheduler_preemption_victims",
+        "scheduler_preemption_attempts_total",
+        "scheduler_pending_pods",
+        "scheduler_pod_scheduling_attempts",
+        "scheduler_framework_extension_point_duration_seconds",
+        "scheduler_queue_incoming_pods_total",
+    ),
+    beta_metrics=("scheduler_pod_scheduling_sli_duration_seconds", "kubernetes_feature_enabled"),
     default_plugins=(
         "SchedulingGates",
         "PrioritySort",
@@ -145,6 +165,21 @@ _1_36 = replace(
     waits_for_devices=True,
     backs_extended_resources=True,
     later_metrics=_METRICS_OF_1_37,
+    beta_metrics=(
+        *_1_35.beta_metrics,
+        "scheduler_goroutines",
+        "scheduler_permit_wait_duration_seconds",
+        "scheduler_unschedulable_pods",
+        "scheduler_plugin_evaluation_total",
+        "kubernetes_build_info",
+        "workqueue_depth",
+        "workqueue_adds_total",
+        "workqueue_queue_duration_seconds",
+        "workqueue_work_duration_seconds",
+        "workqueue_unfinished_work_seconds",
+        "workqueue_longest_running_processor_seconds",
+        "workqueue_retries_total",
+    ),
 )
 _1_37 = replace(
     _1_36,
@@ -163,6 +198,11 @@ _1_37 = replace(
     reports_claims_in_preemption=False,
     reports_victims=True,
     later_metrics=(),
+    beta_metrics=(
+        *_1_36.beta_metrics,
+        "scheduler_scheduling_algorithm_duration_seconds",
+        "scheduler_plugin_execution_duration_seconds",
+    ),
 )
 
 KUBERNETES_VERSIONS: Mapping[int, KubernetesVersion] = MappingProxyType(

@@ -67,6 +67,8 @@ class Answers:
     """For how long the API server's word on a token counts: who it is, that it may read, that it may not."""
     disabled_metrics: frozenset[str] = frozenset()
     """Names of metrics that are not shown."""
+    metric_levels: Mapping[str, str] = field(default_factory=dict)
+    """`STABLE` or `BETA` by the name of a metric; upstream's others are ALPHA."""
     authorities: ClientAuthorities = field(default_factory=ClientAuthorities)
     """Who signs the certificates of clients."""
     started: float = field(default_factory=time.time)

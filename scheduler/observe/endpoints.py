@@ -43,7 +43,7 @@ class Endpoints:
         self._answers = answers
         self._authorizer = authorizer
         self._failures = FailureLog(_log_check)
-        self._shown = Shown(answers.registry, answers.disabled_metrics)
+        self._shown = Shown(answers.registry, answers.disabled_metrics, answers.metric_levels)
         # Each holds all pods in memory once more.
         self._one_report = asyncio.Semaphore(1)
         self._health_metrics = HealthMetrics(answers.started)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
@@ -173,15 +174,29 @@ class Histograms(_Family[Distribution]):
         yield family
 
 
-class Shown(CollectorRegistry):
-    """A registry without the metrics that nobody wants to see (`--disabled-metrics`)."""
+_UPSTREAMS = ("scheduler_", "rest_client_", "workqueue_", "leader_election_", "kubernetes_", "process_start_time_")
+"""How the names of upstream's own metrics begin, whose help texts say how stable they are."""
 
-    def __init__(self, registry: CollectorRegistry, hidden: frozenset[str]) -> None:
+
+class Shown(CollectorRegistry):
+    """A registry without the metrics that nobody wants to see (`--disabled-metrics`), with upstream's help texts' mark
+    of how stable a metric is: as `levels` says, else ALPHA."""
+
+    def __init__(self, registry: CollectorRegistry, hidden: frozenset[str], levels: Mapping[str, str]) -> None:
         super().__init__()
+        self._levels = levels
         self._registry = registry
         # A counter is named without its suffix there.
         self._hidden = hidden | {name.removesuffix("_total") for name in hidden}
 
     def collect(self) -> Iterator[Metric]:
         """Return what a scrape shows."""
-        return (family for family in self._registry.collect() if family.name not in self._hidden)
+        return (self._marked(family) for family in self._registry.collect() if family.name not in self._hidden)
+
+    def _marked(self, family: Metric) -> Metric:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        if not name.startswith(_UPSTREAMS):
+            return family
+        marked = copy(family)
+        marked.documentation = f"[{self._levels.get(name, 'ALPHA')}] {family.documentation}"
+        return marked

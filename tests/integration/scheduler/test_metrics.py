@@ -206,8 +206,9 @@ def _buckets_of(family: Metric) -> set[float]:
     return {float(sample.labels["le"]) for sample in family.samples if "le" in sample.labels}
 
 
-def _shape(family: Metric) -> tuple[str, set[str], set[float]]:
-    return family.type, _labels_of(family), _buckets_of(family)
+def _shape(family: Metric) -> tuple[str, set[str], set[float], str]:
+    level = family.documentation.partition("] ")[0] if family.documentation.startswith("[") else ""
+    return family.type, _labels_of(family), _buckets_of(family), level
 
 
 async def test_all_metrics_of_the_real_scheduler_are_here_with_type_labels_and_buckets(

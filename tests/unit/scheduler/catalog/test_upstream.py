@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -145,3 +146,16 @@ def test_metrics_of_newer_versions_are_metrics_of_ours_and_become_fewer() -> Non
     later = [set(nearest_kubernetes(minor).later_metrics) for minor in (34, 35, 36, 37)]
     assert later[0] <= registered
     assert later[0] == later[1] > later[2] > later[3] == set()
+
+
+def test_metrics_that_are_called_stable_or_beta_are_metrics_of_ours_and_only_rise() -> None:
+    registered = {
+        f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
+    }
+    levels = [nearest_kubernetes(minor).metric_levels for minor in (34, 35, 36, 37)]
+    assert levels[-1].keys() <= registered
+    for older, newer in pairwise(levels):
+        assert older.items() <= newer.items()
+    assert levels[1]["scheduler_pending_pods"] == "STABLE"
+    assert "scheduler_goroutines" not in levels[1]
+    assert levels[2]["scheduler_goroutines"] == "BETA"

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -56,7 +56,7 @@ def test_disabled_metrics_are_not_shown() -> None:
     registry = CollectorRegistry()
     for name in ("kept_total", "hidden_total"):
         Counters(name, "text", (), registry).inc()
-    assert lines(Shown(registry, frozenset({"hidden_total"}))) == ["# TYPE kept_total counter", "kept_total 1.0"]
+    assert lines(Shown(registry, frozenset({"hidden_total"}), {})) == ["# TYPE kept_total counter", "kept_total 1.0"]
 
 
 def test_requests_are_counted_under_the_host_and_watches_not_measured() -> None:
@@ -116,3 +116,18 @@ def test_resources_of_pods_are_valid_text_whatever_their_names_are() -> None:
     }
     assert {sample.labels["scheduler"] for sample in samples} == {hostile}
     assert "".join(resource_metrics([])) == ""
+
+
+def test_upstreams_metrics_say_how_stable_they_are() -> None:
+    registry = CollectorRegistry(auto_describe=True)
+    Counter("scheduler_attempts", "Attempts", registry=registry).inc()
+    Counter("scheduler_others", "Others", registry=registry).inc()
+    Counter("secondary_scheduler_own", "Own", registry=registry).inc()
+    levels = {"scheduler_attempts_total": "STABLE"}
+    for _ in range(2):
+        shown = generate_latest(Shown(registry, frozenset(), levels)).decode().splitlines()
+        assert [line for line in shown if line.startswith("# HELP")] == [
+            "# HELP scheduler_attempts_total [STABLE] Attempts",
+            "# HELP scheduler_others_total [ALPHA] Others",
+            "# HELP secondary_scheduler_own_total Own",
+        ]
