@@ -194,7 +194,7 @@ def _resized_whole(rng: random.Random, pod: Json) -> None:
     """A pod whose own resources are resized, beside those of its containers."""
     _pod_level(rng, pod)
     _resized(rng, pod)
-    if "resources" not in pod["spec"] or "status" not in pod:
+    if "status" not in pod:
         return
     if rng.random() < 0.8:
         actual = {"cpu": rng.choice(["100m", "700m", "2"]), "memory": rng.choice(["100Mi", "900Mi"])}
