@@ -49,8 +49,9 @@ def test_our_daemon_starts_and_places_pods_as_the_cluster_s_version(plane: Contr
     core.create_node({"metadata": {"name": "n"}, "status": {"allocatable": resources, "capacity": resources}})
     spec = {"schedulerName": OURS, "containers": [{"name": "c", "image": "pause"}]}
 
-    def node_of(name: str) -> str | None:
-        return core.read_namespaced_pod(name, NAMESPACE).spec.node_name
+    def node_of(name: str) -> str:
+        pod: kubernetes.V1Pod = core.read_namespaced_pod(name, NAMESPACE)
+        return str(pod.spec.node_name or "")
 
     try:
         with daemon(tmp_path, configuration(plane.layout.kubeconfig, OURS)) as running:
