@@ -33,6 +33,8 @@ class KubernetesVersion:
             of the balance with the pod (framework/plugins/noderesources/balanced_allocation.go, PR 135573).
         counts_image_volumes: ImageLocality adds the images of volumes
             (framework/plugins/imagelocality/image_locality.go, PR 130231).
+        shares_with_image_volumes: they raise the most that all images together may weigh, as containers do
+            (framework/plugins/imagelocality/image_locality.go, sumImageScores).
         resizes_pods: the resources of a pod as a whole are those granted, too, while it is resized
             (InPlacePodLevelResourcesVerticalScaling; component-helpers resource/helpers.go).
         scores_storage_capacity: VolumeBinding scores how well volumes fit (StorageCapacityScoring).
@@ -71,6 +73,7 @@ class KubernetesVersion:
     wakes_at_binding: bool = True
     rates_change_of_balance: bool = False
     counts_image_volumes: bool = False
+    shares_with_image_volumes: bool = False
     resizes_pods: bool = False
     scores_storage_capacity: bool = False
     needs_ratio_shape: bool = False
@@ -190,6 +193,7 @@ _1_37 = replace(
         *_1_36.default_plugins[4:],
     ),
     scores_storage_capacity=True,
+    shares_with_image_volumes=True,
     merges_namespaces=True,
     hints_match_any_term=True,
     compares_sums_of_resized=True,

@@ -32,9 +32,10 @@ class ImageLocality:
     def __init__(self, args: Any, context: PluginContext) -> None:
         """Take no args."""
         self._counts_volumes = context.kubernetes.counts_image_volumes
+        self._shares_with_volumes = context.kubernetes.shares_with_image_volumes
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-        """Return 0..100 between 23 MiB and 1000 MiB per container."""
+        """Return 0..100 between 23 MiB and 1000 MiB per container, since 1.37 also per image of a volume."""
         total = np.zeros(len(rows), dtype=np.int64)
         nodes = len(view.rows)
         any_present = False
@@ -46,12 +47,13 @@ class ImageLocality:
                 total += image.present[rows] * np.int64(int(float(image.size) * spread))
         if not any_present:
             return total
-        max_bytes = MAX_BYTES_PER_CONTAINER * len(pod.spec.images)
+        sharing = len(pod.spec.images) + (len(pod.spec.image_volumes) if self._shares_with_volumes else 0)
+        max_bytes = MAX_BYTES_PER_CONTAINER * sharing
         clamped = np.clip(total, MIN_BYTES, max_bytes)
         return 100 * (clamped - MIN_BYTES) // (max_bytes - MIN_BYTES)
 
     def _images(self, pod: PodInfo) -> tuple[str, ...]:
-        """Return the images that count. Those of volumes raise no threshold: upstream divides by containers alone."""
+        """Return the images that count."""
         spec = pod.spec
         return (*spec.images, *spec.image_volumes) if self._counts_volumes and spec.image_volumes else spec.images
 

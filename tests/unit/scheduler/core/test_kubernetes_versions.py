@@ -149,3 +149,13 @@ def test_a_pod_that_preempts_is_told_where_from_1_37_on(snapshot: Snapshot, prof
         assert outcome.nominated_node == "old"
         addition = " preemption: found a potential placement for pod on node old, preempting 1 victims"
         assert outcome.message == reason + (addition if version == "1.37" else "")
+
+
+def test_images_of_volumes_count_from_1_36_on_and_raise_the_threshold_from_1_37_on(
+    profiles: dict[str, ProfileRunner],
+) -> None:
+    held = cluster(node("with", images={"model:v1": 2000 << 20}), node("without")).snapshot(NOW)
+    incoming = pod("p", container("100m"), volumes=[{"name": "v", "image": {"reference": "model:v1"}}])
+    shown = {version: scores(held, incoming, profile)["with"]["ImageLocality"] for version, profile in profiles.items()}
+    # Half of 2,000 MiB, as half of the nodes have it: of 1,000 MiB per container, then also per volume.
+    assert shown == {"1.34": 0, "1.35": 0, "1.36": 100, "1.37": 49}
