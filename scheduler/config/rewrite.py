@@ -35,12 +35,19 @@ def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[st
     out = io.StringIO()
     yaml.dump(tree, out)
     written = _restore_comments(text, out.getvalue())
-    after = _load(written, source, flavour)
-    if _behaviour(before) != _behaviour(after):
-        # If profiles share an anchor, editing one also edits the other.
+    if not _means_the_same(before, written, source, flavour):
         message = "cannot be converted without changing its meaning; expand anchors and merge keys and try again"
         raise ConfigurationError([Problem((), message, source=source)])
     return written, before
+
+
+def _means_the_same(before: Configuration, written: str, source: str, flavour: Flavour) -> bool:
+    """Whether the rewritten text has the former meaning. Where profiles, or a profile and another part of the file,
+    share an anchor, editing one also edits the other: the text then means something else, or is not valid at all."""
+    try:
+        return _behaviour(before) == _behaviour(_load(written, source, flavour))
+    except ConfigurationError:
+        return False
 
 
 def _load(text: str, source: str, flavour: Flavour) -> Configuration:

@@ -254,6 +254,15 @@ def test_anchors_that_profiles_share_are_converted_or_refused_but_never_changed_
         assert weights == without(BETA1, "ImageLocality")
 
 
+def test_an_anchor_that_a_profile_shares_with_another_part_of_the_file_is_refused_with_what_to_do() -> None:
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerConfiguration\n"
+        "leaderElection: &empty {}\nprofiles: [*empty]\n"
+    )
+    with pytest.raises(ConfigurationError, match="cannot be converted without changing its meaning; expand anchors"):
+        convert_text(text, source="f")
+
+
 def test_an_image_that_reads_the_old_version_gets_it_without_a_word() -> None:
     text = text_of("v1beta3", "")
     configuration = load_configuration(text, source="f", flavour="scheduler-plugins@0.28")
