@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,14 @@ from tests.support.cluster import cluster_state_root, control_plane, make_cluste
 
 __all__ = ["cluster_state_root", "control_plane", "make_cluster"]
 
-# How long an example takes says more about the machine's other work than about the code.
-settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says more about the machine's other work than about the code. `make test` tries the same
+# examples each time: a change is not refused for what was there before it. `make test-all` looks for new ones.
+settings.register_profile(
+    "project",
+    deadline=None,
+    derandomize=os.environ.get("FULL") != "1",
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("project")
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from pulumi import _types
+from pulumi.runtime import resource
+from pulumi.runtime.proto import source_pb2
 
 CANARY_TOKEN = "canary-token-31415926"
 KUBECONFIG_TEXT = """\
@@ -31,6 +33,14 @@ def types_are_resolved_once() -> Iterator[None]:
     that a test runs a thousand times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_types, "_types_from_py_properties", functools.cache(_types._types_from_py_properties))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def registrations_keep_no_stack_trace() -> Iterator[None]:
+    """The SDK reads the source of each caller of each resource, for the engine's error messages: a tenth of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resource, "_get_stack_trace", source_pb2.StackTrace)
         yield
 
 

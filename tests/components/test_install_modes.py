@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -54,9 +55,22 @@ def graph(mode: str, preview: bool, local_environment: None) -> Graph:
 
 
 def run(mode: str, *, preview: bool = False, **settings: Any) -> Graph:
+    """What the program registers. Tests leave it as it is: those with the same settings share one."""
     wanted = {**MODES[mode], **settings}
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in wanted.items()}
-    return run_program(stack_values("local") | {"installMode": mode} | values, preview=preview, statuses=STATUS)
+    return _run(json.dumps({"installMode": mode} | values), preview)
+
+
+@functools.cache
+def _run(values: str, preview: bool) -> Graph:
+    return run_program(stack_values("local") | json.loads(values), preview=preview, statuses=STATUS)
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What a run logs: it is not shared with a test that ran before."""
+    _run.cache_clear()
+    return caplog
 
 
 def scheduler_of(graph: Graph) -> Registered:
@@ -303,31 +317,31 @@ def test_only_objects_that_olm_creates_are_adopted(preview: bool, local_environm
 
 
 def test_manual_approval_names_the_install_plan_to_approve(
-    local_environment: None, caplog: pytest.LogCaptureFixture
+    local_environment: None, logged: pytest.LogCaptureFixture
 ) -> None:
     pending = {**STATUS["Subscription"], "installedCSV": "operator.v0", "state": "UpgradePending"}
     values = stack_values("local") | {"installMode": "olm", "operator": json.dumps({"approval": "Manual"})}
     run_program(values, statuses={**STATUS, "Subscription": pending})
-    (message,) = [text for text in caplog.messages if "install-abcde" in text]
+    (message,) = [text for text in logged.messages if "install-abcde" in text]
     assert "installs operator.v1 and waits for your approval" in message
     assert f"kubectl -n {NAMESPACE} patch installplan install-abcde" in message
 
 
 def test_a_second_install_plan_of_the_installed_version_is_named_too(
-    local_environment: None, caplog: pytest.LogCaptureFixture
+    local_environment: None, logged: pytest.LogCaptureFixture
 ) -> None:
     waiting = {"type": "InstallPlanPending", "status": "True", "reason": "RequiresApproval"}
     values = stack_values("local") | {"installMode": "olm", "operator": json.dumps({"approval": "Manual"})}
     run_program(values, statuses={**STATUS, "Subscription": {**STATUS["Subscription"], "conditions": [waiting]}})
-    assert [text for text in caplog.messages if "install-abcde" in text]
+    assert [text for text in logged.messages if "install-abcde" in text]
 
 
 @pytest.mark.parametrize("approval", ["Automatic", "Manual"])
 def test_an_installed_version_needs_no_approval(
-    approval: str, local_environment: None, caplog: pytest.LogCaptureFixture
+    approval: str, local_environment: None, logged: pytest.LogCaptureFixture
 ) -> None:
     run("olm", operator={"approval": approval})
-    assert not [text for text in caplog.messages if "install-abcde" in text]
+    assert not [text for text in logged.messages if "install-abcde" in text]
 
 
 @pytest.mark.parametrize(
@@ -377,7 +391,7 @@ def test_the_resource_lists_the_optional_objects_that_the_operator_must_not_crea
 
 @pytest.mark.parametrize("mode", ["manifests", "direct"])
 def test_a_manual_installation_is_adopted_if_the_stack_asks_for_it(
-    mode: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
+    mode: str, preview: bool, local_environment: None, logged: pytest.LogCaptureFixture
 ) -> None:
     switches = {"upsertExistingObjects": "true"}
     refusing, adopting = run(mode, preview=preview), run(mode, preview=preview, adoptExisting="true")
@@ -387,7 +401,7 @@ def test_a_manual_installation_is_adopted_if_the_stack_asks_for_it(
     assert not switches.keys() & before.inputs.keys()
     assert after.inputs == before.inputs | switches
     assert {each.urn for each in adopting.objects} == {each.urn for each in refusing.objects}
-    assert [text for text in caplog.messages if text.startswith("adoptExisting: ")]
+    assert [text for text in logged.messages if text.startswith("adoptExisting: ")]
 
 
 FORCE = "pulumi.com/patchForce"
@@ -428,11 +442,11 @@ def test_what_nobody_tunes_is_applied_with_force_and_nothing_else(
     ],
 )
 def test_conflicts_of_a_named_object_are_forced(
-    mode: str, name: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
+    mode: str, name: str, preview: bool, local_environment: None, logged: pytest.LogCaptureFixture
 ) -> None:
     before, after = run(mode, preview=preview), run(mode, preview=preview, forceConflicts=[name])
     assert forced(after) == forced(before) | {name}
-    assert [text for text in caplog.messages if text.startswith("forceConflicts: ")]
+    assert [text for text in logged.messages if text.startswith("forceConflicts: ")]
 
 
 @pytest.mark.parametrize("name", ["Deployment/other", "secondaryscheduler/cluster"])

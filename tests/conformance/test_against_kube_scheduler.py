@@ -18,9 +18,10 @@ from tests.conformance.oracle import oracle_of
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner, Summary, regressions
 
-CASES = int(os.environ.get("CONFORMANCE_CASES", "200"))
+FULL = os.environ.get("FULL") == "1"
+CASES = int(os.environ.get("CONFORMANCE_CASES", "400" if FULL else "120"))
 SEED = 20_000
-_SECONDS = 45.0
+_SECONDS = 180.0 if FULL else 45.0
 
 pytestmark = pytest.mark.integration
 

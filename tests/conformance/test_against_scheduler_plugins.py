@@ -13,7 +13,7 @@ from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.oracle import oracle_of
 from tests.conformance.runner import Runner
 
-CASES = int(os.environ.get("CONFORMANCE_CASES", "200"))
+CASES = int(os.environ.get("CONFORMANCE_CASES", "200" if os.environ.get("FULL") == "1" else "100"))
 SEED = 50_000
 _SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "75"))
 

@@ -70,6 +70,7 @@ def test_a_gate_that_fails_leaves_the_former_map_and_the_former_pod(live: Live) 
     assert pod not in live.pods()
 
 
+@pytest.mark.slow
 def test_from_direct_to_manifests_in_one_update(live: Live, tmp_path: Path) -> None:
     live.up(installMode="manifests")
     assert set(live.deployments()) == {NAME, OPERATOR}
@@ -81,6 +82,7 @@ def test_from_direct_to_manifests_in_one_update(live: Live, tmp_path: Path) -> N
     live.nothing_to_change()
 
 
+@pytest.mark.slow
 def test_from_manifests_to_direct_in_one_update(live: Live) -> None:
     live.up(installMode="direct")
     assert set(live.deployments()) == {NAME}

@@ -51,6 +51,7 @@ def set_pod(api: Api, namespace: str, name: str, *, ready: bool) -> None:
     api.merge(path, {"status": {"phase": phase, "conditions": [condition], "containerStatuses": [container]}})
 
 
+@pytest.mark.slow
 def test_an_existing_object_is_only_adopted_on_request(engine: Engine, api: Api) -> None:
     space = engine.namespace
     maps = f"/api/v1/namespaces/{space}/configmaps"
@@ -72,6 +73,7 @@ def test_an_existing_object_is_only_adopted_on_request(engine: Engine, api: Api)
     engine.expect_no_changes()
 
 
+@pytest.mark.slow
 def test_a_field_owned_by_another_manager_is_only_taken_by_force(engine: Engine, api: Api) -> None:
     space = engine.namespace
     path = f"/api/v1/namespaces/{space}/configmaps/shared"
