@@ -81,7 +81,9 @@ class DynamicResources:
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
         self._handle = context.handle
         self._kubernetes = context.kubernetes
-        self._nothing_freed = unschedulable(*((NO_CLAIMS,) if context.kubernetes.reports_claims_in_preemption else ()))
+        says_more = context.kubernetes.reports_claims_in_preemption
+        self._nothing_freed = unschedulable(*((NO_CLAIMS,) if says_more else ()))
+        self._none_to_free = unschedulable(*(("still not schedulable",) if says_more else ()))
         self._objects: Objects | None = None
         self._decides = False
         self._stamps = context.kubernetes.waits_for_devices
@@ -191,7 +193,7 @@ class DynamicResources:
             return None, unschedulable("deletion of ResourceClaim completed")
         candidates = [claim for claim in attempt.unavailable_claims() if _is_only_user(pod, claim)]
         if not candidates or self._handle is None:
-            return None, unschedulable("still not schedulable")
+            return None, self._none_to_free
         claim = candidates[int(state.rng.random() * len(candidates))]
         self._handle.spawn(self._deallocate(view.objects, claim), f"deallocation of {claim.metadata.key}")
         return None, unschedulable("deallocation of ResourceClaim completed")
