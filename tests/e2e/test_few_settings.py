@@ -4,7 +4,7 @@ With our image, and with the Go one of scheduler-plugins (the seeds' example): i
 it takes from its configuration only, or asks a load-watcher of the stack, which has the token in a Secret. The real
 binary runs under the image's own name.
 
-The tests of this module run in order and share one cluster; each of two stacks has it for itself until it is destroyed.
+The tests of this module run in order and share one cluster; each stack has it for itself until it is destroyed.
 """
 
 from __future__ import annotations
@@ -65,6 +65,16 @@ def first(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> It
 def live(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     stack = Live(cluster, tmp_path_factory.mktemp("stack"), "go")
     # Without plugins: the source alone enables TargetLoadPacking.
+    stack.settings = {"schedulerImage": f"{GO_REPOSITORY}:v0.34.7", "plugins": {}}
+    yield stack
+    stack.close()
+
+
+@pytest.fixture(scope="module")
+def watching(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A stack of its own: a Go scheduler that reads the source itself serves port 2020, and the pods of the local
+    cluster share a network."""
+    stack = Live(cluster, tmp_path_factory.mktemp("watching"), "watched")
     stack.settings = {"schedulerImage": f"{GO_REPOSITORY}:v0.34.7", "plugins": {}}
     yield stack
     stack.close()
@@ -154,6 +164,11 @@ def test_a_changed_argument_is_described_without_the_token(live: Live, token: st
     assert token not in output
 
 
+def test_destroy_leaves_nothing(live: Live) -> None:
+    live.run("destroy", "--yes", "--skip-preview")
+    assert live.cluster_scoped() == live.before
+
+
 def watched(**source: Any) -> dict[str, Any]:
     """A metric source that a load-watcher of the stack reads."""
     credentials = {**TOKEN, "caFile": {"fromFileInEnv": "SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE"}}
@@ -161,47 +176,47 @@ def watched(**source: Any) -> dict[str, Any]:
     return {**SOURCE, "window": "1m", "credentials": credentials, "loadWatcher": {"image": image}, **source}
 
 
-def test_a_load_watcher_of_the_stack_reads_the_source_for_the_go_scheduler(live: Live, token: str) -> None:
-    output = live.up(plugins={}, metricProvider=watched())
+def test_a_load_watcher_of_the_stack_reads_the_source_for_the_go_scheduler(watching: Live, token: str) -> None:
+    output = watching.up(metricProvider=watched())
     assert token not in output
-    eventually(lambda: not placed(live) & hot_nodes(), "no pod on a hot node")
-    (own,) = live.config_maps()
-    content = live.core.read_namespaced_config_map(own, NAMESPACE).data["config.yaml"]
+    eventually(lambda: not placed(watching) & hot_nodes(), "no pod on a hot node")
+    (own,) = watching.config_maps()
+    content = watching.core.read_namespaced_config_map(own, NAMESPACE).data["config.yaml"]
     assert f"watcherAddress: http://{WATCHER}:2020" in content
-    live.nothing_to_change()
+    watching.nothing_to_change()
 
 
-def test_the_token_is_in_no_config_map_any_more_and_only_the_load_watcher_mounts_it(live: Live, token: str) -> None:
+def test_the_token_is_in_no_config_map_and_only_the_load_watcher_mounts_it(watching: Live, token: str) -> None:
     def in_config_maps() -> bool:
         return any(
-            token in json.dumps(item.data or {}) for item in live.core.list_namespaced_config_map(NAMESPACE).items
+            token in json.dumps(item.data or {}) for item in watching.core.list_namespaced_config_map(NAMESPACE).items
         )
 
     eventually(lambda: not in_config_maps(), "no ConfigMap with the token")
     secret = f"{WATCHER}-metrics"
-    pods = live.core.list_namespaced_pod(NAMESPACE).items
+    pods = watching.core.list_namespaced_pod(NAMESPACE).items
     mounting = {
         pod.metadata.labels["app"]
         for pod in pods
         if any(volume.secret is not None and volume.secret.secret_name == secret for volume in pod.spec.volumes)
     }
     assert mounting == {WATCHER}
-    assert token not in live.state() + json.dumps(live.output())
+    assert token not in watching.state() + json.dumps(watching.output())
 
 
-def test_a_source_that_gives_no_load_fails_the_update_and_the_old_load_watcher_goes_on(live: Live) -> None:
-    before = live.pods()
-    output = live.up(fails=True, metricProvider=watched(address="https://127.0.0.1:9"), readySeconds=20)
+def test_a_source_that_gives_no_load_fails_the_update_and_the_old_load_watcher_goes_on(watching: Live) -> None:
+    before = watching.pods()
+    output = watching.up(fails=True, metricProvider=watched(address="https://127.0.0.1:9"), readySeconds=20)
     assert WATCHER in output
-    assert live.pods() == before, "the scheduler was not touched"
-    eventually(lambda: not placed(live) & hot_nodes(), "no pod on a hot node")
-    live.up(metricProvider=watched(), readySeconds=180)
-    live.nothing_to_change()
+    assert watching.pods() == before, "the scheduler was not touched"
+    eventually(lambda: not placed(watching) & hot_nodes(), "no pod on a hot node")
+    watching.up(metricProvider=watched(), readySeconds=180)
+    watching.nothing_to_change()
 
 
-def test_destroy_leaves_nothing(live: Live) -> None:
-    live.run("destroy", "--yes", "--skip-preview")
-    assert live.cluster_scoped() == live.before
+def test_destroy_takes_the_load_watcher_along(watching: Live) -> None:
+    watching.run("destroy", "--yes", "--skip-preview")
+    assert watching.cluster_scoped() == watching.before
 
 
 def hot_nodes() -> set[str]:
