@@ -167,6 +167,8 @@ class World:
     def message(self, pod: str) -> str:
         conditions = self.api.get("pods", pod)["status"].get("conditions", [])
         text = next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
+        # 1.37 names the device, and gives advice (docs/differences.md).
+        text = re.sub(r" on device \S+(?=: CEL)|\. consider using CEL.*", "", str(text))
         return re.sub(r"claim-\d+", "claim", str(text).replace(self.scheduler, "S"))
 
     def claim_of(self, pod: str) -> str:
