@@ -160,7 +160,13 @@ def _requests_of_resized(pod: Pod, kubernetes: KubernetesVersion) -> PodRequests
     """Return what a pod occupies since 1.37 (AggregateContainerRequests with status): the largest of three sums."""
     infeasible = _is_infeasible(pod)
     statuses = {status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
-    sources = (_granted, _in_effect) if infeasible else (_specified, _granted, _in_effect)
+    specified: tuple[_Source, ...] = () if infeasible else (_specified,)
+    status = pod.status
+    # The sums over all containers, as the kubelet says; else those of its words on each container.
+    sums: list[Mapping[str, int]] = []
+    if status.allocated_resources and status.resources is not None and status.resources.requests:
+        sums = [parse_resources(status.allocated_resources), parse_resources(status.resources.requests)]
+    sources = specified if sums else (*specified, _granted, _in_effect)
 
     def most(default: Callable[[Mapping[str, int]], Mapping[str, int]]) -> dict[str, int]:
         total: dict[str, int] = {}
@@ -171,29 +177,15 @@ def _requests_of_resized(pod: Pod, kubernetes: KubernetesVersion) -> PodRequests
 
             init = [(amounts(each), each.restart_policy == "Always") for each in pod.spec.init_containers]
             _set_max(total, _aggregate(map(amounts, pod.spec.containers), init))
+        for amount in sums:
+            _set_max(total, amount)
         return total
 
-    status = pod.status
-    if status.allocated_resources and status.resources is not None and status.resources.requests:
-        # The sums over all containers, as the kubelet says.
-        whole: dict[str, int] = {} if infeasible else _sum_of_specified(pod)
-        _set_max(whole, parse_resources(status.allocated_resources))
-        _set_max(whole, parse_resources(status.resources.requests))
-        containers = whole
-    else:
-        containers = most(dict)
     overhead = parse_resources(pod.spec.overhead)
-    return _with_pod_level(containers, most(_with_default_requests), overhead, _pod_level(pod, True))
+    return _with_pod_level(most(dict), most(_with_default_requests), overhead, _pod_level(pod, True, every=True))
 
 
 _Source = Callable[[Container, ContainerStatus | None, bool], Mapping[str, int]]
-
-
-def _sum_of_specified(pod: Pod) -> dict[str, int]:
-    init = [
-        (parse_resources(each.resources.requests), each.restart_policy == "Always") for each in pod.spec.init_containers
-    ]
-    return _aggregate([parse_resources(each.resources.requests) for each in pod.spec.containers], init)
 
 
 def _specified(container: Container, status: ContainerStatus | None, infeasible: bool) -> Mapping[str, int]:
@@ -242,8 +234,9 @@ def pod_limits(pod: Pod) -> dict[str, int]:
     return limits
 
 
-def _pod_level(pod: Pod, resized: bool) -> dict[str, int]:
-    """Return what a pod requests as a whole; where it may be `resized`, the most of that and of what it was given."""
+def _pod_level(pod: Pod, resized: bool, *, every: bool = False) -> dict[str, int]:
+    """Return what a pod requests as a whole; where it may be `resized`, the most of that and of what it was given: of
+    `every` resource, or of those that it requests."""
     if pod.spec.resources is None:
         return {}
     wanted = _of_pod_level(pod.spec.resources.requests)
@@ -253,7 +246,7 @@ def _pod_level(pod: Pod, resized: bool) -> dict[str, int]:
     total = {} if _is_infeasible(pod) else dict(wanted)
     for amounts in (status.resources.requests, status.allocated_resources):
         _set_max(total, _of_pod_level(amounts))
-    return {name: total.get(name, 0) for name in wanted}
+    return total if every else {name: total.get(name, 0) for name in wanted}
 
 
 def _of_pod_level(resources: ResourceList) -> dict[str, int]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.catalog import nearest_kubernetes
 from scheduler.helpers import is_scalar_resource, pod_requests, reduce_pod
 from scheduler.kube.primitives.quantity import QuantityError
 from tests.unit.scheduler.core.builders import api_pod, container
@@ -152,3 +153,21 @@ def test_hostile_amounts_do_not_overflow() -> None:
     info = reduce_pod(api_pod("p", *(container("1e30", "1e30", name=f"c{index}") for index in range(500))))
     assert info.spec.requests["cpu"] == 500 * (2**63 - 1)
     assert reduce_pod(api_pod("p", container("-1"))).spec.requests["cpu"] == 0
+
+
+@pytest.mark.parametrize(("spec", "cpu", "memory"), [({}, 700, 900 << 20), ({"cpu": "600m"}, 700, 900 << 20)])
+def test_sums_of_a_resized_pod_take_the_place_of_its_containers_words_since_1_37(
+    spec: dict[str, str], cpu: int, memory: int
+) -> None:
+    """Defaults are for what containers specify, not for these sums; and they count for resources that the pod does not
+    request as a whole, too."""
+    status = {
+        "resources": {"requests": {"cpu": "700m", "memory": "900Mi"}},
+        "allocatedResources": {"cpu": "150m", "memory": "300Mi"},
+        "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "5", "memory": "5Gi"}}],
+    }
+    more = {"resources": {"requests": spec}} if spec else {}
+    resized_pod = api_pod("p", container("100m"), status=status, **more)
+    requests = pod_requests(resized_pod, use_status=True, kubernetes=nearest_kubernetes(37))
+    assert requests.requests == {"cpu": cpu, "memory": memory}
+    assert (requests.nonzero_cpu, requests.nonzero_memory) == (cpu, memory)
