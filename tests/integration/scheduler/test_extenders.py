@@ -12,7 +12,7 @@ import json
 import ssl
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -412,7 +412,14 @@ def with_groups(stage: Stage) -> Stage:
     manifest = Path(__file__).parents[3] / "components/crds/scheduling.x-k8s.io_podgroups.yaml"
     stage.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(manifest.read_text()))
     groups = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
-    eventually(lambda: stage.call("GET", groups), "the PodGroup kind is served")
+
+    def is_served() -> bool:
+        # 429 until the API server has made a place for them.
+        with suppress(requests.HTTPError):
+            return bool(stage.call("GET", groups))
+        return False
+
+    eventually(is_served, "the PodGroup kind is served")
     return stage
 
 
