@@ -236,7 +236,8 @@ class Contest:
             results[scheduler] = self._stage.outcomes(members)[0], calls
         real, ours = results[REAL], results[OURS]
         assert ours[0] == real[0]
-        assert ours[1] == real[1]
+        # Upstream gives a gang up at the first member that fits nowhere, and which one that is, is chance, too.
+        assert ours[1] == real[1] if bound == len(members) else ours[1] >= real[1]
         return real[0], sorted(json.loads(call)[0] for call in real[1])
 
 
