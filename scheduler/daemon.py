@@ -25,6 +25,7 @@ from scheduler.engine import (
     OvercommitReport,
     Permissions,
     Regarding,
+    Takeover,
     VersionFollower,
     check_rules,
     declared_watches,
@@ -105,6 +106,7 @@ class Daemon:
         self._exit_code = EXIT_OK
         self._leading = not self.election.enabled
         self._synced = False
+        self._takeover: Takeover | None = None
         self._stopping = False
         self._overcommitted = False
         self._load_statuses: dict[str, LoadStatus] = {}
@@ -195,11 +197,13 @@ class Daemon:
         self._version.announce()
         self.recorder.start()
         reflectors = self._reflectors = self._new_reflectors()
+        takeover = self._takeover = Takeover(reflectors["pods"].refresh, self.engine.cycle.wake)
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.engine.cycle.run(), name="cycle"),
             asyncio.create_task(self._report_overcommits(), name="overcommits"),
             asyncio.create_task(self._version.run(), name="version"),
+            asyncio.create_task(takeover.run(), name="takeover"),
         ]
         sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
         if server:
@@ -307,6 +311,8 @@ class Daemon:
 
     def _become_leader(self) -> None:
         self._leading = True
+        if self._synced and self._takeover is not None:  # what is listed from now on needs no second look
+            self._takeover.begin()
         self.metrics.leader.labels(self.election.name).set(1)
         log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
         self.engine.cycle.wake()
@@ -315,7 +321,8 @@ class Daemon:
         return self.elector is None or self.elector.is_leader()
 
     def _may_schedule(self) -> bool:
-        return self._leading and self._synced and not self._stopping and self._may_write()
+        caught_up = self._takeover is None or not self._takeover.pending
+        return self._leading and self._synced and caught_up and not self._stopping and self._may_write()
 
     def _publish_load_status(self, status: LoadStatus) -> None:
         """Say once per change whether the load is fresh: log, Event, and the Lease, where the operator reads it."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
+    from scheduler.engine.takeover import Takeover
     from scheduler.engine.versions import VersionFollower, describe_versions, versions_text
 
 __getattr__ = lazy_attributes(
@@ -49,6 +50,7 @@ __getattr__ = lazy_attributes(
         "OvercommitReport": "overcommits",
         "EventRecorder": "recorder",
         "Regarding": "recorder",
+        "Takeover": "takeover",
         "VersionFollower": "versions",
         "describe_versions": "versions",
         "versions_text": "versions",
@@ -73,6 +75,7 @@ __all__ = [
     "Permissions",
     "RecordedAnswers",
     "Regarding",
+    "Takeover",
     "UnrecordedError",
     "VersionFollower",
     "assemble",

@@ -179,10 +179,13 @@ async def _recreate_pods(cast: Cast) -> None:
 
 
 async def _grow_nodes(cast: Cast) -> None:
+    sizes: dict[str, int] = {}
     for _ in range(cast.draw.randint(1, 3)):
         await asyncio.sleep(cast.draw.uniform(0, 1.5))
         with contextlib.suppress(ApiError):  # it may not be there yet
-            await cast.stage.resize_node(f"n{cast.draw.randint(0, 2)}", str(cast.draw.randint(2, 4)))
+            name, drawn = f"n{cast.draw.randint(0, 2)}", cast.draw.randint(2, 4)
+            sizes[name] = max(drawn, sizes.get(name, 0))
+            await cast.stage.resize_node(name, str(sizes[name]))
 
 
 FAULTS: dict[str, Fault] = {

@@ -230,8 +230,18 @@ class Reflector(Generic[T, U]):
         self._backoff.reset()
         await asyncio.sleep(self._timing.absent * random.uniform(1.0, 1.2))
 
+    async def refresh(self) -> None:
+        """List once more while the watch goes on, so that nothing that was there before the call is missing.
+
+        Raises:
+            KubeError: the list failed; nothing is changed.
+        """
+        await self._list()
+
     async def _list(self) -> None:
         items, invalid, version = await self._list_pages()
+        if newer_version(self._version, version) is True:
+            return  # The watch, or another list, has brought what is newer.
         older = newer_version(self._newest, version) is True
         now = time.monotonic()
         if older and self._older_since is None:

@@ -15,6 +15,7 @@ from scheduler.kube.client import (
     Expired,
     Forbidden,
     KubeClient,
+    KubeError,
     MalformedResponse,
     Reflector,
     ReflectorTiming,
@@ -459,3 +460,40 @@ async def test_a_resource_that_must_be_there_is_waited_for(api: FakeApi) -> None
         assert mirror.replaced == []
         api.next_lists = []
         await eventually_on_loop(lambda: mirror.names == {"a"})
+
+
+async def test_a_refresh_shows_what_a_silent_watch_does_not(api: FakeApi) -> None:
+    api.put("before")
+    api.next_watches = [speaking(then_hang=True)]
+    async with reflecting(api) as (mirror, reflector):
+        await eventually_on_loop(lambda: reflector.state.watching)
+        api.put("after")
+        await reflector.refresh()
+        assert mirror.names == {"before", "after"}
+        assert reflector.state.lists == 2
+
+
+async def test_a_refresh_that_fails_changes_nothing(api: FakeApi) -> None:
+    api.put("before")
+    api.next_watches = [speaking(then_hang=True)]
+    async with reflecting(api) as (mirror, reflector):
+        await eventually_on_loop(lambda: reflector.state.watching)
+        api.next_lists = [answer(500, "InternalError")]
+        with pytest.raises(KubeError):
+            await reflector.refresh()
+        assert mirror.names == {"before"}
+
+
+async def test_a_refresh_that_the_watch_has_overtaken_is_not_taken(api: FakeApi) -> None:
+    api.put("now")
+
+    async def older(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {"resourceVersion": "150"}, "items": []})
+
+    bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "200"}})
+    api.next_watches = [speaking(bookmark, then_hang=True)]
+    async with reflecting(api) as (mirror, reflector):
+        await eventually_on_loop(lambda: reflector.state.resource_version == "200")
+        api.next_lists = [older]
+        await reflector.refresh()
+        assert mirror.names == {"now"}
