@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -34,6 +35,9 @@ from scheduler.framework import (
 from scheduler.observe import Metrics
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
+_RETRIES_AT_ONCE: Final = 5
+"""How often in a row a member comes back without back-off. During a back-off other pods may take its room, and the
+members that are bound stay where they are; an API server that refuses everything must not be asked all the time."""
 log = structlog.get_logger(component="gangs")
 
 
@@ -357,7 +361,7 @@ class Gangs:
             gang is not None
             and gang.members_on_nodes > 0
             and self._monotonic() < gang.deadline
-            and attempt.queued.consecutive_errors <= 1
+            and attempt.queued.consecutive_errors <= _RETRIES_AT_ONCE
         )
 
     def _end_binding(self, gang: ReservedGang, pod: PodInfo) -> None:

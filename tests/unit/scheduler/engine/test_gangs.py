@@ -222,6 +222,19 @@ async def test_a_member_that_fails_to_bind_is_placed_again_before_others(start: 
     await eventually(lambda: any(message in text and "boom" in text for text in engine.messages), "the one that failed")
 
 
+async def test_a_member_that_is_refused_several_times_in_a_row_does_not_lose_its_room_to_others(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 3)
+    for name in ("n1", "n2", "n3"):
+        engine.add_node(name, cpu="1")
+    engine.api.failures = [None, *[refused(403, "boom")] * 5]
+    engine.add_members("g", 3, cpu="700m")
+    await eventually(lambda: bool(engine.bound), "the first")
+    engine.add_pod("greedy", cpu="700m", priority=1000)
+    await eventually(lambda: len(engine.bound) == 3, "three pods")
+    assert engine.bound == {"g-0", "g-1", "g-2"}
+
+
 async def test_an_answer_that_got_lost_does_not_cost_the_gang_anything(start: Start) -> None:
     engine = await start()
     engine.add_group("g", 2)
