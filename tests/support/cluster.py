@@ -22,6 +22,7 @@ import yaml
 
 from devcluster import processes, state
 from devcluster.cluster import LocalCluster
+from devcluster.errors import ClusterStateError
 from devcluster.spec import ClusterSpec
 
 MakeCluster = Callable[..., LocalCluster]
@@ -70,8 +71,11 @@ def remove_abandoned_clusters() -> None:
         pid, _, started = root.name.partition("-")
         if processes.identity(int(pid)) == started.replace("-", ":"):
             continue
-        for name in state.cluster_names(root):
-            LocalCluster(ClusterSpec(name=name, state_root=root)).stop()
+        try:
+            for name in state.cluster_names(root):
+                LocalCluster(ClusterSpec(name=name, state_root=root)).stop()
+        except ClusterStateError:  # another worker of this run is about it
+            continue
         for leftover in sorted(root.rglob("*"), reverse=True):
             with contextlib.suppress(OSError):
                 leftover.rmdir() if leftover.is_dir() and not leftover.is_symlink() else leftover.unlink()
