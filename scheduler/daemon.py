@@ -106,7 +106,6 @@ class Daemon:
         self._exit_code = EXIT_OK
         self._leading = not self.election.enabled
         self._synced = False
-        self._takeover: Takeover | None = None
         self._stopping = False
         self._overcommitted = False
         self._load_statuses: dict[str, LoadStatus] = {}
@@ -150,6 +149,7 @@ class Daemon:
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
             pop_from_backoff=is_on("SchedulerPopFromBackoffQ", self._minor, options.feature_gates),
         )
+        self._takeover = Takeover(self._read_pods, self.engine.cycle.wake)
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
         self._version = VersionFollower(client, configuration, self._publish_version, self._leaders_minor)
 
@@ -197,13 +197,12 @@ class Daemon:
         self._version.announce()
         self.recorder.start()
         reflectors = self._reflectors = self._new_reflectors()
-        takeover = self._takeover = Takeover(reflectors["pods"].refresh, self.engine.cycle.wake)
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.engine.cycle.run(), name="cycle"),
             asyncio.create_task(self._report_overcommits(), name="overcommits"),
             asyncio.create_task(self._version.run(), name="version"),
-            asyncio.create_task(takeover.run(), name="takeover"),
+            asyncio.create_task(self._takeover.run(), name="takeover"),
         ]
         sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
         if server:
@@ -309,9 +308,12 @@ class Daemon:
         """Called on the elector's thread."""
         self._loop.call_soon_threadsafe(self._become_leader)
 
+    async def _read_pods(self) -> None:
+        await self._reflectors["pods"].refresh()
+
     def _become_leader(self) -> None:
         self._leading = True
-        if self._synced and self._takeover is not None:  # what is listed from now on needs no second look
+        if self._synced:  # what is listed from now on needs no second look
             self._takeover.begin()
         self.metrics.leader.labels(self.election.name).set(1)
         log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
@@ -321,8 +323,8 @@ class Daemon:
         return self.elector is None or self.elector.is_leader()
 
     def _may_schedule(self) -> bool:
-        caught_up = self._takeover is None or not self._takeover.pending
-        return self._leading and self._synced and caught_up and not self._stopping and self._may_write()
+        ready = self._leading and self._synced and not self._takeover.pending
+        return ready and not self._stopping and self._may_write()
 
     def _publish_load_status(self, status: LoadStatus) -> None:
         """Say once per change whether the load is fresh: log, Event, and the Lease, where the operator reads it."""

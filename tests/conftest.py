@@ -1,6 +1,5 @@
 """Fixtures of all tests."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support.cluster import cluster_state_root, control_plane, make_cluster
+from tests.support.selection import FULL
 
 __all__ = ["cluster_state_root", "control_plane", "make_cluster"]
 
@@ -17,7 +17,7 @@ __all__ = ["cluster_state_root", "control_plane", "make_cluster"]
 settings.register_profile(
     "project",
     deadline=None,
-    derandomize=os.environ.get("FULL") != "1",
+    derandomize=not FULL,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("project")

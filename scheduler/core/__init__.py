@@ -9,10 +9,11 @@ from scheduler.core.decide import decide
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
 from scheduler.core.gang import (
     GangDecision,
-    decide_gang,
+    Interested,
     decide_gang_asking,
     gang_message,
     gang_plugin,
+    nobody,
     place_gang,
 )
 from scheduler.core.placement import Placement
@@ -22,17 +23,18 @@ __all__ = [
     "PREEMPTION_OVER_BUDGET",
     "Explanation",
     "GangDecision",
+    "Interested",
     "NodeExplanation",
     "Placement",
     "PostFilterOutcome",
     "Score",
     "decide",
     "decide_asking",
-    "decide_gang",
     "decide_gang_asking",
     "explain",
     "gang_message",
     "gang_plugin",
+    "nobody",
     "place_gang",
     "post_filters_asking",
     "run_post_filters",

@@ -37,7 +37,7 @@ def decide(
     *,
     from_scratch: bool = False,
 ) -> Placement:
-    """Choose a node for one pod; `decide_gang` does it for several that belong together.
+    """Choose a node for one pod; `decide_gang_asking` does it for several that belong together.
 
     With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is
     asked about every node. The decision is the same.

@@ -33,14 +33,19 @@ from scheduler.framework import (
     Question,
     RandomSource,
     Status,
-    conclude,
 )
 from scheduler.state import Snapshot
 
+Interested = Callable[[PodInfo], Sequence[Extender]]
 OnDecision = Callable[[Snapshot, Placement], None]
 _TIMES_ASKED = 2
 """In one attempt, extenders are asked about a member at most as often: a gang of thousands could be refused and tried
 again as many times."""
+
+
+def nobody(pod: PodInfo) -> Sequence[Extender]:
+    """Return the extenders of a configuration without any."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +71,6 @@ class GangDecision:
         return tuple(placement for placement in self.placements if placement.node is None)
 
 
-def decide_gang(
-    snapshot: Snapshot,
-    gang: Gang,
-    pods: Sequence[PodInfo],
-    runner_of: Callable[[PodInfo], ProfileRunner],
-    rng: RandomSource,
-    enough: int,
-    on_decision: OnDecision | None = None,
-) -> GangDecision:
-    """Place pods one after the other, each seeing the earlier ones, until there are `enough`.
-
-    Those that do not fit are passed over, and tried once more when others found a place, as they may want to be next
-    to one of these. `on_decision` is called with each decision and the view that it was made on.
-    """
-    return conclude(decide_gang_asking(snapshot, gang, pods, runner_of, rng, enough, _nobody, on_decision))
-
-
 def decide_gang_asking(
     snapshot: Snapshot,
     gang: Gang,
@@ -90,18 +78,25 @@ def decide_gang_asking(
     runner_of: Callable[[PodInfo], ProfileRunner],
     rng: RandomSource,
     enough: int,
-    interested: Callable[[PodInfo], Sequence[Extender]],
+    interested: Interested = nobody,
     on_decision: OnDecision | None = None,
 ) -> Asking[GangDecision]:
-    """As `decide_gang`, with the extenders that are interested in each member, in calling order.
+    """Place pods one after the other, each seeing the earlier ones, until there are `enough`.
 
-    It is resumed as `decide_asking` is, with views without the members placed so far.
+    Those that do not fit are passed over, and tried once more when others found a place, as they may want to be next
+    to one of these. It is resumed as `decide_asking` is, with views without the members placed so far; without
+    extenders it asks nothing (`conclude`).
+
+    Args:
+        snapshot: the cluster.
+        gang, pods: which pods belong together, and those to place, in queue order.
+        runner_of: returns a pod's profile.
+        rng: for ties.
+        enough: how many to place.
+        interested: returns the extenders to be asked about a pod, in calling order.
+        on_decision: called with each decision and the view that it was made on.
     """
     return (yield from _GangAttempt(snapshot, pods, runner_of, rng, enough, interested, on_decision).run(gang))
-
-
-def _nobody(pod: PodInfo) -> Sequence[Extender]:
-    return ()
 
 
 class _GangAttempt:
@@ -114,7 +109,7 @@ class _GangAttempt:
         runner_of: Callable[[PodInfo], ProfileRunner],
         rng: RandomSource,
         enough: int,
-        interested: Callable[[PodInfo], Sequence[Extender]],
+        interested: Interested,
         on_decision: OnDecision | None,
     ) -> None:
         self._cluster = snapshot

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from scheduler.core import (
     GangDecision,
+    Interested,
     Placement,
     PostFilterOutcome,
     decide,
     decide_asking,
     decide_gang_asking,
+    nobody,
     place_gang,
     post_filters_asking,
     run_post_filters,
@@ -35,13 +37,7 @@ from scheduler.framework import (
 )
 from scheduler.state import ClusterState, Snapshot
 
-Interested = Callable[[PodInfo], Sequence[Extender]]
 DecideGang = Callable[[Gang, Sequence[PodInfo], int], Asking[GangDecision]]
-
-
-def nobody(pod: PodInfo) -> Sequence[Extender]:
-    """Return the extenders of a configuration without any."""
-    return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Final
 
 import structlog
 
-from scheduler.core import GangDecision, Placement, gang_message, gang_plugin
+from scheduler.core import GangDecision, Interested, Placement, gang_message, gang_plugin, nobody
 from scheduler.engine.attemptlog import AttemptLog
-from scheduler.engine.attempts import AttemptPipeline, Interested, nobody
+from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods

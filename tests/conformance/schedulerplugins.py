@@ -48,7 +48,7 @@ def peer_version() -> KubernetesVersion:
 
 
 def options(compatibility: str = "upstream") -> Json:
-    """The entry of pluginConfig that stands in our file only."""
+    """The entry of pluginConfig that is in our file only."""
     args = profiles.options(peer_version()) | {"compatibility": compatibility}
     return {"name": "SecondarySchedulerOptions", "args": args}
 

@@ -17,8 +17,8 @@ from tests.conformance.generator import choose, generate
 from tests.conformance.oracle import oracle_of
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner, Summary, regressions
+from tests.support.selection import FULL
 
-FULL = os.environ.get("FULL") == "1"
 CASES = int(os.environ.get("CONFORMANCE_CASES", "400" if FULL else "120"))
 SEED = 20_000
 _SECONDS = 180.0 if FULL else 45.0

@@ -12,8 +12,9 @@ from tests.conformance import trimaran
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.oracle import oracle_of
 from tests.conformance.runner import Runner
+from tests.support.selection import FULL
 
-CASES = int(os.environ.get("CONFORMANCE_CASES", "200" if os.environ.get("FULL") == "1" else "100"))
+CASES = int(os.environ.get("CONFORMANCE_CASES", "200" if FULL else "100"))
 SEED = 50_000
 _SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "75"))
 

@@ -82,7 +82,7 @@ def test_allocations_are_the_go_allocators(oracle: Oracle, seed: int) -> None:
 
 
 def test_the_recorded_answers_are_the_go_packages(oracle: Oracle) -> None:
-    """`RECORD=1` records them anew."""
+    """`RECORD=1` records them again."""
     devices = {title: comparable(oracle.ask({"allocate": question})) for title, question in allocations.CASES.items()}
     values = {
         title: selector_answer(

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import decide_gang
-from scheduler.framework import GangPlugin, PodInfo
+from scheduler.core import decide_gang_asking
+from scheduler.framework import GangPlugin, PodInfo, conclude
 from scheduler.kube.client import ConnectionLost
 from scheduler.kube.model import POD_GROUP_LABEL, EventType
 from tests.unit.scheduler.engine.fakes import FakeApi
@@ -145,9 +145,10 @@ class Story:
         gang = plugin.gang_of(pod)
         assert gang is not None
         snapshot = self.engine.state.snapshot(0.0)
-        decision = decide_gang(
+        asking = decide_gang_asking(
             snapshot, gang, gang.waiting, lambda member: runners[member.scheduler_name], random.Random(1), gang.missing
         )
+        decision = conclude(asking)
         assert len(decision.placed) < decision.gang.missing, f"{gang.name} would fit"
 
 
