@@ -15,6 +15,7 @@ from tests.conformance.apiclient import ApiError
 from tests.conformance.case import BOUND, Answer, Asked, Case, Json
 from tests.conformance.compare import differences, report
 from tests.conformance.coverage import Coverage
+from tests.conformance.older import OlderVersion, aligned
 from tests.conformance.oracle import Oracle
 from tests.conformance.ours import Ours
 
@@ -42,6 +43,8 @@ class Summary:
     retried: int = 0
     refused: list[str] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
+    listed: Counter[str] = field(default_factory=Counter)
+    """Difference that the real scheduler's version is known for -> pods that showed it."""
     failed: list[Case] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -59,6 +62,8 @@ class Summary:
             f"reasons in messages: {_counts(self.rejected)}",
             self.coverage.table(),
         ]
+        if self.listed:
+            lines.insert(1, f"listed differences: {_counts(self.listed)}")
         return "\n".join([*lines, *self.refused[:5]])
 
 
@@ -74,11 +79,16 @@ class Answerer(Protocol):
 
 
 class Runner:
-    """Compares case by case. A difference counts once the case has been asked again, patiently, and still differs."""
+    """Compares case by case. A difference counts once the case has been asked again, patiently, and still differs.
 
-    def __init__(self, oracle: Oracle, ours: Answerer) -> None:
+    `older` lists the differences that are expected, where ours does not imitate the real scheduler's version.
+    """
+
+    def __init__(self, oracle: Oracle, ours: Answerer, older: OlderVersion | None = None) -> None:
         self._oracle = oracle
         self._ours = ours
+        self._older = older
+        self._listed: Counter[str] = Counter()
         self.summary = Summary()
 
     async def run(self, cases: Iterable[Case], *, seconds: float = float("inf")) -> Summary:
@@ -108,6 +118,7 @@ class Runner:
         summary.cases += 1
         summary.by_feature.update(case.features)
         summary.by_profile[case.profile] += 1
+        summary.listed.update(self._listed)
         if isinstance(self._ours, Ours):
             summary.coverage.add(self._ours.exercised)
         for answered in answers:
@@ -120,10 +131,14 @@ class Runner:
     def _reports(self, case: Case, answers: list[Asked]) -> list[str]:
         if isinstance(self._ours, Ours):
             self._ours.exercised.clear()
+        self._listed.clear()
         reports = []
         for answered in answers:
-            ours = self._ours.ask(answered.pod, answered.world)
-            differing = differences(answered.answer, ours)
+            real, ours = answered.answer, self._ours.ask(answered.pod, answered.world)
+            if self._older is not None:
+                real, ours, listed = aligned(self._older, answered.pod, real, ours)
+                self._listed.update(listed)
+            differing = differences(real, ours)
             if differing:
                 reports.append(report(case, answered, ours, differing))
         return reports

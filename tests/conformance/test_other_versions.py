@@ -1,5 +1,5 @@
 """A sample for each minor of Kubernetes: our daemon places pods on its API server, and random cases are asked of its
-kube-scheduler and of ours behaving as it.
+kube-scheduler and of ours behaving as it, or as 1.34 beside an older one but for the differences of `older`.
 
 Nothing is built here: `python -m devcluster.toolchain 1.36` does. Where only the kube-scheduler of a minor has been
 built, it runs on the default's API server.
@@ -15,12 +15,14 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from devcluster import releases
 from devcluster.toolchain import binaries
-from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
+from scheduler.catalog import minor_of, nearest_kubernetes
 from tests.conformance import profiles
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.features import available
 from tests.conformance.generator import choose, generate
+from tests.conformance.older import OLDER_VERSIONS
 from tests.conformance.oracle import oracle_of
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner
@@ -33,12 +35,19 @@ OURS, NAMESPACE = "ours", "default"
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module", params=[row.name for row in KUBERNETES_VERSIONS.values() if row != DEFAULT_KUBERNETES])
-def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """etcd, API server and kube-scheduler of a minor."""
+@pytest.fixture(scope="module", params=[minor for minor in releases.RELEASES if minor != releases.DEFAULT])
+def minor(request: pytest.FixtureRequest) -> str:
+    """A minor whose kube-scheduler has been built; an older one than the default's with its API server."""
     minor = str(request.param)
-    if binaries.find(binaries.row("kube-scheduler", minor)) is None:
+    needed = ["kube-scheduler", *(["kube-apiserver"] if minor_of(minor) in OLDER_VERSIONS else [])]
+    if any(binaries.find(binaries.row(name, minor)) is None for name in needed):
         pytest.skip(f"not built: python -m devcluster.toolchain {minor}")
+    return minor
+
+
+@pytest.fixture(scope="module")
+def plane(minor: str) -> Iterator[ControlPlane]:
+    """etcd, API server and kube-scheduler of the minor."""
     with control_plane_running(minor) as running:
         yield running
 
@@ -59,25 +68,27 @@ def test_our_daemon_starts_and_places_pods_as_the_cluster_s_version(plane: Contr
                 core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": name}, "spec": spec})
                 assert eventually(partial(node_of, name), f"{name} has a node") == "n"
             (behavior,) = running.records("behaves as kube-scheduler")
-            assert (behavior["because_of"], behavior["version"]) == ("cluster", _server_minor(plane))
+            assert (behavior["because_of"], behavior["version"]) == ("cluster", _nearest_to_server(plane))
             assert running.get("/readyz").status_code == 200
     finally:
         core.delete_collection_namespaced_pod(NAMESPACE, grace_period_seconds=0)
         core.delete_node("n")
 
 
-def _server_minor(plane: ControlPlane) -> str:
+def _nearest_to_server(plane: ControlPlane) -> str:
     api = kubernetes_config.new_client_from_config(str(plane.layout.kubeconfig))
     version: kubernetes.VersionInfo = kubernetes.VersionApi(api).get_code()
-    return f"{version.major}.{version.minor}"
+    return nearest_kubernetes(minor_of(f"{version.major}.{version.minor}") or 0).name
 
 
-async def test_random_cases_agree_with_the_kube_scheduler_of_the_version(plane: ControlPlane) -> None:
-    features = available(profiles.implemented(), plane.served)
+async def test_random_cases_agree_with_the_kube_scheduler_of_the_version(plane: ControlPlane, minor: str) -> None:
+    older = OLDER_VERSIONS.get(minor_of(minor) or 0)
+    unasked = older.unasked if older else {}
+    features = [name for name in available(profiles.implemented(), plane.served) if name not in unasked]
     names = [variant.name for variant in profiles.variants()]
     chosen = [(seed, *choose(seed, features, names)) for seed in range(SEED, SEED + CASES)]
     async with oracle_of(plane) as oracle:
-        summary = await Runner(oracle, Ours(kubernetes=plane.kubernetes)).run(
+        summary = await Runner(oracle, Ours(kubernetes=plane.kubernetes), older).run(
             (generate(seed, picked, profile) for seed, picked, profile in chosen), seconds=SECONDS
         )
     assert not summary.mismatches, "\n\n".join([*summary.mismatches, summary.text()])
