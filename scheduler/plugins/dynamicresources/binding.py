@@ -84,7 +84,7 @@ async def _write(
     handle: Handle, pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None
 ) -> tuple[Status, ResourceClaim]:
     """Write a claim's finalizer and status; return the claim then, or what failed and the claim before."""
-    name = claim.metadata.name
+    name = claim.metadata.key
     if allocation is not None and FINALIZER not in claim.metadata.finalizers:
         patch: dict[str, Any] = {"metadata": {"finalizers": [*claim.metadata.finalizers, FINALIZER]}}
         status, answer = await handle.patch_object(CLAIM, claim, patch)
@@ -112,7 +112,7 @@ async def _read_again(handle: Handle, claim: ResourceClaim, *, patiently: bool) 
     `patiently`: an allocation may have been written. Until it is known, its devices are in use: it is read until an
     answer comes, however long that takes, as the engine does for a Binding.
     """
-    name = claim.metadata.name
+    name = claim.metadata.key
     for attempt in itertools.count():
         status, current = await handle.read_object(CLAIM, claim)
         if status.is_success:
@@ -130,7 +130,7 @@ async def _read_again(handle: Handle, claim: ResourceClaim, *, patiently: bool) 
 
 
 def _require_usable(claim: ResourceClaim, allocation: ClaimAllocation | None) -> None:
-    name = claim.metadata.name
+    name = claim.metadata.key
     if claim.metadata.deletion_timestamp is not None:
         raise BindingFailed(f"claim {name} got deleted in the meantime")
     if allocation is not None and claim.status.allocation is not None:

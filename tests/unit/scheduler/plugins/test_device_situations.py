@@ -67,7 +67,7 @@ def test_an_allocation_that_is_freed_meanwhile_fails_the_binding():
     attempt = Try(server, pod("new", **using("gpu")))
     attempt.reserve()
     server.changed("gpu", allocation=None)
-    assert attempt.bind().message == "claim gpu got deallocated elsewhere in the meantime"
+    assert attempt.bind().message == "claim default/gpu got deallocated elsewhere in the meantime"
 
 
 @pytest.mark.parametrize(("version", "stamped"), [("1.34", False), ("1.35", False), ("1.36", True), ("1.37", True)])

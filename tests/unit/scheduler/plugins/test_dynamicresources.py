@@ -378,7 +378,7 @@ def test_a_write_in_doubt_is_given_up_when_it_cannot_land_any_more():
 
     server.patch_object = lost
     status = attempt.bind()
-    assert status.message == "add allocation and reservation to claim gpu: connection lost"
+    assert status.message == "add allocation and reservation to claim default/gpu: connection lost"
     assert server.seconds >= 75
     assert Try(server, pod("second", **using("other"))).rejections() == {}
 
@@ -390,15 +390,15 @@ def changed_elsewhere(server):
 @pytest.mark.parametrize(
     ("happening", "error"),
     [
-        (changed_elsewhere, "claim gpu got allocated elsewhere in the meantime"),
-        (lambda server: server.deleted("gpu"), "claim gpu got deleted in the meantime"),
+        (changed_elsewhere, "claim default/gpu got allocated elsewhere in the meantime"),
+        (lambda server: server.deleted("gpu"), "claim default/gpu got deleted in the meantime"),
         (
             lambda server: server.refusals.append("not today"),
-            "add finalizer to claim gpu: not today",
+            "add finalizer to claim default/gpu: not today",
         ),
         (
             lambda server: (server.changed("gpu"), server.refusals.extend(["conflict", "not today"])),
-            "add finalizer to claim gpu: not today",
+            "add finalizer to claim default/gpu: not today",
         ),
     ],
 )
