@@ -45,6 +45,8 @@ class KubernetesVersion:
             (framework/plugins/interpodaffinity/plugin.go, podtopologyspread/plugin.go).
         migrates_portworx: NodeVolumeLimits counts Portworx volumes as the driver's on every node
             (framework/plugins/nodevolumelimits/utils.go).
+        shares_claim_metric: ResourceClaims created for extended resources count in the metric that the controller of
+            ResourceClaims has, too (dynamic-resource-allocation/resourceclaim/metrics/metrics.go).
         waits_for_devices: DynamicResources waits for the binding conditions of devices (DRADeviceBindingConditions).
         backs_extended_resources: extended resources that a node does not have may be devices of a DeviceClass
             (DRAExtendedResource; framework/plugins/dynamicresources/extendeddynamicresources.go).
@@ -79,6 +81,7 @@ class KubernetesVersion:
     needs_ratio_shape: bool = False
     nominated_pods_spread: bool = False
     migrates_portworx: bool = False
+    shares_claim_metric: bool = False
     waits_for_devices: bool = False
     backs_extended_resources: bool = False
     follows_taint_rules: bool = False
@@ -108,10 +111,20 @@ class KubernetesVersion:
         return dict.fromkeys(self.stable_metrics, "STABLE") | dict.fromkeys(self.beta_metrics, "BETA")
 
 
-_METRICS_OF_1_37 = ("scheduler_queue_incoming_entities_total", "scheduler_queued_entities")
+_METRICS_OF_1_36 = (
+    "scheduler_pod_scheduled_after_flush_total",
+    "scheduler_resourceclaim_creates_total",
+    "scheduler_dra_bindingconditions_allocations_total",
+    "scheduler_dra_bindingconditions_wait_duration_seconds",
+)
+_METRICS_OF_1_37 = (
+    "scheduler_queue_incoming_entities_total",
+    "scheduler_queued_entities",
+    "dynamic_resource_allocation_resourceclaim_creates_total",
+)
 _1_34 = KubernetesVersion(
     34,
-    later_metrics=("scheduler_pod_scheduled_after_flush_total", *_METRICS_OF_1_37),
+    later_metrics=(*_METRICS_OF_1_36, *_METRICS_OF_1_37),
     stable_metrics=(
         "scheduler_schedule_attempts_total",
         "scheduler_scheduling_attempt_duration_seconds",
@@ -198,6 +211,7 @@ _1_37 = replace(
     hints_match_any_term=True,
     compares_sums_of_resized=True,
     follows_taint_rules=True,
+    shares_claim_metric=True,
     wakes_at_lost_claims=True,
     reports_claims_in_preemption=False,
     reports_victims=True,

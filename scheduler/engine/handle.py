@@ -110,6 +110,7 @@ class EngineHandle:
         self._client = client
         self._recorder = recorder
         self._binder = Binder(engine, client, recorder, metrics)
+        self._metrics = metrics
         self._writes = 0
         self._stopped = False
         self._node_check = node_check
@@ -167,6 +168,10 @@ class EngineHandle:
         """
         other = None if related is None else _reference(related)
         self._recorder.record(_reference(pod), self._scheduler_name, kind, reason, action, note, other)
+
+    def measure(self, metric: str, value: float, *labels: str) -> None:
+        """Add to a counter or histogram that plugins have."""
+        self._metrics.plugin_series[metric](value, *labels)
 
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         """Reject a pod that waits for permission."""

@@ -150,6 +150,9 @@ class Handle(Protocol):
         been kept busy for some milliseconds. A failure is logged under the name, and the work is repeated all the same.
         """
 
+    def measure(self, metric: str, value: float, *labels: str) -> None:
+        """Add to one of the counters or histograms that plugins have (`plugin_series` of the process's metrics)."""
+
     def log(self, severity: Severity, plugin: str, message: str, **fields: object) -> None:
         """Write one line to the scheduler's log, in a plugin's name."""
 

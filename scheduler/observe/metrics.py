@@ -49,6 +49,31 @@ class _Factory:
         return Histogram(name, text, labels, buckets=buckets, registry=self._registry)
 
 
+def _plugin_series(new: _Factory) -> Mapping[str, Callable[..., None]]:
+    """Return what adds a value to each metric that plugins fill, by the name of the metric."""
+    claims = "ResourceClaims that the scheduler tried to create for extended resources"
+    created = new.counters("scheduler_resourceclaim_creates_total", claims, "status")
+    labels = ("status", "admin_access", "owner_api_group", "owner_api_kind")
+    created_1_37 = new.counters("dynamic_resource_allocation_resourceclaim_creates_total", claims, *labels)
+    by_driver = ("profile", "driver", "status")
+    allocations = new.counters(
+        "scheduler_dra_bindingconditions_allocations_total",
+        "Allocated devices with binding conditions, by how the wait for them ended",
+        *by_driver,
+    )
+    waits = new.histograms(
+        "scheduler_dra_bindingconditions_wait_duration_seconds",
+        "Time that PreBind waited for the binding conditions of devices",
+        exponential(0.1, 2, 14),
+        *by_driver,
+    )
+    series: dict[str, Callable[..., None]] = {
+        each.name: lambda value, *labels, each=each: each.labels(*labels).inc(value)
+        for each in (created, created_1_37, allocations)
+    }
+    return series | {waits.name: lambda value, *labels: waits.labels(*labels).observe(value)}
+
+
 class Metrics:
     """All metrics of one process, in a registry of their own so that tests do not share state."""
 
@@ -108,6 +133,7 @@ class Metrics:
             "Failures of VolumeBinding, by stage: predicate (Filter), assume (Reserve), bind (PreBind)",
             "operation",
         )
+        self.plugin_series = _plugin_series(new)
         self.unreadable_pods = new.gauge(
             "secondary_scheduler_unreadable_pods",
             "Pods that cannot be fully decoded: counted on their node, node closed (it gets no more pods), or left out",

@@ -67,6 +67,8 @@ from scheduler.plugins.dynamicresources.hints import Hints
 from scheduler.plugins.dynamicresources.ledger import Ledger
 
 NO_CLAIMS = "no new claims to deallocate"
+_CREATED = "scheduler_resourceclaim_creates_total"
+_CREATED_1_37 = "dynamic_resource_allocation_resourceclaim_creates_total"
 
 
 class _PreFilterRan:
@@ -297,6 +299,11 @@ class DynamicResources:
         """
         assert attempt.special is not None
         status, created = await create_claim(handle, attempt.special, attempt.pod)
+        outcome = "success" if status.is_success else "failure"
+        if self._kubernetes.shares_claim_metric:
+            handle.measure(_CREATED_1_37, 1, outcome, "false", "", "Pod")
+        else:
+            handle.measure(_CREATED, 1, outcome)
         if not status.is_success:
             raise BindingFailed(status.message)
         attempt.special_created(created)

@@ -19,7 +19,15 @@ _MAX_MESSAGE = 500
 
 
 class BindingConditionFailed(Exception):
-    """A device will not be ready, or is not in time; the text is upstream's."""
+    """A device will not be ready, or is not in time; the text is upstream's.
+
+    Attributes:
+        outcome: of the wait, as metrics call it: `failure`, `timeout` or `error`.
+    """
+
+    def __init__(self, outcome: str, text: str) -> None:
+        super().__init__(text)
+        self.outcome = outcome
 
 
 def has_conditions(claim: ResourceClaim) -> bool:
@@ -48,8 +56,9 @@ def is_ready(claim: ResourceClaim) -> bool:
             if failed is not None and failed.status == "True":
                 message = failed.message.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
                 raise BindingConditionFailed(
+                    "failure",
                     f"device binding failed: claim={claim.metadata.name}, reason={failed.reason}, "
-                    f'message="{message[:_MAX_MESSAGE]}"'
+                    f'message="{message[:_MAX_MESSAGE]}"',
                 )
         if any(name not in conditions or conditions[name].status != "True" for name in result.binding_conditions):
             return False
@@ -84,23 +93,53 @@ def will_not_be_ready(claim: ResourceClaim, now: float, timeout: float) -> bool:
 async def wait_until_ready(
     handle: Handle, objects: Objects, pod: PodInfo, node: str, claims: Sequence[ResourceClaim], timeout: float
 ) -> Status:
-    """Wait until the devices of a pod's claims are ready; an error where one will not be, or `timeout` is over."""
+    """Wait until the devices of a pod's claims are ready; an error where one will not be, or `timeout` is over.
+
+    How the wait ended is counted per device, and how long it was.
+    """
     latest = [_latest(objects, claim) for claim in claims]
     if not any(claim is not None and has_conditions(claim) for claim in latest):
         return SUCCESS
+    began = handle.monotonic()
+    outcome = "error"
+    try:
+        await _wait(handle, objects, pod, node, claims, timeout)
+        outcome = "success"
+    except BindingConditionFailed as error:
+        outcome = error.outcome
+        return failure(str(error))
+    finally:
+        latest = [_latest(objects, claim) for claim in claims]
+        _measure(handle, pod, latest, outcome, handle.monotonic() - began)
+    return SUCCESS
+
+
+async def _wait(
+    handle: Handle, objects: Objects, pod: PodInfo, node: str, claims: Sequence[ResourceClaim], timeout: float
+) -> None:
     note = f"waiting for binding conditions for device on node {node}"
     handle.event(pod, "Normal", "BindingConditionsPending", "Scheduling", note)
     deadline, pause = handle.monotonic() + timeout, _FIRST_PAUSE
     while True:
-        try:
-            if _all_ready(claims, lambda claim: _latest(objects, claim), handle.now(), timeout):
-                return SUCCESS
-        except BindingConditionFailed as error:
-            return failure(str(error))
+        if _all_ready(claims, lambda claim: _latest(objects, claim), handle.now(), timeout):
+            return
         if handle.monotonic() >= deadline:
-            return failure("device binding timeout: context deadline exceeded")
+            raise BindingConditionFailed("timeout", "device binding timeout: context deadline exceeded")
         await handle.pause(min(pause, max(0.0, deadline - handle.monotonic())))
         pause = min(2 * pause, _MAX_PAUSE)
+
+
+def _measure(
+    handle: Handle, pod: PodInfo, claims: Iterable[ResourceClaim | None], outcome: str, seconds: float
+) -> None:
+    for claim in claims:
+        if claim is None or claim.status.allocation is None:
+            continue
+        for result in claim.status.allocation.devices.results:
+            labels = (pod.scheduler_name, result.driver, outcome)
+            handle.measure("scheduler_dra_bindingconditions_wait_duration_seconds", seconds, *labels)
+            if result.binding_conditions:
+                handle.measure("scheduler_dra_bindingconditions_allocations_total", 1, *labels)
 
 
 def _all_ready(
@@ -109,10 +148,11 @@ def _all_ready(
     for claim in claims:
         current = latest(claim)
         if current is None:
-            raise BindingConditionFailed(f'could not find ResourceClaim "{claim.metadata.key}"')
+            raise BindingConditionFailed("error", f'could not find ResourceClaim "{claim.metadata.key}"')
         if not is_ready(current):
             if is_late(current, now, timeout):
-                raise BindingConditionFailed(f"device binding timeout: claim={current.metadata.name}")
+                text = f"device binding timeout: claim={current.metadata.name}"
+                raise BindingConditionFailed("timeout", text)
             return False
     return True
 

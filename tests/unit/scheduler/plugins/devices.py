@@ -9,6 +9,7 @@ import msgspec
 from scheduler.catalog import KUBERNETES_VERSIONS, DynamicResourcesArgs, SecondarySchedulerOptionsArgs, minor_of
 from scheduler.framework import SUCCESS, Code, CycleState, PluginContext, PodInfo, Status, UnknownOutcome, failure
 from scheduler.kube.model import RESOURCECLAIMS, ResourceClaim
+from scheduler.observe.metrics import Metrics
 from scheduler.plugins.dynamicresources import DynamicResources
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, node
@@ -112,6 +113,7 @@ class Server:
         self._landing: list[Coroutine[Any, Any, Any]] = []
         self.logged: list[str] = []
         self.events: list[tuple[str, str, str]] = []
+        self.measured: list[tuple[Any, ...]] = []
         self.spawned: list[Coroutine[Any, Any, None]] = []
         self.pod_patches: list[tuple[str, str, dict[str, Any]]] = []
         self.brought_while_waiting: list[str] = []
@@ -215,6 +217,11 @@ class Server:
 
     def log(self, severity: str, plugin: str, message: str, **fields: object) -> None:
         self.logged.append(message)
+
+    def measure(self, metric: str, value: float, *labels: str) -> None:
+        # Fails for a metric or labels that there are not.
+        Metrics().plugin_series[metric](value, *labels)
+        self.measured.append((metric, value, *labels))
 
     def pods_on(self, node: str) -> Any:
         return self.state.pods_on(node)

@@ -624,6 +624,23 @@ def test_a_pod_waits_until_its_devices_are_ready():
     assert (result.binding_conditions, result.binding_failure_conditions) == (("attached",), ("broken",))
 
 
+@pytest.mark.parametrize(
+    ("reports", "outcome", "seconds"),
+    [
+        ([[], reported("attached")], "success", 0.3),
+        ([reported("broken")], "failure", 0.1),
+        ([], "timeout", 600.0),
+    ],
+)
+def test_waits_for_devices_are_measured(reports, outcome, seconds):
+    server, _ = binding(*reports)
+    labels = ("test", "gpu.example.com", outcome)
+    assert server.measured == [
+        ("scheduler_dra_bindingconditions_wait_duration_seconds", pytest.approx(seconds, abs=1.0), *labels),
+        ("scheduler_dra_bindingconditions_allocations_total", 1, *labels),
+    ]
+
+
 def test_a_device_that_will_not_be_ready_fails_the_binding():
     _, status = binding(reported("broken"))
     message = 'device binding failed: claim=gpu, reason=R, message="no \\"link\\""'

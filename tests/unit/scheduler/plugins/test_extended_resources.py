@@ -271,7 +271,19 @@ def test_a_claim_that_cannot_be_created_fails_the_binding_and_frees_the_devices(
     assert (status.code, status.message) == (Code.ERROR, message)
     server.finish()
     assert server.writes == []
+    assert server.measured == [("scheduler_resourceclaim_creates_total", 1, "failure")]
     assert Try(server, asking("second")).rejections() == {}
+
+
+def test_claims_that_are_created_are_counted_in_the_metric_of_the_version():
+    server = on_1_36(CLASS, devices_of("a", "g0", "g1"))
+    assert ended(server, asking()).bind().is_success
+    server.plugin = server.plugin_for("later", "1.37")
+    assert ended(server, asking("second")).bind().is_success
+    assert server.measured == [
+        ("scheduler_resourceclaim_creates_total", 1, "success"),
+        ("dynamic_resource_allocation_resourceclaim_creates_total", 1, "success", "false", "", "Pod"),
+    ]
 
 
 def test_the_claim_of_a_binding_that_failed_is_deleted():
