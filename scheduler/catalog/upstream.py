@@ -51,6 +51,12 @@ class KubernetesVersion:
         backs_extended_resources: extended resources that a node does not have may be devices of a DeviceClass
             (DRAExtendedResource; framework/plugins/dynamicresources/extendeddynamicresources.go).
         follows_taint_rules: DeviceTaintRules count as taints of devices (DRADeviceTaintRules; scheduler.go).
+        merges_device_config: a claim's configuration stands in an allocation once, and without the names of requests
+            if it is for all of them (structured/internal/incubating of k8s.io/dynamic-resource-allocation).
+        waits_for_all_shares: a request for all devices waits for those whose capacity is in use; before, it was for
+            the others (the same, validateDeviceRequest).
+        explains_selectors: the error of a device's selector names the device, and says how to ask for a key that may
+            be missing (the same, selectorsMatch; cel/errors.go).
         wakes_at_lost_claims: an allocated ResourceClaim that is deleted wakes the pods that wait for devices
             (framework/plugins/dynamicresources/dynamicresources.go, isSchedulableAfterClaimChange).
         merges_namespaces: InterPodAffinity evaluates a term's namespaceSelector once, against the Namespaces; older
@@ -85,6 +91,9 @@ class KubernetesVersion:
     waits_for_devices: bool = False
     backs_extended_resources: bool = False
     follows_taint_rules: bool = False
+    merges_device_config: bool = False
+    waits_for_all_shares: bool = False
+    explains_selectors: bool = False
     wakes_at_lost_claims: bool = False
     merges_namespaces: bool = False
     hints_match_any_term: bool = False
@@ -212,6 +221,9 @@ _1_37 = replace(
     compares_sums_of_resized=True,
     follows_taint_rules=True,
     shares_claim_metric=True,
+    merges_device_config=True,
+    waits_for_all_shares=True,
+    explains_selectors=True,
     wakes_at_lost_claims=True,
     reports_claims_in_preemption=False,
     reports_victims=True,

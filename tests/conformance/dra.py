@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import msgspec
 from devcluster.progress import SilentReporter
 from devcluster.state import cache_root
 from devcluster.toolchain import binaries, golang
+from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 from scheduler.cel import CompileError, EvaluationError, Selector
 from scheduler.kube.model import DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.plugins.dynamicresources.allocator import Allocator
@@ -32,23 +35,29 @@ _SOURCE = Path(__file__).parent / "dra_oracle"
 Json = Any
 
 
-def oracle_binary() -> Path:
-    """Return the Go program, built where it has not been."""
-    digest = hashlib.sha256(b"".join((_SOURCE / name).read_bytes() for name in ("go.mod", "go.sum", "main.go")))
+def oracle_binary(minor: int = 36) -> Path:
+    """Return the Go program with the packages of Kubernetes 1.36 or 1.37, built where it has not been."""
+    modules = _SOURCE / "1.37" if minor == 37 else _SOURCE
+    files = [modules / "go.mod", modules / "go.sum", _SOURCE / "main.go"]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
     path = binaries.bin_cache() / f"dra-oracle-{digest.hexdigest()[:12]}"
     if not path.exists():
         report = SilentReporter()
         with golang.build_lock(binaries.bin_cache(), report):
             if not path.exists():
-                golang.build(golang.find_go(cache_root(), report), _SOURCE, ".", "", path)
+                with tempfile.TemporaryDirectory() as directory:
+                    for file in files:
+                        shutil.copy(file, directory)
+                    golang.build(golang.find_go(cache_root(), report), Path(directory), ".", "", path)
     return path
 
 
 class Oracle:
     """The Go program, running."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen([oracle_binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, minor: int = 36) -> None:
+        command = [oracle_binary(minor)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, question: Json) -> Json:
         """Return its answer."""
@@ -342,8 +351,8 @@ FEATURES = {
 }
 
 
-def ours_allocates(question: Json) -> Json:
-    """Return our answer in the form of the oracle's."""
+def ours_allocates(question: Json, minor: int = DEFAULT_KUBERNETES.minor) -> Json:
+    """Return our answer in the form of the oracle's, behaving as a Kubernetes minor."""
     classes = {item["metadata"]["name"]: msgspec.convert(item, DeviceClass) for item in question["classes"]}
     slices = [OfferedSlice(msgspec.convert(item, ResourceSlice)) for item in question["slices"]]
     claims = [msgspec.convert(item, ResourceClaim) for item in question["claims"]]
@@ -356,7 +365,12 @@ def ours_allocates(question: Json) -> Json:
             in_use.add(device)
     place = PlaceOf(question["node"]["metadata"]["name"], question["node"]["metadata"]["labels"])
     allocator = Allocator(
-        classes.get, in_use.__contains__, lambda device: shared.get(device, {}), SelectorCache(), Budget(3_000_000)
+        classes.get,
+        in_use.__contains__,
+        lambda device: shared.get(device, {}),
+        SelectorCache(),
+        Budget(3_000_000),
+        KUBERNETES_VERSIONS[minor],
     )
     try:
         relevant = [each for each in slices if each.own_node in ("", place.name)]

@@ -1,5 +1,5 @@
-"""Selectors and allocations beside Kubernetes' own packages (k8s.io/dynamic-resource-allocation 0.36.3), on random
-questions with stated seeds."""
+"""Selectors and allocations beside Kubernetes' own packages (k8s.io/dynamic-resource-allocation 0.36.3; allocations
+also 0.37.0), on random questions with stated seeds."""
 
 from __future__ import annotations
 
@@ -61,15 +61,30 @@ def test_selectors_have_the_go_evaluators_values(oracle: Oracle, seed: int) -> N
     assert min(seen["True"], seen["False"], seen["errors"]) > 500, seen
 
 
+@pytest.fixture(scope="module")
+def newer_oracle() -> Iterator[Oracle]:
+    running = Oracle(37)
+    yield running
+    running.close()
+
+
+@pytest.fixture(params=[36, 37])
+def oracle_of(request: pytest.FixtureRequest, oracle: Oracle) -> tuple[int, Oracle]:
+    """A minor, and the Go program with its packages."""
+    newer: Oracle = oracle if request.param == 36 else request.getfixturevalue("newer_oracle")
+    return request.param, newer
+
+
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_allocations_are_the_go_allocators(oracle: Oracle, seed: int) -> None:
+def test_allocations_are_the_go_allocators(oracle_of: tuple[int, Oracle], seed: int) -> None:
     """Equal devices in equal order, configurations, node selectors; equal errors."""
     rng = random.Random(seed)
+    minor, oracle = oracle_of
     seen: Counter[str] = Counter()
     different = []
     for _ in range(ALLOCATIONS // 2):
         question = random_allocation(rng)
-        theirs, ours = comparable(oracle.ask({"allocate": question})), ours_allocates(question)
+        theirs, ours = comparable(oracle.ask({"allocate": question})), ours_allocates(question, minor)
         if "error" in theirs:
             seen["invalid pools" if theirs["nodeOnly"] else "errors"] += 1
         else:
@@ -81,7 +96,7 @@ def test_allocations_are_the_go_allocators(oracle: Oracle, seed: int) -> None:
     assert min(seen["allocated"], seen["none"], seen["errors"], seen["shared"]) > 100, seen
 
 
-def test_the_recorded_answers_are_the_go_packages(oracle: Oracle) -> None:
+def test_the_recorded_answers_are_the_go_packages(oracle: Oracle, newer_oracle: Oracle) -> None:
     """`RECORD=1` records them again."""
     devices = {title: comparable(oracle.ask({"allocate": question})) for title, question in allocations.CASES.items()}
     values = {
@@ -92,8 +107,12 @@ def test_the_recorded_answers_are_the_go_packages(oracle: Oracle) -> None:
         )
         for title, (expression, driver, device) in selections.CASES.items()
     }
+    newer = {title: comparable(newer_oracle.ask({"allocate": each})) for title, each in allocations.CASES.items()}
+    changed = {title: answer for title, answer in newer.items() if answer != devices[title]}
     if os.environ.get("RECORD"):
-        for path, answers in ((allocations.ANSWERS, devices), (selections.ANSWERS, values)):
+        files = ((allocations.ANSWERS, devices), (allocations.CHANGED, changed), (selections.ANSWERS, values))
+        for path, answers in files:
             path.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
     assert devices == allocations.recorded()
+    assert newer == allocations.recorded(37)
     assert values == selections.recorded_selectors()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.kube.model import ClaimAllocation, CounterConsumption, DeviceTaint, DeviceToleration, ResourceClaim
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget
@@ -43,7 +44,7 @@ class Allocator(NamedTuple):
         shared: by capacity, what others take of a device that several may have; nothing where nobody does.
         selectors: compiled selectors.
         budget: of the attempt.
-        follows_rules: whether DeviceTaintRules count.
+        kubernetes: the version to behave as.
     """
 
     class_of: ClassOf
@@ -51,7 +52,7 @@ class Allocator(NamedTuple):
     shared: Callable[[DeviceID], Mapping[str, int]]
     selectors: SelectorCache
     budget: Budget
-    follows_rules: bool = False
+    kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
 
     def allocate(
         self, place: PlaceOf, pools: Sequence[Pool], claims: Sequence[ResourceClaim]
@@ -62,7 +63,8 @@ class Allocator(NamedTuple):
             AllocationError: something is wrong with a claim, class or slice.
             OutOfBudget: the attempt has been too much work.
         """
-        preparation = Preparation(place, pools, self.class_of, self.shared, self.selectors, self.budget)
+        kubernetes = self.kubernetes
+        preparation = Preparation(place, pools, self.class_of, self.shared, self.selectors, self.budget, kubernetes)
         wanted = [preparation.prepare(claim) for claim in claims]
         search = _Search(wanted, pools, preparation, self)
         try:
@@ -73,8 +75,9 @@ class Allocator(NamedTuple):
             if any(pool.problem == "invalid" for pool in pools):
                 return INVALID_POOLS
             return CANNOT_ALLOCATE
+        merge = kubernetes.merges_device_config
         return [
-            allocation_of(each, search.given[index], search.chosen[index], place.name)
+            allocation_of(each, search.given[index], search.chosen[index], place.name, merge_config=merge)
             for index, each in enumerate(wanted)
         ]
 
@@ -99,7 +102,7 @@ class _Search:
         self._is_in_use = known.is_in_use
         self._shared = known.shared
         self._budget = known.budget
-        self._follows_rules = known.follows_rules
+        self._follows_rules = known.kubernetes.follows_taint_rules
         self._pools = {pool.id: pool for pool in pools}
         self._counters: dict[PoolID, Counters] = {}
         self._taken: dict[DeviceID, set[int]] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from scheduler.catalog import KubernetesVersion
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.framework import (
     MAX_REASONS,
     SUCCESS,
@@ -60,7 +60,7 @@ class Attempt:
         wanted: claims that have no devices yet.
         spoiled: by UID, allocated claims whose devices will not be ready.
         reserved: by claim, what Reserve took.
-        follows_rules: whether DeviceTaintRules count.
+        kubernetes: the version to behave as.
         extended: the pod's extended resources, where some may be devices.
         special: the claim for those that are devices on the reserved node.
     """
@@ -73,7 +73,7 @@ class Attempt:
     wanted: list[ResourceClaim] = field(default_factory=list)
     reserved: dict[str, ClaimAllocation] = field(default_factory=dict)
     spoiled: set[str] = field(default_factory=set)
-    follows_rules: bool = False
+    kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
     extended: Extended | None = None
     special: SpecialClaim | None = None
     _unavailable: set[str] = field(default_factory=set)
@@ -122,11 +122,12 @@ class Attempt:
         columns = self.view.objects.derived(_columns)
         exact = plain_request(wanted)
         if exact is not None and not self.ledger.has_counters:
-            counts = columns.counting(exact, self._class_of(exact.device_class_name), follows_rules=self.follows_rules)
-            tools = Tools(_SELECTORS, self._budget, self.follows_rules)
+            follows_rules = self.kubernetes.follows_taint_rules
+            counts = columns.counting(exact, self._class_of(exact.device_class_name), follows_rules=follows_rules)
+            tools = Tools(_SELECTORS, self._budget, follows_rules)
             shortage = counts.shortage(view, rows, wanted[0], exact, tools)
         else:
-            searched = columns.searching(wanted, self._class_of, follows_rules=self.follows_rules)
+            searched = columns.searching(wanted, self._class_of, self.kubernetes)
             self._searched[resources] = searched
             shortage = searched.shortage(view, rows, lambda place: self._rate(place, wanted))
         if shortage.erring is not None:
@@ -141,7 +142,7 @@ class Attempt:
     def _allocate(self, place: PlaceOf, wanted: Sequence[ResourceClaim]) -> list[ClaimAllocation] | str:
         ledger = self.ledger
         allocator = Allocator(
-            self._class_of, ledger.is_in_use, ledger.shared, _SELECTORS, self._budget, self.follows_rules
+            self._class_of, ledger.is_in_use, ledger.shared, _SELECTORS, self._budget, self.kubernetes
         )
         return allocator.allocate(place, ledger.pools(place), wanted)
 
@@ -263,7 +264,7 @@ def begin(pod: PodInfo, view: NodeView, binding_timeout: float, kubernetes: Kube
         ValueError: something of a claim cannot be read.
     """
     ledger = view.objects.derived(Ledger)
-    attempt = Attempt(pod, view, ledger, pod_claims(pod, view.objects), follows_rules=kubernetes.follows_taint_rules)
+    attempt = Attempt(pod, view, ledger, pod_claims(pod, view.objects), kubernetes=kubernetes)
     if kubernetes.backs_extended_resources:
         attempt.extended = extended_of(pod, view.objects)
     for claim in attempt.claims:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from scheduler.catalog import KubernetesVersion
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
 from scheduler.kube.model import DeviceClass, ExactRequest, ResourceClaim
 from scheduler.plugins.dynamicresources.allocator import CANNOT_ALLOCATE, INVALID_POOLS, is_kept_off
@@ -233,7 +234,7 @@ class Columns:
         return self._column(CountColumn, key, (device_class,))
 
     def searching(
-        self, claims: Sequence[ResourceClaim], class_of: ClassOf, *, follows_rules: bool = False
+        self, claims: Sequence[ResourceClaim], class_of: ClassOf, kubernetes: KubernetesVersion
     ) -> SearchColumn:
         """Return the column of claims: those that ask for the same, by names that are the same, share it."""
         wanted = [(claim.spec.devices.requests, claim.spec.devices.constraints) for claim in claims]
@@ -244,7 +245,7 @@ class Columns:
             for each in (request.exactly, *request.first_available)
             if each is not None
         ]
-        key = (msgspec.msgpack.encode(wanted), follows_rules)
+        key = (msgspec.msgpack.encode(wanted), kubernetes.minor)
         return self._column(SearchColumn, key, [class_of(name) for name in names])
 
     def _column(

@@ -67,7 +67,8 @@ class _Match(_Attributes):
 class _Distinct(_Attributes):
     """distinctAttribute: all devices have different values.
 
-    Upstream compares with one device per request only, so that of three the first and the last may be equal.
+    Upstream before 1.37 compares with one device per request only, so that of three the first and the last may be
+    equal.
     """
 
     def _agrees(self, value: DeviceAttribute) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.cel import CompileError, EvaluationError, Selector
 from scheduler.kube.model import DeviceClass, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaim
 from scheduler.plugins.dynamicresources.amounts import AllocationError
@@ -121,6 +122,20 @@ class Wanted:
         return bool(self.claim.spec.devices.requests[index].first_available)
 
 
+_NO_KEY = "no such key:"
+_ADVICE = (
+    "consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() "
+    "for optional fields"
+)
+
+
+def _selector_error(title: str, text: str, device: Offered, kubernetes: KubernetesVersion) -> str:
+    if not kubernetes.explains_selectors:
+        return f"{title}: CEL runtime error: {text}"
+    advice = f". {_ADVICE}" if _NO_KEY in text else ""
+    return f"{title} on device {'/'.join(device.id)}: CEL runtime error: {text}{advice}"
+
+
 class Preparation:
     """Prepares claims for one node."""
 
@@ -132,8 +147,10 @@ class Preparation:
         shared: Callable[[DeviceID], Mapping[str, int]],
         selectors: SelectorCache,
         budget: Budget,
+        kubernetes: KubernetesVersion = DEFAULT_KUBERNETES,
     ) -> None:
         self._place = place
+        self._kubernetes = kubernetes
         self._pools = pools
         self._class_of = class_of
         self._shared = shared
@@ -202,9 +219,13 @@ class Preparation:
                 device
                 for device in pool.devices
                 if self.is_selectable(claim, request, device)
-                and consumed_by(request, device, self._shared(device.id)) is not None
+                and consumed_by(request, device, self._shares(device)) is not None
             ]
         return tuple(devices)
+
+    def _shares(self, device: Offered) -> Mapping[str, int]:
+        """Return what others take of a device that is to be one of all."""
+        return {} if self._kubernetes.waits_for_all_shares else self._shared(device.id)
 
     def is_selectable(self, claim: ResourceClaim, request: Request, device: Offered) -> bool:
         """Tell whether the selectors of class and request choose a device, and it can be used from the node.
@@ -234,7 +255,8 @@ class Preparation:
             try:
                 matches, steps = selector.matches(device)
             except EvaluationError as error:
-                raise AllocationError(f"{title}: selector #{index}: CEL runtime error: {error}") from error
+                text = _selector_error(f"{title}: selector #{index}", str(error), device, self._kubernetes)
+                raise AllocationError(text) from error
             if steps:
                 self._budget.spend(steps)
             if not matches:

@@ -45,7 +45,9 @@ class Given(NamedTuple):
     counted: Sequence[CounterConsumption]
 
 
-def allocation_of(wanted: Wanted, devices: Sequence[Given], chosen: Sequence[Request], node: str) -> ClaimAllocation:
+def allocation_of(
+    wanted: Wanted, devices: Sequence[Given], chosen: Sequence[Request], node: str, *, merge_config: bool = False
+) -> ClaimAllocation:
     """Return the allocation of one claim.
 
     Args:
@@ -53,10 +55,16 @@ def allocation_of(wanted: Wanted, devices: Sequence[Given], chosen: Sequence[Req
         given: its devices, in the order in which they were found.
         chosen: per request the alternative that they are for.
         node: where the pod will run.
+        merge_config: no configuration stands there twice, and one for all requests does not name them.
     """
     results = tuple(_result(wanted.claim, number, each) for number, each in enumerate(devices))
-    config = (*_class_config(chosen), *_claim_config(wanted.claim, chosen))
-    return ClaimAllocation(AllocationResult(results, config), _selector(wanted.claim, devices, node))
+    config = [*_class_config(chosen), *_claim_config(wanted.claim, chosen, once=merge_config)]
+    if merge_config:
+        config = [
+            msgspec.structs.replace(each, requests=()) if all(_names(each, request) for request in chosen) else each
+            for each in config
+        ]
+    return ClaimAllocation(AllocationResult(results, tuple(config)), _selector(wanted.claim, devices, node))
 
 
 def rating(claim: ResourceClaim, allocation: ClaimAllocation) -> int:
@@ -100,14 +108,13 @@ def _class_config(chosen: Sequence[Request]) -> list[DeviceConfig]:
     ]
 
 
-def _claim_config(claim: ResourceClaim, chosen: Sequence[Request]) -> list[DeviceConfig]:
-    """Return the claim's configuration: once for all requests, or once for each that it names, as upstream."""
-    return [
-        msgspec.structs.replace(config, source="FromClaim")
-        for config in claim.spec.devices.config
-        for times in (1 if not config.requests else sum(_names(config, request) for request in chosen),)
-        for _ in range(times)
-    ]
+def _claim_config(claim: ResourceClaim, chosen: Sequence[Request], *, once: bool) -> list[DeviceConfig]:
+    """Return the claim's configuration: once for all requests, or, as upstream before 1.37, for each that it names."""
+    result = []
+    for config in claim.spec.devices.config:
+        named = sum(_names(config, request) for request in chosen) if config.requests else 1
+        result += [msgspec.structs.replace(config, source="FromClaim")] * (min(named, 1) if once else named)
+    return result
 
 
 def _names(config: DeviceConfig, request: Request) -> bool:

@@ -167,8 +167,6 @@ class World:
     def message(self, pod: str) -> str:
         conditions = self.api.get("pods", pod)["status"].get("conditions", [])
         text = next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
-        # 1.37 names the device, and gives advice (docs/differences.md).
-        text = re.sub(r" on device \S+(?=: CEL)|\. consider using CEL.*", "", str(text))
         return re.sub(r"claim-\d+", "claim", str(text).replace(self.scheduler, "S"))
 
     def claim_of(self, pod: str) -> str:
@@ -304,6 +302,11 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "the first alternative that there is": (
         [first_available("r", exactly("many", count=5), exactly("few", count=2), exactly("one"))],
         {},
+    ),
+    "the configuration of its only class": ([exactly("r", "configured")], {}),
+    "a configuration for both requests": (
+        [exactly("a"), exactly("b")],
+        {"config": [{"requests": ["a", "b"], "opaque": {"driver": "gpu.example.com", "parameters": {"mode": "fast"}}}]},
     ),
     "two requests with configuration": (
         [exactly("a"), exactly("b", "configured")],

@@ -9,11 +9,18 @@ from tests.conformance.dra import agrees, ours_allocates
 from tests.unit.scheduler.plugins.allocations import CASES, recorded
 
 ANSWERS = recorded()
+NEWER = recorded(37)
 
 
 @pytest.mark.parametrize("title", CASES)
 def test_devices_are_allocated_as_by_the_go_package(title):
     ours, theirs = ours_allocates(CASES[title]), ANSWERS[title]
+    assert agrees(ours, theirs), (ours, theirs)
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_devices_are_allocated_as_by_the_package_of_1_37(title):
+    ours, theirs = ours_allocates(CASES[title], 37), NEWER[title]
     assert agrees(ours, theirs), (ours, theirs)
 
 

@@ -8,6 +8,7 @@ import pytest
 from scheduler.framework import Code, CycleState, Hint, UnknownOutcome
 from scheduler.helpers import DoubleAllocations
 from scheduler.kube.primitives import format_time
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.claims import ClaimProblem, pod_claims
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins.devices import (
@@ -588,6 +589,29 @@ def test_claims_without_a_choice_are_not_rated():
 
 
 # Binding conditions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kubernetes", "requests"), [("1.36", ("r",)), ("1.37", ())])
+def test_since_1_37_a_configuration_for_all_requests_does_not_name_them(kubernetes, requests):
+    config = [{"opaque": {"driver": "gpu.example.com", "parameters": {"size": 1}}}]
+    server = Server(claim("gpu"), device_class(config=config), devices_of("a", "g0"))
+    attempt = Try(server, pod("new", **using("gpu")), server.plugin_for("test", kubernetes))
+    assert attempt.reserve().is_success
+    assert attempt.bind().is_success
+    (written,) = server.stored("gpu").status.allocation.devices.config
+    assert (written.source, written.requests) == ("FromClass", requests)
+
+
+@pytest.mark.parametrize(("kubernetes", "named"), [("1.36", False), ("1.37", True)])
+def test_since_1_37_the_error_of_a_selector_names_the_device(kubernetes, named):
+    absent = exactly(selectors=[{"cel": {"expression": 'device.attributes["gpu.example.com"].absent == 1'}}])
+    server = Server(claim("gpu", absent), device_class(), devices_of("a", "g0"))
+    attempt = Try(server, pod("new", **using("gpu")), server.plugin_for("test", kubernetes))
+    with pytest.raises(AllocationError, match="no such key: absent") as error:
+        attempt.rejections()
+    assert ("selector #0 on device gpu.example.com/a/g0: CEL runtime error" in str(error.value)) == named
+    assert ("consider using CEL optional chaining" in str(error.value)) == named
+
 
 FABRIC = device("g0", bindingConditions=["attached"], bindingFailureConditions=["broken"], bindsToNode=True)
 
