@@ -55,6 +55,8 @@ class KubernetesVersion:
             if it is for all of them (structured/internal/incubating of k8s.io/dynamic-resource-allocation).
         waits_for_all_shares: a request for all devices waits for those whose capacity is in use; before, it was for
             the others (the same, validateDeviceRequest).
+        writes_capacity_as_steps: a capacity that is rounded to a step is written with the kind of suffix that the step
+            has, instead of a binary one (the same, consumable_capacity.go).
         explains_selectors: the error of a device's selector names the device, and says how to ask for a key that may
             be missing (the same, selectorsMatch; cel/errors.go).
         wakes_at_lost_claims: an allocated ResourceClaim that is deleted wakes the pods that wait for devices
@@ -93,6 +95,7 @@ class KubernetesVersion:
     follows_taint_rules: bool = False
     merges_device_config: bool = False
     waits_for_all_shares: bool = False
+    writes_capacity_as_steps: bool = False
     explains_selectors: bool = False
     wakes_at_lost_claims: bool = False
     merges_namespaces: bool = False
@@ -223,6 +226,7 @@ _1_37 = replace(
     shares_claim_metric=True,
     merges_device_config=True,
     waits_for_all_shares=True,
+    writes_capacity_as_steps=True,
     explains_selectors=True,
     wakes_at_lost_claims=True,
     reports_claims_in_preemption=False,

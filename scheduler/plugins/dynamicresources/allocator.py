@@ -102,6 +102,7 @@ class _Search:
         self._is_in_use = known.is_in_use
         self._shared = known.shared
         self._budget = known.budget
+        self._kubernetes = known.kubernetes
         self._follows_rules = known.kubernetes.follows_taint_rules
         self._pools = {pool.id: pool for pool in pools}
         self._counters: dict[PoolID, Counters] = {}
@@ -219,7 +220,8 @@ class _Search:
 
     def _consumption(self, request: Request, device: Offered) -> Consumed | None:
         """Return what a request takes of a device's capacity; None where there is not enough."""
-        return consumed_by(request, device, self._shared(device.id), self._shares.get(device.id, ()))
+        more = self._shares.get(device.id, ())
+        return consumed_by(request, device, self._shared(device.id), more, self._kubernetes)
 
     def _has_sharers(self, device: Offered) -> bool:
         return bool(self._shared(device.id)) or bool(self._shares.get(device.id))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from scheduler.kube.model import Amount, CapacityRequestPolicy, Device, DeviceCapacity
-from scheduler.kube.primitives import canonical, format_value
+from scheduler.kube.primitives import QuantityFormat, canonical, format_value, parse_quantity
 from scheduler.plugins.dynamicresources.amounts import billionths
 
 Consumed = Mapping[str, Amount]
@@ -20,7 +20,7 @@ _UNIT = 10**9
 
 
 def consumption(
-    device: Device, requested: Mapping[str, Amount], others: Iterable[Mapping[str, int]]
+    device: Device, requested: Mapping[str, Amount], others: Iterable[Mapping[str, int]], *, as_steps: bool = False
 ) -> Consumed | None:
     """Return what a request takes of a device; None where the device does not have it.
 
@@ -28,13 +28,14 @@ def consumption(
         device: the device.
         requested: the capacities that the request names.
         others: what others use already.
+        as_steps: what is rounded to a step has the step's kind of suffix, not a binary one.
     """
     if requested.keys() - device.capacity.keys():
         return None
     used_by_others = [*others]
     result: dict[str, Amount] = {}
     for name, capacity in device.capacity.items():
-        amount = _consumed(requested.get(name), capacity)
+        amount = _consumed(requested.get(name), capacity, as_steps=as_steps)
         if _violates(amount, capacity.request_policy):
             return None
         used = sum(each.get(name, 0) for each in used_by_others)
@@ -49,7 +50,7 @@ def amounts(consumed: Consumed) -> dict[str, int]:
     return {name: billionths(amount) for name, amount in consumed.items()}
 
 
-def _consumed(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
+def _consumed(requested: Amount | None, capacity: DeviceCapacity, *, as_steps: bool) -> Amount:
     policy = capacity.request_policy
     if requested is None:
         default = policy.default if policy is not None else None
@@ -63,7 +64,8 @@ def _consumed(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
         if valid.step is None:
             return canonical(requested)
         step, least = _whole(valid.step), _whole(valid.min_)
-        return format_value(least + -(-(_whole(requested) - least) // step) * step)
+        family = parse_quantity(str(valid.step)).format if as_steps else QuantityFormat.BINARY_SI
+        return format_value(least + -(-(_whole(requested) - least) // step) * step, family)
     values = (value for value in policy.valid_values if billionths(requested) <= billionths(value))
     return canonical(next(values, requested))
 

@@ -92,7 +92,11 @@ _NOTHING: Consumed = {}
 
 
 def consumed_by(
-    request: Request, device: Offered, others: Mapping[str, int], more: Sequence[Mapping[str, int]] = ()
+    request: Request,
+    device: Offered,
+    others: Mapping[str, int],
+    more: Sequence[Mapping[str, int]] = (),
+    kubernetes: KubernetesVersion = DEFAULT_KUBERNETES,
 ) -> Consumed | None:
     """Return what a request takes of a device's capacity; None where there is not enough.
 
@@ -101,12 +105,14 @@ def consumed_by(
         device: the device, free, or one that several may have.
         others: what others have taken of it.
         more: what the same search has taken.
+        kubernetes: the version to behave as.
     """
     capacity = request.spec.capacity
     if device.plain and capacity is None and not others:
         return _NOTHING
     amounts = capacity.requests if capacity is not None else {}
-    return consumption(device.device, amounts, (others, *more))
+    as_steps = kubernetes.writes_capacity_as_steps
+    return consumption(device.device, amounts, (others, *more), as_steps=as_steps)
 
 
 @dataclass(slots=True)
