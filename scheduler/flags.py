@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.catalog import format_duration
-from scheduler.gates import GATES, SETTABLE_GATES, always
+from scheduler.gates import GATES, POD_GROUP_GATES, SETTABLE_GATES, always
 
 _NO_PROXY = "clients are known by their own token or certificate, not by what a front proxy says"
 _HTTP1 = "HTTP/1.1 is served"
@@ -64,6 +64,10 @@ IDLE_FLAGS: Final = (
     IdleFlag("vmodule", "one verbosity holds for all modules: -v"),
 )
 
+_POD_GROUPS_NOT_FOLLOWED = (
+    "PodGroups of scheduling.k8s.io are not followed: a pod with spec.schedulingGroup is placed by itself. "
+    "Coscheduling places pods with the label scheduling.x-k8s.io/pod-group together"
+)
 _GATE = re.compile(r"(?:(?P<component>[a-z][a-z0-9-]*):)?(?P<name>[A-Za-z0-9]+)=(?P<value>\w+)")
 
 
@@ -104,6 +108,8 @@ def idle_gates(gates: Mapping[str, bool]) -> Iterator[IdleSetting]:
         written = f"--feature-gates {name}={'true' if value else 'false'}"
         if name not in GATES:
             yield IdleSetting(written, "no feature of a scheduler has this name")
+        elif name in POD_GROUP_GATES:
+            yield IdleSetting(written, _POD_GROUPS_NOT_FOLLOWED)
         elif default is None:
             yield IdleSetting(written, "it follows the version that a profile behaves as")
         else:

@@ -33,6 +33,7 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
         "ClearingNominatedNodeNameAfterBinding": (Stage(34, _ALPHA, False), Stage(35, _BETA, True)),
         "ComponentFlagz": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
         "ComponentStatusz": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "CompositePodGroup": (Stage(37, _ALPHA, False),),
         "ContextualLogging": (Stage(34, _BETA, True),),
         "CoordinatedLeaderElection": (Stage(34, _BETA, False),),
         "DRAAdminAccess": (Stage(34, _BETA, True), Stage(36, _STABLE, True)),
@@ -44,6 +45,7 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
         "DRAPartitionableDevices": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
         "DRAPrioritizedList": (Stage(34, _BETA, True), Stage(36, _STABLE, True)),
         "DRASchedulerFilterTimeout": (Stage(34, _BETA, True),),
+        "DRAWorkloadResourceClaims": (Stage(36, _ALPHA, False), Stage(37, _BETA, False)),
         "DynamicResourceAllocation": (Stage(34, _STABLE, True),),
         "GangScheduling": (Stage(35, _ALPHA, False), Stage(37, _GONE, False)),
         "GenericWorkload": (Stage(35, _ALPHA, False), Stage(37, _BETA, False)),
@@ -56,6 +58,7 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
         "MutableCSINodeAllocatableCount": (Stage(34, _BETA, False), Stage(35, _BETA, True), Stage(36, _STABLE, True)),
         "NodeDeclaredFeatures": (Stage(35, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
         "NominatedNodeNameForExpectation": (Stage(34, _ALPHA, False), Stage(35, _BETA, True)),
+        "PodGroupPreemptionPolicy": (Stage(37, _ALPHA, False),),
         "PodLevelResources": (Stage(34, _BETA, True),),
         "PodObservedGenerationTracking": (Stage(34, _BETA, True), Stage(35, _STABLE, True)),
         "SchedulerAsyncAPICalls": (Stage(34, _BETA, False),),
@@ -64,13 +67,28 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
         "SchedulerQueueingHints": (Stage(34, _STABLE, True), Stage(37, _GONE, False)),
         "StorageCapacityScoring": (Stage(34, _ALPHA, False), Stage(37, _BETA, True)),
         "TaintTolerationComparisonOperators": (Stage(35, _ALPHA, False),),
+        "TopologyAwareWorkloadScheduling": (Stage(36, _ALPHA, False),),
         "VolumeAttributesClass": (Stage(34, _STABLE, True),),
         "WatchListClient": (Stage(34, _BETA, False), Stage(35, _BETA, True)),
+        "WorkloadAwarePreemption": (Stage(36, _ALPHA, False), Stage(37, _GONE, False)),
     }
 )
 """By name, oldest version first."""
 SETTABLE_GATES: Final = frozenset({"ComponentFlagz", "ComponentStatusz", "SchedulerPopFromBackoffQ"})
 """What can be chosen. All others are as in the version that the profiles behave as."""
+POD_GROUP_GATES: Final = frozenset(
+    {
+        "CompositePodGroup",
+        "DRAWorkloadResourceClaims",
+        "GangScheduling",
+        "GenericWorkload",
+        "PodGroupPreemptionPolicy",
+        "TopologyAwareWorkloadScheduling",
+        "WorkloadAwarePreemption",
+    }
+)
+"""Gates of the PodGroups of scheduling.k8s.io, which are not followed. Whoever turns one on expects gangs and
+gets pods that are placed one by one: the reason must say so."""
 
 
 def _in_version(name: str, minor: int) -> Stage:

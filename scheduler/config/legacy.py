@@ -40,6 +40,15 @@ EXPLAINED = MappingProxyType(
 )
 """Plugins without a direct replacement, with the closest equivalent."""
 
+_NOT_FOLLOWED = MappingProxyType(
+    dict.fromkeys(
+        ("GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"),
+        "it belongs to the PodGroups of scheduling.k8s.io, which are not followed: Coscheduling places pods with the "
+        "label scheduling.x-k8s.io/pod-group together",
+    )
+)
+"""Plugins that kube-scheduler has since 1.35 or 1.36 and uses behind alpha gates."""
+
 _FILTER = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
     "VolumeRestrictions", "EBSLimits", "GCEPDLimits", "NodeVolumeLimits", "AzureDiskLimits", "VolumeBinding",
@@ -112,7 +121,7 @@ BIND_ADDRESSES = ("healthzBindAddress", "metricsBindAddress")
 
 
 def replacement(name: str) -> str:
-    """Return what to write instead of a removed plugin; empty for a name that never was a plugin."""
+    """Return what to write instead of a plugin that was removed or is not followed; empty for any other name."""
     if name in STRATEGIES:
         return (
             f"since v1beta2 it is a strategy of NodeResourcesFit: pluginConfig NodeResourcesFit, "
@@ -120,7 +129,7 @@ def replacement(name: str) -> str:
         )
     if name in VOLUME_LIMITS:
         return "NodeVolumeLimits covers it"
-    return EXPLAINED.get(name, "")
+    return EXPLAINED.get(name) or _NOT_FOLLOWED.get(name, "")
 
 
 FIELD_HINTS: Mapping[str, str] = MappingProxyType(

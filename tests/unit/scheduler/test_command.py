@@ -121,6 +121,13 @@ def test_what_is_asked_for_and_does_not_happen_is_named_once(arguments: list[str
     assert [setting.written for setting in parse_options(arguments, "0").idle] == warned
 
 
+@pytest.mark.parametrize("gate", ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"])
+def test_a_gate_of_pod_groups_says_that_their_pods_are_placed_one_by_one(gate: str) -> None:
+    (setting,) = parse_options([f"--feature-gates={gate}=true"], "0").idle
+    assert "a pod with spec.schedulingGroup is placed by itself. Coscheduling places" in setting.reason
+    assert not parse_options([f"--feature-gates={gate}=false"], "0").idle
+
+
 def test_deprecated_flags_stand_for_the_file_that_is_not_there() -> None:
     flags = ["--kube-api-qps=5.5", "--kube-api-burst=7", "--profiling=false"]
     model = default_configuration(parse_options(flags, "0").connection, allow_default_scheduler_name=True).model

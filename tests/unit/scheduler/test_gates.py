@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.gates import GATES, SETTABLE_GATES, always, gates_of, is_on
+from scheduler.gates import GATES, POD_GROUP_GATES, SETTABLE_GATES, always, gates_of, is_on
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,33 @@ def test_a_version_has_no_gates_that_came_later_or_are_gone() -> None:
     assert "GangScheduling" in {name for name, _, _ in gates_of(35, {})}
     for minor in (34, 37):
         assert "GangScheduling" not in {name for name, _, _ in gates_of(minor, {})}
+
+
+def test_gates_of_pod_groups_are_those_of_the_version_and_off() -> None:
+    shown = {
+        minor: {name: (stage, enabled) for name, stage, enabled in gates_of(minor, {}) if name in POD_GROUP_GATES}
+        for minor in (34, 35, 36, 37)
+    }
+    alpha, beta = ("ALPHA", False), ("BETA", False)
+    assert shown[34] == {}
+    assert shown[35] == dict.fromkeys(("GangScheduling", "GenericWorkload"), alpha)
+    assert shown[36] == dict.fromkeys(
+        (
+            "DRAWorkloadResourceClaims",
+            "GangScheduling",
+            "GenericWorkload",
+            "TopologyAwareWorkloadScheduling",
+            "WorkloadAwarePreemption",
+        ),
+        alpha,
+    )
+    assert shown[37] == {
+        "CompositePodGroup": alpha,
+        "DRAWorkloadResourceClaims": beta,
+        "GenericWorkload": beta,
+        "PodGroupPreemptionPolicy": alpha,
+        "TopologyAwareWorkloadScheduling": alpha,
+    }
 
 
 def test_only_some_gates_can_be_chosen() -> None:
