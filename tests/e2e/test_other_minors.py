@@ -18,7 +18,7 @@ from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import POD_COUNT, DemoWorkload
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain import binaries
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -45,13 +45,21 @@ def test_it_installs_and_places_pods_on_another_minor(minor: str, cluster_state_
         workload.create()
         workload.wait_bound(PATIENCE_SECONDS)
         assert sum(workload.pods_per_node().values()) == POD_COUNT
-        installed = kubernetes.CustomObjectsApi(api).get_namespaced_custom_object(
-            "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
+        # Devices are read since 1.34; what an older server does not serve is said, once the scheduler's Lease tells it.
+        eventually(
+            lambda: (
+                ("resourceclaims (not served)" in _conditions(api)["Degraded"]["message"])
+                is (minor in ("1.30", "1.33"))
+            ),
+            "the CR says what the server does not serve",
         )
-        conditions = {each["type"]: each for each in installed["status"]["conditions"]}
-        assert conditions["Available"]["status"] == "True"
-        assert conditions["Degraded"]["status"] == "False"
-        # Devices are read since 1.34; what an older server does not serve is said.
-        unread = "resourceclaims (not served)" in conditions["Degraded"]["message"]
-        assert unread is (minor in ("1.30", "1.33"))
+        assert _conditions(api)["Available"]["status"] == "True"
+        assert _conditions(api)["Degraded"]["status"] == "False"
         stack.destroy()
+
+
+def _conditions(api: kubernetes.ApiClient) -> dict[str, dict[str, str]]:
+    installed = kubernetes.CustomObjectsApi(api).get_namespaced_custom_object(
+        "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
+    )
+    return {each["type"]: each for each in installed["status"]["conditions"]}

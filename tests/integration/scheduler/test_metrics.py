@@ -207,7 +207,9 @@ def _buckets_of(family: Metric) -> set[float]:
 
 
 def _shape(family: Metric) -> tuple[str, set[str], set[float], str]:
-    level = family.documentation.partition("] ")[0] if family.documentation.startswith("[") else ""
+    # Two collectors of the Go process give the start time, one without a level; which comes first differs by scrape.
+    levelled = family.documentation.startswith("[") and family.name != "process_start_time_seconds"
+    level = family.documentation.partition("] ")[0] if levelled else ""
     return family.type, _labels_of(family), _buckets_of(family), level
 
 
