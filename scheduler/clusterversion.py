@@ -19,12 +19,10 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from scheduler.catalog import minor_of
+from scheduler.catalog import ANNOTATION_CLUSTER_VERSION, minor_of
 from scheduler.kube.client import ApiError, KubeClient, KubeError, api_path, server_version
 from scheduler.kube.primitives import parse_time
 
-CLUSTER_ANNOTATION: Final = "secondary-scheduler.io/cluster-version"
-"""On the Lease: the version that the leader read, such as `1.36`."""
 _VERSION_SECONDS, _RETRY_SECONDS = 3.0, 0.25
 """How long the start waits for the cluster's version. Usually the answer comes while the daemon is imported."""
 _POD_NAME: Final = re.compile(r"(.+-[bcdf-hj-np-tv-xz2456789]{1,10})-[bcdf-hj-np-tv-xz2456789]{5}")
@@ -43,7 +41,7 @@ async def followed_minor(client: KubeClient, lease: tuple[str, str] | None) -> i
     log.warning(
         "another replica follows an older version of the cluster, and so does this one until all are replaced",
         version=f"1.{leaders}",
-        cluster="unknown" if own is None else f"1.{own}",
+        cluster=cluster_text(own) or "unknown",
     )
     return leaders
 
@@ -101,5 +99,5 @@ def minor_of_leader(lease: Mapping[str, Any], hostname: str, now: datetime) -> i
         age = (now - parse_time(str(spec.get("renewTime")))).total_seconds()
     except ValueError:
         return None
-    version = annotations.get(CLUSTER_ANNOTATION)
+    version = annotations.get(ANNOTATION_CLUSTER_VERSION)
     return minor_of(version) if age <= duration and isinstance(version, str) else None

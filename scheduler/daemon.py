@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from scheduler.clusterversion import CLUSTER_ANNOTATION, cluster_text, leaders_minor
+from scheduler.clusterversion import leaders_minor
 from scheduler.config import Configuration, redacted
 from scheduler.engine import (
     MAX_ANSWER_BYTES,
@@ -22,9 +22,7 @@ from scheduler.engine import (
     Extending,
     LoadFeeds,
     Outputs,
-    OvercommitReport,
     Permissions,
-    Regarding,
     Takeover,
     VersionFollower,
     check_rules,
@@ -32,14 +30,12 @@ from scheduler.engine import (
     describe_versions,
     new_reflector,
     reduce_node_update,
-    versions_text,
 )
 from scheduler.gates import gates_of, is_on
 from scheduler.helpers import PodReducer, salvage_pod
 from scheduler.kube.client import KubeClient, KubeError, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
-from scheduler.load import LoadStatus
 from scheduler.logs import report_problem
 from scheduler.observe import (
     Answers,
@@ -52,17 +48,10 @@ from scheduler.observe import (
     task_stacks,
 )
 from scheduler.options import USER_AGENT, LeaderElection, Options
+from scheduler.reporting import Reporter, introduce
 from scheduler.serving import new_authorities, new_review_client, new_server, pages_of
 
 EXIT_OK, EXIT_ERROR = 0, 1
-HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
-FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
-MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
-OVERCOMMITTED_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted"
-OVERCOMMITTED_MESSAGE_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted-message"
-UNREAD_ANNOTATION = "secondary-scheduler.io/unread-resources"
-VERSION_ANNOTATION = "secondary-scheduler.io/kubernetes-version"
-VERSION_MESSAGE_ANNOTATION = "secondary-scheduler.io/kubernetes-version-message"
 _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
 """How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
 with the Events and the Lease they stay below the 30 s that a pod is given by default."""
@@ -107,8 +96,6 @@ class Daemon:
         self._leading = not self.election.enabled
         self._synced = False
         self._stopping = False
-        self._overcommitted = False
-        self._load_statuses: dict[str, LoadStatus] = {}
         self._reflectors: dict[str, Reflector[Any, Any]] = {}
         connection = configuration.model.client_connection
         # A rate limit of its own, as upstream: a flood of Events never delays a binding.
@@ -151,7 +138,10 @@ class Daemon:
         )
         self._takeover = Takeover(self._read_pods, self.engine.cycle.wake)
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
-        self._version = VersionFollower(client, configuration, self._publish_version, self._leaders_minor)
+        self._reporter = Reporter(
+            self.recorder, self.election, configuration.scheduler_names[0], self.elector, self._may_schedule
+        )
+        self._version = VersionFollower(client, configuration, self._reporter.report_version, self._leaders_minor)
 
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
         observer = self.metrics.clients.observer(self.client_config.server)
@@ -181,10 +171,7 @@ class Daemon:
             settings,
             on_started_leading=self._on_started_leading,
         )
-        elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
-        elector.set_annotation(VERSION_ANNOTATION, versions_text(self.configuration))
-        elector.set_annotation(VERSION_MESSAGE_ANNOTATION, "")
-        elector.set_annotation(CLUSTER_ANNOTATION, cluster_text(self.configuration.cluster_minor))
+        introduce(elector, self.configuration)
         self.metrics.leader.labels(election.name).set(0)
         return elector
 
@@ -255,7 +242,7 @@ class Daemon:
         if self._extending is not None:
             reflectors |= self._extending.reflectors()
         for resource, reflector in reflectors.items():
-            reflector.on_refusal = functools.partial(self._publish_refusal, resource)
+            reflector.on_refusal = functools.partial(self._on_refusal, resource)
         return reflectors
 
     async def _shut_down(self, server: Server | None, tasks: list[asyncio.Task[Any]]) -> None:
@@ -301,7 +288,7 @@ class Daemon:
     async def _read_first_loads(self) -> None:
         """Read the load for the first time, after the nodes, to which it is matched, and before the first decision. A
         source that does not answer delays it by two seconds at most."""
-        self._feeds.start(self.client_config, self._publish_load_status)
+        self._feeds.start(self.client_config, self._reporter.report_load)
         await self._feeds.wait_for_first_reads(_FIRST_LOAD_SECONDS)
 
     def _on_started_leading(self) -> None:
@@ -326,73 +313,16 @@ class Daemon:
         ready = self._leading and self._synced and not self._takeover.pending
         return ready and not self._stopping and self._may_write()
 
-    def _publish_load_status(self, status: LoadStatus) -> None:
-        """Say once per change whether the load is fresh: log, Event, and the Lease, where the operator reads it."""
-        before = self._load_statuses.get(status.source)
-        self._load_statuses[status.source] = status
-        stale = [latest for latest in self._load_statuses.values() if not latest.fresh]
-        if self.elector:
-            self.elector.set_annotation(FRESH_ANNOTATION, "false" if stale else "true")
-            self.elector.set_annotation(MESSAGE_ANNOTATION, stale[0].message[:512] if stale else "")
-        if before is not None and before.fresh == status.fresh:
-            return
-        if status.fresh:
-            log.info("load data are fresh", source=status.source, age=round(status.age_seconds, 1))
-        else:
-            log.warning("load data are not fresh; pods are placed without them", reason=status.message)
-        if status.fresh:
-            self._record("Normal", "LoadDataFresh", "ReadLoad", f"{status.source} answers again")
-        else:
-            self._record("Warning", "LoadDataStale", "ReadLoad", f"Pods are placed without load data: {status.message}")
-
     async def _leaders_minor(self) -> int | None:
         if self._leading:
             return None
         return await leaders_minor(self.client, (self.election.namespace, self.election.name))
 
-    def _publish_version(self, note: str) -> None:
-        """Say that the profiles do not behave as the cluster any more: Event, and the Lease, where the operator reads
-        it; with an empty note, that they do again."""
-        if self.elector:
-            self.elector.set_annotation(VERSION_MESSAGE_ANNOTATION, note[:512])
-        if note:
-            self._record("Warning", "KubernetesVersionChanged", "ReadVersion", note)
-
-    def _record(self, kind: str, reason: str, action: str, note: str) -> None:
-        """Record an Event about the Lease, if it is this replica that schedules."""
-        if self._may_schedule():
-            lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
-            self.recorder.record(lease, self.configuration.scheduler_names[0], kind, reason, action, note)
-
     async def _report_overcommits(self) -> None:
         while True:
             await asyncio.sleep(_OVERCOMMIT_REPORT_SECONDS)
-            self._publish_overcommits(self.engine.overcommits.report())
-            self._publish_unread()
-
-    def _publish_unread(self) -> None:
-        """Write on the Lease, where the operator reads it, which resources the decisions go without, and why."""
-        states = {name: reflector.state for name, reflector in self._reflectors.items()}
-        absent = [f"{name} (not served)" for name, state in states.items() if state.absent]
-        unread = [f"{name} (refused)" for name, state in states.items() if state.unread]
-        if self.elector:
-            self.elector.set_annotation(UNREAD_ANNOTATION, ", ".join((*absent, *unread))[:512] or None)
-
-    def _publish_overcommits(self, report: OvercommitReport) -> None:
-        """Say once per change whether nodes are over-committed: log, Event, and the Lease, where the operator reads
-        it."""
-        if self.elector:
-            self.elector.set_annotation(OVERCOMMITTED_ANNOTATION, "true" if report.overcommitted else "false")
-            self.elector.set_annotation(OVERCOMMITTED_MESSAGE_ANNOTATION, report.message[:512])
-        if self._overcommitted == report.overcommitted:
-            return
-        self._overcommitted = report.overcommitted
-        if report.overcommitted:
-            log.warning("nodes are over-committed", reason=report.message)
-            self._record("Warning", "NodesOvercommitted", "CompareNodes", report.message)
-        else:
-            log.info("no node is over-committed any more")
-            self._record("Normal", "NodesWithinCapacity", "CompareNodes", "No node is over-committed any more")
+            self._reporter.report_overcommits(self.engine.overcommits.report())
+            self._reporter.report_unread(self._reflectors)
 
     def _refresh_gauges(self) -> None:
         state = self.engine.state
@@ -477,24 +407,9 @@ class Daemon:
         ]
         return "; ".join(refused) or None
 
-    def _publish_refusal(self, resource: str, error: KubeError | None) -> None:
-        """Say once per change that the API server refuses a watch: log, Event and metric."""
+    def _on_refusal(self, resource: str, error: KubeError | None) -> None:
         self.metrics.watch_refused.labels(resource).set(error is not None)
-        if error is None:
-            log.info("a watch is allowed again", resource=resource)
-            return
-        unread = self._reflectors[resource].state.unread
-        if unread:
-            remedy = "give the scheduler's ServiceAccount list and watch on it, or disable the plugins that read it"
-            log.warning(
-                f"a resource may not be read: pods are placed without it; {remedy}",
-                resource=resource,
-                reason=str(error),
-            )
-        else:
-            log.warning("a watch is refused: its copy grows old", resource=resource, reason=str(error))
-        effect = f"Decisions are made without {resource}" if unread else f"Decisions rest on an old copy of {resource}"
-        self._record("Warning", "WatchRefused", "Watch", f"{effect}: {error}"[:1000])
+        self._reporter.report_refusal(resource, error, self._reflectors[resource].state.unread)
 
 
 def _report_end(task: asyncio.Task[Any]) -> str:

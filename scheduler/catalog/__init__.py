@@ -1,10 +1,21 @@
 """One pure descriptor per plugin: names, extension points, args, RBAC rules, CRDs.
 
-Membership: data about plugins, and what follows from it for RBAC and names. May import pydantic and
-`scheduler.kube.primitives`. The Pulumi program and the operator import it, so it must not load numpy, an HTTP client or
-a plugin's implementation; it does no I/O and reads no clock.
+Membership: data about plugins, what follows from it for RBAC, and the names that scheduler and operator agree on. May
+import pydantic and `scheduler.kube.primitives`. The Pulumi program and the operator import it, so it must not load
+numpy, an HTTP client or a plugin's implementation; it does no I/O and reads no clock.
 """
 
+from scheduler.catalog.annotations import (
+    ANNOTATION_CLUSTER_VERSION,
+    ANNOTATION_CONFIGURATION_HASH,
+    ANNOTATION_LOAD_FRESH,
+    ANNOTATION_LOAD_MESSAGE,
+    ANNOTATION_OVERCOMMITTED,
+    ANNOTATION_OVERCOMMITTED_MESSAGE,
+    ANNOTATION_UNREAD,
+    ANNOTATION_VERSION,
+    ANNOTATION_VERSION_MESSAGE,
+)
 from scheduler.catalog.args_intree import (
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
@@ -100,6 +111,15 @@ from scheduler.catalog.upstream import (
 )
 
 __all__ = [
+    "ANNOTATION_CLUSTER_VERSION",
+    "ANNOTATION_CONFIGURATION_HASH",
+    "ANNOTATION_LOAD_FRESH",
+    "ANNOTATION_LOAD_MESSAGE",
+    "ANNOTATION_OVERCOMMITTED",
+    "ANNOTATION_OVERCOMMITTED_MESSAGE",
+    "ANNOTATION_UNREAD",
+    "ANNOTATION_VERSION",
+    "ANNOTATION_VERSION_MESSAGE",
     "BASE_CLUSTER_ROLE",
     "CANARY_SUFFIX",
     "DEFAULT_ADDRESSES",

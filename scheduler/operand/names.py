@@ -1,5 +1,6 @@
 """Names and paths that users, images and the operator rely on. Changing one breaks upgrades."""
 
+from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH as ANNOTATION_CONFIGURATION_HASH
 from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY as METRIC_CREDENTIALS_DIRECTORY
 from scheduler.catalog import OPERAND
 
@@ -10,7 +11,6 @@ CERTS_DIRECTORY = "/certs-dir"
 SECURE_PORT = 10259
 
 LABEL_APP = "app"
-ANNOTATION_CONFIGURATION_HASH = "secondary-scheduler.io/configuration-hash"
 
 
 def lease_role_name(operand: str) -> str:

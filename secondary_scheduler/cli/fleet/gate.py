@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.catalog import reads_load
+from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH, ANNOTATION_LOAD_FRESH, ANNOTATION_LOAD_MESSAGE, reads_load
 from scheduler.config import flavour_of
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.fleet.events import one_line
@@ -26,9 +26,6 @@ NAMESPACE = "openshift-secondary-scheduler-operator"
 NAME = "secondary-scheduler"
 POD_LABELS = {"app": "secondary-scheduler-fleet-gate", "app.kubernetes.io/managed-by": "secondary-scheduler-fleet"}
 _RESOURCE = ("operator.openshift.io/v1", "secondaryschedulers", "cluster")
-_HASH = "secondary-scheduler.io/configuration-hash"
-_FRESH = "secondary-scheduler.io/load-data-fresh"
-_FRESH_MESSAGE = "secondary-scheduler.io/load-data-message"
 _POLL_SECONDS = 0.5
 _SECURITY = {
     "allowPrivilegeEscalation": False,
@@ -124,7 +121,11 @@ class Gate:
         if "Available" in conditions:
             checks += [_condition(conditions, "Available", "True"), _condition(conditions, "Degraded", "False")]
         annotations = ((lease or {}).get("metadata") or {}).get("annotations") or {}
-        checks.append(self._configuration(str(status.get("configurationHash") or annotations.get(_HASH) or "")))
+        checks.append(
+            self._configuration(
+                str(status.get("configurationHash") or annotations.get(ANNOTATION_CONFIGURATION_HASH) or "")
+            )
+        )
         if self._expected.reports and self._expected.reads_load:
             checks.append(_load(conditions.get("LoadDataFresh"), annotations))
         return checks
@@ -227,8 +228,8 @@ def _condition(conditions: Mapping[Any, Json], kind: str, wanted: str) -> GateCh
 def _load(condition: Json | None, annotations: Json) -> GateCheck:
     if condition is not None:
         return _condition({"LoadDataFresh": condition}, "LoadDataFresh", "True")
-    fresh = annotations.get(_FRESH) == "true"
-    message = one_line(str(annotations.get(_FRESH_MESSAGE) or ""))
+    fresh = annotations.get(ANNOTATION_LOAD_FRESH) == "true"
+    message = one_line(str(annotations.get(ANNOTATION_LOAD_MESSAGE) or ""))
     return GateCheck("LoadDataFresh", fresh, message or ("fresh" if fresh else "nothing is reported about it"))
 
 

@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from scheduler import operand
+from scheduler import catalog, operand
 from scheduler.catalog import CANARY_SUFFIX, cluster_role_binding_name, flow_schema_name, operand_name
 
-ANNOTATION_CONFIGURATION_HASH = operand.ANNOTATION_CONFIGURATION_HASH
+ANNOTATION_CONFIGURATION_HASH = catalog.ANNOTATION_CONFIGURATION_HASH
+ANNOTATION_LOAD_FRESH = catalog.ANNOTATION_LOAD_FRESH
+ANNOTATION_LOAD_MESSAGE = catalog.ANNOTATION_LOAD_MESSAGE
+ANNOTATION_OVERCOMMITTED = catalog.ANNOTATION_OVERCOMMITTED
+ANNOTATION_OVERCOMMITTED_MESSAGE = catalog.ANNOTATION_OVERCOMMITTED_MESSAGE
+ANNOTATION_UNREAD = catalog.ANNOTATION_UNREAD
+ANNOTATION_VERSION = catalog.ANNOTATION_VERSION
+ANNOTATION_VERSION_MESSAGE = catalog.ANNOTATION_VERSION_MESSAGE
 CERTS_VOLUME = operand.CERTS_VOLUME
 CONFIG_KEY = operand.CONFIG_KEY
 CONFIG_VOLUME = operand.CONFIG_VOLUME
@@ -31,13 +38,6 @@ ANNOTATION_TRIAL = "secondary-scheduler.io/trial"
 """On a copy of a configuration: how the last attempt at it ended."""
 ANNOTATION_RAN = "secondary-scheduler.io/ran"
 """On a copy of a configuration: the revision that ran with it."""
-ANNOTATION_LOAD_FRESH = "secondary-scheduler.io/load-data-fresh"
-ANNOTATION_LOAD_MESSAGE = "secondary-scheduler.io/load-data-message"
-ANNOTATION_OVERCOMMITTED = "secondary-scheduler.io/nodes-overcommitted"
-ANNOTATION_OVERCOMMITTED_MESSAGE = "secondary-scheduler.io/nodes-overcommitted-message"
-ANNOTATION_UNREAD = "secondary-scheduler.io/unread-resources"
-ANNOTATION_VERSION = "secondary-scheduler.io/kubernetes-version"
-ANNOTATION_VERSION_MESSAGE = "secondary-scheduler.io/kubernetes-version-message"
 
 
 class ApiResource(NamedTuple):

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.clusterversion import CLUSTER_ANNOTATION, cluster_text, followed_minor, minor_of_leader
+from scheduler.catalog import ANNOTATION_CLUSTER_VERSION
+from scheduler.clusterversion import cluster_text, followed_minor, minor_of_leader
 from scheduler.kube.client import ConnectionFailed
 from scheduler.kube.client.errors import api_error
 
@@ -23,7 +24,7 @@ OTHER_REVISION = "secondary-scheduler-5c4d8b7f9-bcdfg"
 def lease(holder: str = PEER, version: object = "1.35", *, age: float = 3.0, now: datetime = NOW) -> dict[str, Any]:
     renewed = (now - timedelta(seconds=age)).isoformat().replace("+00:00", "Z")
     return {
-        "metadata": {"annotations": {CLUSTER_ANNOTATION: version}},
+        "metadata": {"annotations": {ANNOTATION_CLUSTER_VERSION: version}},
         "spec": {"holderIdentity": f"{holder}_1b4e", "leaseDurationSeconds": 15, "renewTime": renewed},
     }
 
