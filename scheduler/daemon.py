@@ -56,7 +56,7 @@ _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
 """How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
 with the Events and the Lease they stay below the 30 s that a pod is given by default."""
 _EVENTS_SECONDS = 5.0
-_OVERCOMMIT_REPORT_SECONDS = 10.0
+_REPORT_SECONDS, _FIRST_REPORT_SECONDS = 10.0, 0.5
 _FIRST_LOAD_SECONDS = 2.0
 _SERVE_WITHIN_SECONDS, _FIRST_PODS_SECONDS = 2.0, 0.1
 _SYNC_WARNING_SECONDS = 10.0
@@ -187,7 +187,7 @@ class Daemon:
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.engine.cycle.run(), name="cycle"),
-            asyncio.create_task(self._report_overcommits(), name="overcommits"),
+            asyncio.create_task(self._report_states(), name="reports"),
             asyncio.create_task(self._version.run(), name="version"),
             asyncio.create_task(self._takeover.run(), name="takeover"),
         ]
@@ -318,11 +318,13 @@ class Daemon:
             return None
         return await leaders_minor(self.client, (self.election.namespace, self.election.name))
 
-    async def _report_overcommits(self) -> None:
+    async def _report_states(self) -> None:
+        """Report soon after the caches are filled, so that the operator does not long say Unknown of what is known."""
         while True:
-            await asyncio.sleep(_OVERCOMMIT_REPORT_SECONDS)
-            self._reporter.report_overcommits(self.engine.overcommits.report())
-            self._reporter.report_unread(self._reflectors)
+            await asyncio.sleep(_REPORT_SECONDS if self._synced else _FIRST_REPORT_SECONDS)
+            if self._synced:
+                self._reporter.report_overcommits(self.engine.overcommits.report())
+                self._reporter.report_unread(self._reflectors)
 
     def _refresh_gauges(self) -> None:
         state = self.engine.state
