@@ -44,6 +44,20 @@ def test_a_node_that_is_too_small_may_be_preempted_on_before_1_34() -> None:
     assert compared(33, real, rejected(f"{reasons} {PREEMPTION}")) == ([], {MESSAGE})
 
 
+def test_victims_are_tried_on_a_node_that_is_too_small_before_1_34() -> None:
+    real = rejected(f"4 Insufficient cpu. preemption: 0/4 nodes are available: 1 Insufficient cpu, 3 {HOPELESS}")
+    assert compared(33, real, rejected(f"4 Insufficient cpu. {PREEMPTION}")) == ([], {MESSAGE})
+    assert compared(33, real, rejected(f"4 Insufficient memory. {PREEMPTION}"))[0]
+
+
+@pytest.mark.parametrize("preemption", [OLD_PREEMPTION, "preemption: not eligible due to preemptionPolicy=Never."])
+def test_preemption_is_asked_about_a_pod_that_prefilter_rejects_before_1_34(preemption: str) -> None:
+    reason = 'persistentvolume "v" not found.'
+    real = rejected(f"{reason} {preemption}")
+    assert compared(33, real, rejected(f"{reason} not found")) == ([], {MESSAGE})
+    assert compared(33, real, rejected("another reason. not found"))[0]
+
+
 def test_a_count_that_differs_is_a_difference_on_every_minor() -> None:
     real = rejected(f"2 node(s) had untolerated taint {{a: }}, 2 Insufficient cpu. {OLD_PREEMPTION}")
     ours = rejected(f"1 Insufficient cpu, 3 node(s) had untolerated taint(s). {PREEMPTION}")
