@@ -98,7 +98,12 @@ def block_on_signal(how: str, seconds: float) -> None:
                 whole_interpreter(int(seconds))
 
         self._loop.add_signal_handler(signal.SIGRTMIN, block)
-        return await run(self)
+        try:
+            return await run(self)
+        finally:
+            # The loop's end would leave the default, by which a signal that comes late kills the process.
+            self._loop.remove_signal_handler(signal.SIGRTMIN)
+            signal.signal(signal.SIGRTMIN, signal.SIG_IGN)
 
     daemon.Daemon.run = run_with_blocks  # type: ignore[method-assign]
 
