@@ -174,18 +174,18 @@ class _Memory:
 
     Attributes:
         columns: by class, the one unused longest first.
-        seen: classes without columns that there was a pod of, the oldest first; for one whose plugins could not be
-            answered for, when that was.
+        seen: classes without columns that there was a pod of, the oldest first, with that pod's UID (None: any
+            pod will do now); for a class whose plugins could not be answered for, when that was.
     """
 
     table: NodeTable
     columns: OrderedDict[bytes, ClassColumns] = field(default_factory=OrderedDict)
-    seen: OrderedDict[bytes, tuple[int, int] | None] = field(default_factory=OrderedDict)
+    seen: OrderedDict[bytes, tuple[int, int] | str | None] = field(default_factory=OrderedDict)
 
-    def note_without_columns(self, key: bytes, failed_at: tuple[int, int] | None = None) -> None:
-        """Note a class without columns."""
+    def note_without_columns(self, key: bytes, why: tuple[int, int] | str | None = None) -> None:
+        """Note a class without columns; `why` as in `seen`."""
         self.columns.pop(key, None)
-        self.seen[key] = failed_at
+        self.seen[key] = why
         if len(self.seen) > _MOST_SEEN:
             self.seen.popitem(last=False)
 
@@ -202,7 +202,8 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     """Return the columns of a pod's class as of now; None where every plugin has to be asked.
 
     That is so for the first pod of a class, as many have no second one and columns cost several attempts to make, and
-    where a plugin fails or does not keep to what it declared.
+    where a plugin fails or does not keep to what it declared. A pod that fits nowhere is tried again and again: alone,
+    it would leave columns behind that spare nothing, as its rejection needs every filter's reasons.
     """
     table, key = view.table, pod.spec.class_key
     memory = profile.memory.get(_KEY)
@@ -212,9 +213,9 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     known = memory.columns.get(key)
     if known is None:
         if key not in memory.seen:
-            memory.note_without_columns(key)
+            memory.note_without_columns(key, pod.uid or None)
             return None
-        if memory.seen[key] == now:
+        if (why := memory.seen[key]) is not None and why in (now, pod.uid):
             return None
     try:
         if known is not None and known.catch_up(view, pod):
@@ -224,7 +225,7 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     except Exception:
         # Asking every plugin meets the same failure and reports it; if not, this class goes without columns until the
         # table has changed a good deal.
-        memory.note_without_columns(key, failed_at=now)
+        memory.note_without_columns(key, now)
         return None
     memory.keep(key, columns)
     memory.columns.move_to_end(key)

@@ -17,8 +17,8 @@ PodAmounts = Callable[[PodInfo], Resources]
 
 @dataclass(slots=True)
 class LabelColumn:
-    """Values of one label key: `codes[row]` indexes `values`, -1 where the node has no such label. Codes never
-    change meaning."""
+    """Values of one label key: `codes[row]` indexes `values`, -1 where the node has no such label. Values that no node
+    has any more may be among them. Codes keep their meaning for as long as `NodeView.topology` stays the same."""
 
     codes: RowArray
     values: list[str] = field(default_factory=list)

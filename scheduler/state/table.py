@@ -40,6 +40,8 @@ from scheduler.state.priorities import LowestPriorities
 from scheduler.state.rowlog import RowLog
 
 _FIRST_CAPACITY = 64
+_FEW_VALUES = 64
+"""Beside two per node, a label's column may have so many values before it is made again."""
 _MEMBERSHIPS = itertools.count(1)
 """Numbers for `membership`, `topology` and `layout`, unique in the process: a plugin's cache can tell two tables (the
 live one and a frozen copy) apart by them."""
@@ -138,6 +140,7 @@ class NodeTable:
             self._count_labels(old, info)
             for key, column in self._labels.items():
                 set_label(column, row, info.labels.get(key))
+            self._drop_label_columns()
             self.topology = next(_MEMBERSHIPS)
         elif old.taints != info.taints:
             self.topology = next(_MEMBERSHIPS)
@@ -211,6 +214,14 @@ class NodeTable:
                 del self._label_nodes[key]
                 self._labels.pop(key, None)
                 self.label_keys += 1
+
+    def _drop_label_columns(self) -> None:
+        """Drop the columns with many values that no node has any more: each replaced node leaves its host name. They
+        are made again without them when next asked for; the caller changes `topology`."""
+        most = 2 * len(self.row_of) + _FEW_VALUES
+        for key in [key for key, column in self._labels.items() if len(column.values) > most]:
+            del self._labels[key]
+            self.layout = next(_MEMBERSHIPS)
 
     def has_label(self, key: str) -> bool:
         """Tell whether any node has a label; `label_keys` is a number that changes when that does for any key."""

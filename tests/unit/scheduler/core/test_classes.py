@@ -1,5 +1,6 @@
 """What is kept per class of pods: when it is made, what it stands for, what is asked all the same, and its bounds."""
 
+import itertools
 import random
 from typing import Any
 
@@ -35,7 +36,19 @@ def some_cluster() -> ClusterState:
     return cluster(*(node(f"n{index}") for index in range(4)))
 
 
+_uids = itertools.count()
+
+
+def another(info: PodInfo) -> PodInfo:
+    return msgspec.structs.replace(info, uid=f"uid-{next(_uids)}")
+
+
 def place(state: ClusterState, info: PodInfo, profile: ProfileRunner, **how: Any) -> Any:
+    """Decide about another pod that is otherwise like this one."""
+    return retry(state, another(info), profile, **how)
+
+
+def retry(state: ClusterState, info: PodInfo, profile: ProfileRunner, **how: Any) -> Any:
     return decide(state.snapshot(NOW), info, profile, random.Random(1), **how)
 
 
@@ -68,15 +81,16 @@ def test_the_second_pod_of_a_class_makes_its_columns() -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("100m"))
     assert usable_columns(state.snapshot(NOW), info, profile) is None
-    assert usable_columns(state.snapshot(NOW), info, profile) is not None
+    assert usable_columns(state.snapshot(NOW), info, profile) is None, "it is tried again"
+    assert usable_columns(state.snapshot(NOW), another(info), profile) is not None
     assert usable_columns(state.snapshot(NOW), pod("q", container("200m")), profile) is None
 
 
 def test_what_if_views_and_named_nodes_are_decided_without_columns() -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("100m"), priority=1)
-    for _ in range(2):
-        usable_columns(state.snapshot(NOW), info, profile)
+    for each in (info, another(info)):
+        usable_columns(state.snapshot(NOW), each, profile)
     assert usable_columns(state.snapshot(NOW).overlay(), info, profile) is None
     assert usable_columns(state.snapshot(NOW), pod("p", container("100m"), nodeName="n1"), profile) is None
 
@@ -102,8 +116,8 @@ def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_furt
 
     profile = ProfileRunner(runner().effective, {**FACTORIES, "NodePorts": Local})
     state, info = some_cluster(), pod("p", container("3"), priority=1)
-    for _ in range(2):
-        usable_columns(state.snapshot(NOW), info, profile)
+    for each in (info, another(info)):
+        usable_columns(state.snapshot(NOW), each, profile)
     state.nominator.set(pod("lower", container("3"), priority=0), "n0")
     assert usable_columns(state.snapshot(NOW), info, profile) is not None
     state.nominator.set(pod("equal", container("3"), priority=1), "n1")
@@ -209,6 +223,18 @@ def test_the_columns_of_the_class_unused_longest_are_dropped(monkeypatch: pytest
     memory: Any = profile.memory["core.classes"]
     assert list(memory.columns) == [info.spec.class_key for info in infos[-16:]]
     assert usable_columns(state.snapshot(NOW), infos[0], profile) is not None, "made again as soon as it is used"
+
+
+def test_a_pod_that_is_tried_again_and_again_leaves_no_columns_behind() -> None:
+    state, profile = some_cluster(), runner()
+    for index in range(20):
+        lonely = pod(f"p{index}", container(f"{index + 100}"))
+        for _ in range(5):
+            assert retry(state, lonely, profile).node is None
+    memory: Any = profile.memory["core.classes"]
+    assert not memory.columns
+    place(state, lonely, profile)
+    assert list(memory.columns) == [lonely.spec.class_key], "a second pod of the class"
 
 
 def test_classes_seen_once_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
