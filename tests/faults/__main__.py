@@ -29,7 +29,7 @@ from tests.faults import kills, mixes, sieve
 from tests.faults.plane import FaultPlane, fault_plane
 from tests.faults.scenarios import SCENARIOS, run
 from tests.faults.schedulers import OURS
-from tests.faults.soak import PLANE_FLAGS, Soak, slopes
+from tests.faults.soak import BATCH, PLANE_FLAGS, Soak, slopes
 from tests.faults.stage import Result, prepare
 
 
@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--soak", type=int, default=0, metavar="PODS", help="so many pods, on a control plane of their own"
     )
+    parser.add_argument("--batch", type=int, default=BATCH, help="pods of the soak between two replaced nodes")
     parser.add_argument("--minutes", type=float, default=0, help="end mixes, kills or the soak after so many minutes")
     parser.add_argument("--scale", type=float, default=1, help="multiplies the numbers of pods in scenarios of load")
     parser.add_argument("--keep", type=Path, help="directory for the schedulers' logs")
@@ -117,7 +118,7 @@ def _soak(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="faults-soak-") as temporary, fault_plane(PLANE_FLAGS) as plane:
         directory = options.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        soak = Soak(plane, directory, options.seed)
+        soak = Soak(plane, directory, options.seed, options.batch)
         try:
             asyncio.run(play(plane, soak))
         finally:

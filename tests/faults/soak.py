@@ -36,7 +36,7 @@ PLANE_FLAGS = ("--etcd-compaction-interval=1m", "--audit-policy-file=", "--audit
 """Nobody reads the past here, and 100,000 pods have much of it."""
 _NAMESPACE = "soak"
 _NODES, _CPU = 40, "16"
-_BATCH = 250
+BATCH = 250
 _SORTS = 40
 """Of pods: as many Deployments, say. Caches keep something of each."""
 _PATIENCE_SECONDS = 300.0
@@ -94,8 +94,10 @@ def slopes(samples: Sequence[Mapping[str, float]]) -> dict[str, Slope]:
 class Soak:
     """The scheduler under test, alone on its control plane, and what it is made to do."""
 
-    def __init__(self, plane: FaultPlane, directory: Path, seed: int) -> None:
+    def __init__(self, plane: FaultPlane, directory: Path, seed: int, batch: int = BATCH) -> None:
+        """`batch`: pods between two replaced nodes; fewer show sooner what a node or a pod that fits nowhere leaves."""
         self._plane = plane
+        self._at_once = batch
         self._draw = random.Random(seed)
         self._directory = directory
         self._log = directory / "soak.log"
@@ -121,7 +123,7 @@ class Soak:
                 await self._add_node(api)
             await self._start()
             while done < pods and not (minutes and time.monotonic() - started > minutes * 60):
-                count = min(_BATCH, pods - done)
+                count = min(self._at_once, pods - done)
                 await self._batch(api, done, count)
                 done += count
                 self.samples.append(await self._sample(done, count, time.monotonic() - started))

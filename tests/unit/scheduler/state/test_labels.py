@@ -61,6 +61,8 @@ def test_decisions_by_host_name_are_those_of_a_cluster_that_never_had_other_node
         if number >= 6:
             state.remove_node(f"n{number - 6}")
             state.remove_pod(f"uid-p{number - 6}")
+        if number % 8:
+            continue
         fresh = cluster(*(info for info in map(state.node, sorted(state.node_names)) if info is not None))
         for info in state.pods():
             fresh.upsert_pod(info, NOW)
