@@ -136,7 +136,7 @@ class Daemon:
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
             pop_from_backoff=is_on("SchedulerPopFromBackoffQ", self._minor, options.feature_gates),
         )
-        self._takeover = Takeover(self._read_pods, self.engine.cycle.wake)
+        self._takeover = Takeover(self._reflectors, self.engine.cycle.wake)
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
         self._reporter = Reporter(
             self.recorder, self.election, configuration.scheduler_names[0], self.elector, self._may_schedule
@@ -183,7 +183,8 @@ class Daemon:
         self.metrics.configuration.labels(self.configuration.hash).set(1)
         self._version.announce()
         self.recorder.start()
-        reflectors = self._reflectors = self._new_reflectors()
+        reflectors = self._reflectors
+        reflectors |= self._new_reflectors()
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.engine.cycle.run(), name="cycle"),
@@ -294,9 +295,6 @@ class Daemon:
     def _on_started_leading(self) -> None:
         """Called on the elector's thread."""
         self._loop.call_soon_threadsafe(self._become_leader)
-
-    async def _read_pods(self) -> None:
-        await self._reflectors["pods"].refresh()
 
     def _become_leader(self) -> None:
         self._leading = True

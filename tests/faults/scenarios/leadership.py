@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
+from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.conformance.apiclient import ApiError
 from tests.faults import proxy as faults
+from tests.faults.oracle import Violation
 from tests.faults.patience import patience
 from tests.faults.proxy import Rule
 from tests.faults.scenarios.registry import scenario
 from tests.faults.schedulers import LEASE
-from tests.faults.stage import Stage, eventually, names
+from tests.faults.stage import Stage, eventually, names, reason
 
+_DEVICES = "/apis/resource.k8s.io/v1"
 _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE[0]}/leases/{LEASE[1]}"
 _BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 
@@ -31,6 +35,70 @@ async def leader_killed(stage: Stage) -> None:
     stage.figures["recover_seconds"] = stage.figures["takeover_seconds"] + await stage.bound()
     duration, _, period = leader.setup.lease_seconds
     assert stage.figures["takeover_seconds"] <= duration + 2 * period + 1
+
+
+@contextlib.asynccontextmanager
+async def _device(stage: Stage, node: str) -> AsyncIterator[str]:
+    """One device on a node; yields its class."""
+    name, driver = stage.namespace, f"{stage.namespace}.example.com"
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
+    specs = {
+        "deviceclasses": {"selectors": [selector]},
+        "resourceslices": {"driver": driver, "pool": pool, "nodeName": node, "devices": [{"name": "only"}]},
+    }
+    for resource, spec in specs.items():
+        await stage.api.call("POST", f"{_DEVICES}/{resource}", {"metadata": {"name": name}, "spec": spec})
+    try:
+        yield name
+    finally:
+        for resource in specs:
+            await stage.api.call("DELETE", f"{_DEVICES}/{resource}/{name}")
+
+
+@scenario(19, "what the killed leader gave away is given to nobody else, though the watch has not shown it")
+async def devices_unseen_at_takeover(stage: Stage) -> None:
+    leader, follower = await stage.pair(speaks_json=True)
+    claims = f"{_DEVICES}/namespaces/{stage.namespace}/resourceclaims"
+    swallowed: list[bytes] = []
+
+    def is_allocation(line: bytes) -> bool:
+        claim = json.loads(line)["object"]
+        if claim["metadata"].get("name") != "first" or not claim.get("status", {}).get("allocation"):
+            return False
+        swallowed.append(line)
+        return True
+
+    async def pod_with_claim(name: str, device_class: str) -> None:
+        request = {"name": "device", "exactly": {"deviceClassName": device_class}}
+        body = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+        await stage.api.call("POST", claims, body)
+        await stage.pods(name, cpu="100m", resourceClaims=[{"name": "device", "resourceClaimName": name}])
+
+    watch = follower.proxy.add(Rule(faults.swallow(is_allocation), verb="watch", resource="resourceclaims"))
+    follower.proxy.reset_all()
+    await eventually(lambda: watch.used)
+    await stage.nodes("n1", cpu="4")
+    async with _device(stage, "n1") as device_class:
+        await pod_with_claim("first", device_class)
+        await stage.bound("first")
+        await eventually(lambda: swallowed)
+        await leader.kill()
+        stage.figures["takeover_seconds"] = await follower.until(lambda: follower.leads, 30)
+        stage.expected.waiting = frozenset({"second"})
+        await pod_with_claim("second", device_class)
+
+        async def decided() -> bool:
+            pod = await stage.api.get(stage.pod_item("second"))
+            return bool(pod["spec"].get("nodeName") or reason(pod))
+
+        await eventually(decided)
+        second = await stage.api.call("GET", f"{claims}/second")
+        if second.get("status", {}).get("allocation"):
+            stage.violations.append(Violation("I2", "the node's one device was given to two claims"))
+    for name in ("first", "second"):
+        await stage.api.call("PATCH", f"{claims}/{name}", {"metadata": {"finalizers": None}})
+        await stage.api.call("DELETE", f"{claims}/{name}")
 
 
 @scenario(20, "a leader that wakes after its Lease was taken writes nothing more and ends", quick=True)
