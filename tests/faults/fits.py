@@ -77,7 +77,7 @@ def refused(pod: Json, node: Json, state: State) -> str:
         _selector(pod, node),
         _node_affinity(pod, node),
         _taints(pod, node),
-        _ports(pod, state.pods_on(node["metadata"]["name"])),
+        _ports(pod, node, state),
         _away(pod, node, state),
     )
     return next(filter(None, checks), "")
@@ -155,10 +155,10 @@ def _host_ports(pod: Json) -> set[tuple[str, int]]:
     }
 
 
-def _ports(pod: Json, others: Iterable[Json]) -> str:
+def _ports(pod: Json, node: Json, state: State) -> str:
     wanted = _host_ports(pod)
-    for other in others:
-        if wanted and other["metadata"]["uid"] != pod["metadata"]["uid"] and wanted & _host_ports(other):
+    for other in state.pods_on(node["metadata"]["name"]) if wanted else ():
+        if other["metadata"]["uid"] != pod["metadata"]["uid"] and wanted & _host_ports(other):
             return f"host port of {other['metadata']['name']}"
     return ""
 

@@ -25,6 +25,9 @@ class TcpProxy:
         self._flowing.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.clients: dict[int, bytes] = {}
+        """By the port from which a connection goes on: the certificate (DER) that its client showed, where `tls` asks
+        for one and it did."""
         self.refusing = False
         """Whether new connections are reset."""
         self.port = 0
@@ -66,6 +69,9 @@ class TcpProxy:
             _reset(writer)
             return
         self._writers |= {writer, far_writer}
+        if self._tls is not None:
+            shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            self.clients[far_writer.get_extra_info("sockname")[1]] = shown or b""
         for source, sink in ((reader, far_writer), (far_reader, writer)):
             task = asyncio.create_task(self._copy(source, sink))
             self._tasks.add(task)

@@ -7,7 +7,7 @@ import contextlib
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +148,15 @@ class _Front:
 
 
 @contextlib.asynccontextmanager
-async def _behind_tls(stage: Stage, **user: str) -> AsyncIterator[tuple[Scheduler, Proxy, TcpProxy, _Front]]:
-    """A scheduler that speaks TLS to its proxy: client-go shows no token where there is none."""
+async def _behind_tls(
+    stage: Stage, clients: Sequence[pki.CertificateAuthority] = (), **user: str
+) -> AsyncIterator[tuple[Scheduler, Proxy, TcpProxy, _Front]]:
+    """A scheduler that speaks TLS to its proxy: client-go shows no token where there is none. Certificates are asked
+    for where authorities of `clients` are given."""
     front = await asyncio.to_thread(_Front, stage.directory)
+    if clients:
+        front.shown.verify_mode = ssl.CERT_OPTIONAL
+        front.shown.load_verify_locations(cadata="".join(each.pair.certificate.decode() for each in clients))
     async with (
         Proxy.of(stage.plane, user=f"{stage.namespace}-a") as proxy,
         TcpProxy(int(proxy.url.rsplit(":", 1)[1]), tls=front.shown) as wire,
@@ -206,6 +212,41 @@ async def token_rotates(stage: Stage) -> None:
         # client-go reads the file once a minute.
         stage.within = 120
         stage.figures["recover_seconds"] = await stage.bound("meanwhile", within=100)
+
+
+@scenario(14, "a rotated client certificate is taken from its files, without a restart")
+async def client_certificate_rotates(stage: Stage) -> None:
+    files = stage.directory / "client.crt", stage.directory / "client.key"
+    authorities = [pki.CertificateAuthority(name) for name in ("first", "second")]
+    first, second = (each.client("scheduler") for each in authorities)
+    await asyncio.to_thread(_write_pair, files, first)
+    user = {"client-certificate": str(files[0]), "client-key": str(files[1])}
+    async with _behind_tls(stage, authorities, **user) as (_, proxy, wire, _):
+        valid = ssl.PEM_cert_to_DER_cert(first.certificate.decode())
+
+        async def only_valid(exchange: Exchange) -> web.StreamResponse:
+            # As the API server: whoever shows another certificate has a connection, and is nobody.
+            assert exchange.request.transport is not None
+            port = exchange.request.transport.get_extra_info("peername")[1]
+            if wire.clients[port] == valid:
+                return await exchange.forward()
+            return await answer(401, "Unauthorized", reason="Unauthorized")(exchange)
+
+        proxy.add(Rule(only_valid))
+        proxy.reset_all()
+        await stage.nodes("n1", cpu="4")
+        await stage.pods("before")
+        await stage.bound()
+        valid = ssl.PEM_cert_to_DER_cert(second.certificate.decode())
+        await stage.pods("meanwhile")
+        await eventually(lambda: sum(each.status == 401 for each in proxy.exchanges) > 1)
+        # Whoever looks between the two writes finds a pair that does not match.
+        await asyncio.to_thread(files[0].write_bytes, second.certificate)
+        await asyncio.sleep(1.5)
+        await asyncio.to_thread(files[1].write_bytes, second.key)
+        # client-go looks every five minutes, and when it opens a connection.
+        stage.within = 400
+        stage.figures["recover_seconds"] = await stage.bound("meanwhile", within=330)
 
 
 # 17 ------------------------------------------------------------------------------------------------------------------
