@@ -53,7 +53,6 @@ MATRIX = (
     Row(
         5, "watch open but silent", "noticed after 150 s without a word (in the run: 5 s); I4",
         (_LISTWATCH + "test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent",),
-        "not run: notices when its watch ends by itself, after 5 to 10 minutes",
     ),
     Row(
         6, "failover to a stale API server", "older lists refused; I1 I2",
