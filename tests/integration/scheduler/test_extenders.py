@@ -96,17 +96,16 @@ class Stage:
 
         return eventually(seen, f"what becomes of {name}")
 
-    def create_group(self, name: str, minimum: int) -> None:
-        """Make a PodGroup, or make it again."""
+    def set_group(self, name: str, minimum: int) -> None:
+        """Make a PodGroup, or change it: while it is gone, both schedulers would place its pods one by one."""
         path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
-        self.call("DELETE", f"{path}/{name}")
-        body = {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": name},
-            "spec": {"minMember": minimum},
-        }
-        self.call("POST", path, body)
+        group = self.call("GET", f"{path}/{name}")
+        if group is None:
+            head = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": name}}
+            self.call("POST", path, {**head, "spec": {"minMember": minimum}})
+        elif group["spec"]["minMember"] != minimum:
+            group["spec"]["minMember"] = minimum
+            self.call("PUT", f"{path}/{name}", group)
 
     def outcomes(self, names: Iterable[str]) -> tuple[dict[str, str], str]:
         """Return who is on which node, and all messages of the others."""
@@ -221,7 +220,7 @@ class Contest:
         results = {}
         for scheduler, extender in self._extenders.items():
             self._stage.delete_pods()
-            self._stage.create_group(GROUP, minimum)
+            self._stage.set_group(GROUP, minimum)
             extender.calls.clear()
             for name, resources in members.items():
                 self._stage.create_pod(name, scheduler, resources, {"scheduling.x-k8s.io/pod-group": GROUP})
@@ -303,6 +302,8 @@ def contest(
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(stage.plane.layout.pki("apiserver.crt"), stage.plane.layout.pki("apiserver.key"))
     kubeconfig = stage.plane.layout.kubeconfig
+    if gangs:  # before the schedulers start, so that both know it before its pods
+        stage.set_group(GROUP, 3)
     with ExitStack() as stack:
         real = stack.enter_context(extender_running(behavior, context))
         ours = stack.enter_context(extender_running(behavior, context))
