@@ -162,6 +162,36 @@ def test_every_install_mode_has_it(mode: str) -> None:
         assert 2020 in [port["port"] for rule in policy["egress"] for port in rule["ports"]]
 
 
+@pytest.mark.parametrize("mode", ["none", "olm"])
+def test_it_serves_the_scheduler_of_upstreams_operator(mode: str) -> None:
+    def program() -> None:
+        cluster = components.ClusterProvider("cluster", cluster_identifier="mine")
+        adopting = cluster.adopting("adopting")
+        source = components.OlmSource("secondary-scheduler-operator", "stable", "redhat-operators", "marketplace")
+        args = components.SchedulerInstallationArgs(
+            image=GO_IMAGE,
+            mode=mode,
+            upstream_operator=True,
+            olm=source if mode == "olm" else None,
+            adopting=adopting,
+            settings={"metricProvider": SOURCE},
+            metric_access=components.MetricAccess(pulumi.Output.secret(TOKEN)),
+        )
+        components.SchedulerInstallation("mine", args)
+
+    graph = register(program, config={}, preview=True, statuses=STATUS)
+    assert pod_of(graph)["containers"][0]["image"] == OUR_IMAGE
+    (secret,) = graph.of("Secret")
+    assert [each for each in graph.objects if TOKEN in str(each.manifest)] == [secret]
+    (scheduler,) = graph.of("SecondaryScheduler")
+    assert named(graph, "Deployment").urn in scheduler.dependencies
+    configuration = scheduler.manifest["spec"]["schedulerConfig"]
+    (content,) = [
+        each.manifest["data"]["config.yaml"] for each in graph.of("ConfigMap") if each.object_name == configuration
+    ]
+    assert f"watcherAddress: http://{NAME}:2020" in content
+
+
 def test_a_second_installation_in_a_namespace_has_one_of_its_own() -> None:
     graph = installed(resource_name="batch", mode="none")
     name = "secondary-scheduler-batch-load-watcher"
