@@ -10,8 +10,8 @@ from scheduler.catalog import descriptors
 from scheduler.core import Explanation
 from tests.conformance import profiles
 
-_FILTERED, _REJECTED, _TOLD_APART, _DECIDED = "filtered", "rejected", "told apart", "decided"
-_COLUMNS = (_FILTERED, _REJECTED, _TOLD_APART, _DECIDED)
+_FILTERED, _REJECTED, _DISTINGUISHED, _DECIDED = "filtered", "rejected", "told apart", "decided"
+_COLUMNS = (_FILTERED, _REJECTED, _DISTINGUISHED, _DECIDED)
 _SILENT: dict[str, str] = {
     "NodeName": "a pod that names its node comes to no scheduler",
     "PrioritySort": "pods are asked about one by one; tests/integration/scheduler/test_queueing.py",
@@ -29,13 +29,13 @@ class Exercised:
     Attributes:
         filtered: those that rejected some node.
         rejected: those that rejected the pod as a whole, before any node or after all.
-        told_apart: those that gave feasible nodes differing scores.
+        distinguished: those that gave feasible nodes differing scores.
         decided: those that gave a chosen node more than another feasible one, or chose whom to preempt.
     """
 
     filtered: frozenset[str] = frozenset()
     rejected: frozenset[str] = frozenset()
-    told_apart: frozenset[str] = frozenset()
+    distinguished: frozenset[str] = frozenset()
     decided: frozenset[str] = frozenset()
 
 
@@ -45,15 +45,15 @@ def exercised(explanation: Explanation) -> Exercised:
     rows = {name: node.scores for name, node in explanation.nodes() if node.feasible}
     plugins = {plugin for scores in rows.values() for plugin in scores}
     weighted = {plugin: {node: scores[plugin].weighted for node, scores in rows.items()} for plugin in plugins}
-    told_apart = frozenset(plugin for plugin, scores in weighted.items() if len(set(scores.values())) > 1)
+    distinguished = frozenset(plugin for plugin, scores in weighted.items() if len(set(scores.values())) > 1)
     return Exercised(
         filtered=frozenset(rejection.plugin for rejection in diagnosis.rejections if len(rejection.rows)),
         rejected=frozenset({diagnosis.pre_filter.plugin} if diagnosis.pre_filter is not None else ())
         | frozenset(diagnosis.absent_plugins),
-        told_apart=told_apart,
+        distinguished=distinguished,
         decided=frozenset(
             plugin
-            for plugin in told_apart
+            for plugin in distinguished
             if any(weighted[plugin][node] > min(weighted[plugin].values()) for node in explanation.best)
         ),
     )
@@ -68,7 +68,7 @@ class Coverage:
     def add(self, case: Iterable[Exercised]) -> None:
         """Count a case, of which these were the pods."""
         pods = list(case)
-        for column, name in zip(_COLUMNS, ("filtered", "rejected", "told_apart", "decided"), strict=True):
+        for column, name in zip(_COLUMNS, ("filtered", "rejected", "distinguished", "decided"), strict=True):
             self.counts[column].update(frozenset[str]().union(*(getattr(pod, name) for pod in pods)))
 
     def missing(self) -> list[str]:
@@ -89,7 +89,7 @@ class Coverage:
             if (
                 "score" in points
                 and descriptor.name != "VolumeBinding"
-                and not self.counts[_TOLD_APART][descriptor.name]
+                and not self.counts[_DISTINGUISHED][descriptor.name]
             ):
                 lines.append(f"{descriptor.name} scored all nodes alike")
         return lines

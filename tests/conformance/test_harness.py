@@ -34,22 +34,22 @@ def test_equal_answers_have_no_differences() -> None:
     assert differences(NOWHERE, NOWHERE) == []
 
 
-def test_a_score_that_differs_is_told_with_plugin_and_node() -> None:
+def test_a_score_that_differs_is_reported_with_plugin_and_node() -> None:
     wrong = dataclasses.replace(REAL, scores={**REAL.scores, "a": {"Fit": 41, "Taint": 300}})
     assert differences(REAL, wrong) == ["score of Fit on a: real 40, ours 41"]
 
 
-def test_a_plugin_that_only_one_side_scored_with_is_told() -> None:
+def test_a_plugin_that_only_one_side_scored_with_is_reported() -> None:
     wrong = dataclasses.replace(REAL, scores={**REAL.scores, "a": {"Fit": 40}})
     assert differences(REAL, wrong) == ["score of Taint on a: real 300, ours none"]
 
 
-def test_a_total_that_differs_is_told() -> None:
+def test_a_total_that_differs_is_reported() -> None:
     wrong = dataclasses.replace(REAL, totals={"a": 340, "b": 351})
     assert differences(REAL, wrong) == ["total of b: real 350, ours 351"]
 
 
-def test_a_node_that_only_one_side_finds_feasible_is_told() -> None:
+def test_a_node_that_only_one_side_finds_feasible_is_reported() -> None:
     wrong = dataclasses.replace(REAL, feasible=frozenset({"b", "c"}))
     assert differences(REAL, wrong) == [
         "feasible for the real scheduler only: a",
@@ -57,7 +57,7 @@ def test_a_node_that_only_one_side_finds_feasible_is_told() -> None:
     ]
 
 
-def test_a_choice_outside_the_best_is_told_in_both_directions() -> None:
+def test_a_choice_outside_the_best_is_reported_in_both_directions() -> None:
     wrong = dataclasses.replace(REAL, best=frozenset({"a"}), node="a")
     assert differences(REAL, wrong) == [
         "choice: real chose b, ours would choose one of ['a']",
@@ -65,7 +65,7 @@ def test_a_choice_outside_the_best_is_told_in_both_directions() -> None:
     ]
 
 
-def test_another_outcome_is_told() -> None:
+def test_another_outcome_is_reported() -> None:
     assert differences(REAL, NOWHERE) == [
         "outcome: real bound (b), ours unschedulable (0/2 nodes are available: 2 Insufficient cpu.)"
     ]

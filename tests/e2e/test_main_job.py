@@ -258,7 +258,7 @@ def test_when_the_load_moves_placements_follow(installed: Installed) -> None:
     assert {name: load["cpu"] for name, load in loads.nodes().items()} == before, "put back for the tests that follow"
 
 
-def test_without_the_metric_source_pods_are_still_placed_and_everybody_is_told(installed: Installed) -> None:
+def test_without_the_metric_source_pods_are_still_placed_and_the_outage_is_reported(installed: Installed) -> None:
     gateway = installed.service_pid("prometheus-gateway")
     os.kill(gateway, signal.SIGSTOP)
     try:

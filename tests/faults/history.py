@@ -67,7 +67,7 @@ class Bind:
     pod: Json
     node: str
     request: Request | None
-    """The Binding that did it; None where it cannot be told."""
+    """The Binding that did it; None where that is not known."""
 
     @property
     def user(self) -> str:
@@ -129,7 +129,7 @@ class History:
                 index += 1
             yield revision, state
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         """What is judged, a line for each change and each write, for whoever looks for the cause of a violation."""
         lines = []
         for change in self.changes:

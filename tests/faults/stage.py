@@ -293,7 +293,7 @@ class Stage:
         past = await asyncio.to_thread(self.history)
         self.violations += oracle.judge(past, self.ours, self.expected)
         if self.violations:
-            (self.directory / "history.txt").write_text(past.told())
+            (self.directory / "history.txt").write_text(past.as_text())
         binds = [bind for bind in past.binds() if self.ours.bound(bind)]
         self.figures["bound"] = len(binds)
         self.figures["overcommits"] = sum(violation.invariant == "I2" for violation in self.violations)

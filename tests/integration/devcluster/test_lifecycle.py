@@ -186,7 +186,7 @@ SLEEPER = {"example.com/sleeper": {"executables": {"/bin/sleeper": [sys.executab
 
 
 def sleeper_pids(cluster: LocalCluster) -> set[int]:
-    """Processes of the sleeper's pods, told by their command line, which nothing else here has."""
+    """Processes of the sleeper's pods, recognized by their command line, which nothing else here has."""
     pids = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Instances that are not what one expects: each is told so in words, and the others go on."""
+"""Instances that are not what one expects: each is reported, and the others go on."""
 
 import pytest
 
@@ -47,42 +47,42 @@ def degraded(api, instance, reason):
     return condition(api, instance, "Degraded")["message"]
 
 
-def told(api, instance, reason):
+def event_of(api, instance, reason):
     def found_event():
         return any(e["involvedObject"]["name"] == instance and e["reason"] == reason for e in api.items("events"))
 
     eventually(found_event, f"event {reason}")
 
 
-def test_a_name_of_253_characters_is_told_what_it_lacks_and_the_other_instance_runs(api, create):
+def test_a_name_of_253_characters_is_reported_and_the_other_instance_runs(api, create):
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
     create("cluster")
     api.wait_for_hash(configuration_hash(CONFIG))
     create(LONG)
     message = degraded(api, LONG, "SchedulerNameTaken")
     assert f"{api.namespace}/cluster" in message
-    told(api, LONG, "SchedulerNameTaken")
+    event_of(api, LONG, "SchedulerNameTaken")
     other = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: long")
     api.create("configmaps", "other", data={"config.yaml": other})
     api.patch("secondaryschedulers", LONG, {"spec": {"schedulerConfig": "other"}})
     # The install gives rights to the bindings of one instance per namespace, and no more.
     assert "cannot be written" in degraded(api, LONG, "Forbidden")
-    told(api, LONG, "Forbidden")
+    event_of(api, LONG, "Forbidden")
     assert api.condition("Degraded")["status"] == "False"
     assert api.condition("Available")["status"] == "True"
     api.delete("configmaps", "other")
 
 
-def test_an_empty_spec_is_told_everything_that_is_missing(api, create):
+def test_an_empty_spec_is_reported_with_everything_that_is_missing(api, create):
     create("other", schedulerConfig=None, schedulerImage=None)
     message = degraded(api, "other", "ConfigMapNotNamed")
     assert "spec.schedulerConfig is empty" in message
     assert "spec.schedulerImage is empty" in message
-    told(api, "other", "ConfigMapNotNamed")
+    event_of(api, "other", "ConfigMapNotNamed")
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
     api.patch("secondaryschedulers", "other", {"spec": {"schedulerConfig": "config"}})
     assert "name the scheduler's image" in degraded(api, "other", "ImageMissing")
-    told(api, "other", "ImageMissing")
+    event_of(api, "other", "ImageMissing")
 
 
 def test_fields_that_the_crd_does_not_have_change_nothing_and_a_long_name_of_the_config_map_breaks_nothing(api, create):
@@ -94,14 +94,14 @@ def test_fields_that_the_crd_does_not_have_change_nothing_and_a_long_name_of_the
     api.delete("configmaps", LONG)
 
 
-def test_arguments_that_are_the_operators_to_give_are_told_and_what_runs_goes_on(api, create):
+def test_arguments_that_are_the_operators_to_give_are_reported_and_what_runs_goes_on(api, create):
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
     create("cluster")
     api.wait_for_hash(configuration_hash(CONFIG))
     before = api.get("deployments", "secondary-scheduler")["spec"]
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": ["--leader-elect-resource-name=other"]}})
     assert "spec.extraArgs[0]: --leader-elect-resource-name" in degraded(api, "cluster", "SpecInvalid")
-    told(api, "cluster", "SpecInvalid")
+    event_of(api, "cluster", "SpecInvalid")
     api.delete("deployments", "secondary-scheduler")
     eventually(
         lambda: (api.get("deployments", "secondary-scheduler") or {}).get("spec") == before, "put right meanwhile"

@@ -104,7 +104,7 @@ def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api, cre
 
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": [BROKEN]}})
     condition = api.wait_for("Degraded", "True", "CanaryFailed")
-    assert BROKEN in condition["message"], "its last words are told"
+    assert BROKEN in condition["message"], "its last words are reported"
     nothing_is_left_of_a_canary(api)
     assert api.condition("Available")["status"] == "True", "the one before goes on"
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": None}})

@@ -67,38 +67,38 @@ def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator
     roles = [BASE_CLUSTER_ROLE, *(cluster_role_name(plugin) for plugin in enabled if plugin_rules(plugin))]
     assert api.cluster_role_bindings() == {cluster_role_binding_name(role, api.namespace) for role in roles}
     assert api.condition("Degraded")["status"] == "False"
-    assert {event["involvedObject"]["kind"] for event in told(api, "ConfigurationActive")} == {"SecondaryScheduler"}
+    assert {event["involvedObject"]["kind"] for event in event_of(api, "ConfigurationActive")} == {"SecondaryScheduler"}
 
 
-def told(api, reason):
+def event_of(api, reason):
     """An Event about the instance."""
     return eventually(lambda: [e for e in api.items("events") if e["reason"] == reason], f"event {reason}")
 
 
-def test_a_config_map_without_the_key_is_told_with_the_keys_that_it_has(api, operator, kubelet):
+def test_a_config_map_without_the_key_is_reported_with_the_keys_that_it_has(api, operator, kubelet):
     api.create("configmaps", "config", data={"scheduler.yaml": CONFIG})
     create_instance(api)
     condition = api.wait_for("Degraded", "True", "ConfigMapKeyMissing")
     assert f"ConfigMap {api.namespace}/config has no key config.yaml (its keys: scheduler.yaml)" in condition["message"]
-    assert told(api, "ConfigMapKeyMissing")
+    assert event_of(api, "ConfigMapKeyMissing")
     api.patch("configmaps", "config", {"data": {"config.yaml": CONFIG}})
     api.wait_for_hash(HASH)
 
 
-def test_an_image_that_ends_at_once_is_told_with_its_last_words(api, operator, kubelet):
+def test_an_image_that_ends_at_once_is_reported_with_its_last_words(api, operator, kubelet):
     ended = {"terminated": {"exitCode": 1, "message": "panic: no such plugin", "reason": "Error"}}
     kubelet.container_status = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
     create_config(api)
     create_instance(api)
     condition = api.wait_for("Degraded", "True", "SchedulerCrashing")
     assert "panic: no such plugin" in condition["message"]
-    assert told(api, "SchedulerCrashing")
+    assert event_of(api, "SchedulerCrashing")
     kubelet.container_status = None
     api.wait_for_hash(HASH)
     api.wait_for("Degraded", "False")
 
 
-def test_a_missing_config_map_is_told_and_taken_up_when_it_appears(api, operator, kubelet):
+def test_a_missing_config_map_is_reported_and_taken_up_when_it_appears(api, operator, kubelet):
     create_instance(api)
     condition = api.wait_for("Degraded", "True", "ConfigMapMissing")
     assert f"ConfigMap {api.namespace}/config" in condition["message"]
@@ -123,7 +123,7 @@ def test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers(run
     set_config(api, CONFIG)
     api.wait_for("Degraded", "False")
     assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-    assert {e["type"] for e in told(api, "ConfigInvalid")} == {"Warning"}
+    assert {e["type"] for e in event_of(api, "ConfigInvalid")} == {"Warning"}
 
 
 def test_a_deleted_config_map_leaves_the_scheduler_alone(running):
@@ -208,7 +208,7 @@ def test_an_image_that_cannot_be_pulled_is_named(api, operator, kubelet):
     create_instance(api)
     condition = api.wait_for("Degraded", "True", "ImageNotPulled")
     assert "manifest unknown" in condition["message"]
-    assert told(api, "ImageNotPulled")
+    assert event_of(api, "ImageNotPulled")
 
 
 def test_stale_load_data_is_a_condition_and_an_event(running, kubelet):
@@ -262,7 +262,7 @@ def test_noise_of_a_megabyte_is_refused_while_health_goes_on(running, operator):
     set_config(api, "[" * 10 + "x: {" * 250_000)
     condition = api.wait_for("Degraded", "True", "ConfigInvalid")
     assert len(condition["message"]) < 5000
-    assert told(api, "ConfigInvalid")
+    assert event_of(api, "ConfigInvalid")
     assert api.condition("Available")["status"] == "True"
     with urllib.request.urlopen(f"http://127.0.0.1:{operator.port()}/healthz", timeout=1) as response:
         assert response.status == 200

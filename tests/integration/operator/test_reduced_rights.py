@@ -1,4 +1,4 @@
-"""Rights that are taken from the operator at run time are told in the status; everything else goes on."""
+"""Rights that are taken from the operator at run time are reported in the status; everything else goes on."""
 
 import pytest
 

@@ -155,7 +155,7 @@ def test_a_quota_follows_the_running_pods_of_its_namespace(objects: Objects) -> 
     objects.wait("elasticquotas", objects.here, "quota", {"used": {"cpu": "1", "memory": "512Mi"}})
 
 
-def test_a_right_that_is_taken_away_is_told_and_the_rest_goes_on(
+def test_a_right_that_is_taken_away_is_reported_and_the_rest_goes_on(
     api: Api, operator: Operator, objects: Objects
 ) -> None:
     role = f"{_ROLES}/operator-of-{api.namespace}"
@@ -171,11 +171,11 @@ def test_a_right_that_is_taken_away_is_told_and_the_rest_goes_on(
         objects.wait("elasticquotas", objects.here, "quota", {"used": {"cpu": "0"}})
         objects.create("podgroups", objects.here, "group", spec={"minMember": 1})
 
-        def told() -> bool:
+        def logged() -> bool:
             lines = [line for line in operator.log_lines() if line["event"] == "status not written"]
             return any("podgroups" in line["error"] and "forbidden" in line["error"] for line in lines)
 
-        eventually(told, "the refusal is logged")
+        eventually(logged, "the refusal is logged")
     finally:
         api.call("PATCH", role, {"rules": before}, "application/merge-patch+json")
     objects.wait("podgroups", objects.here, "group", {"phase": "Pending"})

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.integration]
 IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
 SPEC = {"schedulerConfig": "config", "schedulerImage": IMAGE}
 HASH = configuration_hash(CONFIG)
-TOLD = "ServedByAnotherOperator"
+REASON = "ServedByAnotherOperator"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def kubelets(control_plane, api, elsewhere):
 
 
 def test_an_operator_leaves_alone_what_another_holds_and_takes_it_when_that_is_gone(api, elsewhere, operator, kubelets):
-    eventually(lambda: has_logged(operator, "another operator holds the Lease: waiting"), "told who holds it")
+    eventually(lambda: has_logged(operator, "another operator holds the Lease: waiting"), "who holds it")
     assert "finalizers" not in api.get("secondaryschedulers", "cluster")["metadata"]
 
     api.delete("leases", LEASE_NAME)
@@ -109,10 +109,10 @@ def test_a_replica_that_waits_takes_every_namespace_over(
     elsewhere.wait_for_hash(HASH)
     words = f"operator-0 holds Lease {api.namespace}/{LEASE_NAME}"
 
-    def told():
-        return [e for e in elsewhere.items("events") if e["reason"] == TOLD and e["message"].startswith(words)]
+    def reported():
+        return [e for e in elsewhere.items("events") if e["reason"] == REASON and e["message"].startswith(words)]
 
-    eventually(told, "told who serves it")
+    eventually(reported, "who serves it")
     assert elsewhere.condition("Available")["status"] == "True", "the other one's status is left alone"
     elsewhere.delete("secondaryschedulers", "cluster")
     eventually(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, "instance gone")

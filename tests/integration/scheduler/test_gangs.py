@@ -36,11 +36,11 @@ async def test_without_the_kind_everything_else_is_scheduled_and_the_gang_when_i
         async def others() -> bool:
             return await cluster.bound() == 2
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return f"pod group {cluster.namespace}/g does not exist" in await cluster.message("g-1")
 
         await cluster.until(others, "pods without a group")
-        await cluster.until(told, "the reason")
+        await cluster.until(reported, "the reason")
         await cluster.create_kind()
         await cluster.group("g", 2)
 
@@ -63,10 +63,10 @@ async def test_a_gang_of_ten_on_room_for_nine_holds_nothing_until_there_is_room_
             "0/3 nodes are available: 3 Insufficient cpu."
         )
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return all([await cluster.message(f"g-{number}") == expected for number in range(10)])
 
-        await cluster.until(told, "the reason, for every member")
+        await cluster.until(reported, "the reason, for every member")
         assert await cluster.bound() == 0
         # Nothing is held: others get all of the room.
         await cluster.pods("alone", 9, label=False)

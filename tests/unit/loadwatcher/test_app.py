@@ -125,7 +125,7 @@ def test_a_file_that_is_not_there_and_an_address_that_is_taken_are_named(
     assert "already in use" in capsys.readouterr().err
 
 
-def test_wrong_options_are_told_in_one_line(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_reported_in_one_line(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for argument, message in (
         ("--listen=here", "is not an address and a port"),
         ("--metric-credentials-address=prometheus", "is not a URL"),

@@ -73,7 +73,7 @@ def test_a_namesake_made_after_a_deletion_is_learned(cache):
     assert versions(cache) == ["7"]
 
 
-def test_changes_are_told_with_before_and_after(cache, seen):
+def test_changes_are_reported_with_before_and_after(cache, seen):
     cache.replace([obj("1")], "1")
     cache.apply([(EventType.MODIFIED, obj("2"))])
     cache.apply([(EventType.DELETED, obj("3"))])

@@ -107,7 +107,7 @@ async def test_a_second_round_without_news_writes_nothing(controller, server):
     assert server.calls == []
 
 
-async def test_a_refused_kind_stops_nothing_else_and_is_told_in_the_same_round(controller, server):
+async def test_a_refused_kind_stops_nothing_else_and_is_reported_in_the_same_round(controller, server):
     server.refuse = {"/services/": error(Forbidden, 403, "services is forbidden")}
     assert await controller.reconcile(KEY) == "refused"
     assert server.wrote("/deployments/")
@@ -132,7 +132,7 @@ async def test_without_the_finalizer_no_binding_is_made(controller, server):
     assert server.wrote("/deployments/")
 
 
-async def test_a_success_clears_what_was_told_before(controller, server):
+async def test_a_success_clears_what_was_reported_before(controller, server):
     server.refuse = {"/services/": error(Forbidden, 403)}
     await controller.reconcile(KEY)
     server.refuse = {}
@@ -175,7 +175,7 @@ async def test_events_that_are_refused_stop_nothing(controller, server):
     assert condition(controller, "Degraded")["reason"] == "Forbidden"
 
 
-async def test_an_upgrade_of_the_cluster_is_noticed_and_told(controller, server):
+async def test_an_upgrade_of_the_cluster_is_noticed_and_reported(controller, server):
     await controller.reconcile(KEY)
     controller.set_kubernetes_minor(None)
     await controller.reconcile(KEY)

@@ -154,7 +154,7 @@ def test_another_flavour_is_proven_as_another_image_is() -> None:
     assert world.condition("Progressing")[1] == "Proving"
 
 
-def test_plugins_that_the_catalogue_does_not_have_get_no_rights_and_that_is_told() -> None:
+def test_plugins_that_the_catalogue_does_not_have_get_no_rights_and_that_is_reported() -> None:
     world = World(scheduler(schedulerImage=OWN, extraPlugins=GPU), config_map(GPU_CONFIG)).start()
     assert not {name for name in world.names("ClusterRoleBinding") if "gpuaware" in name}
     status, _, message = world.condition("Degraded")

@@ -158,7 +158,7 @@ def test_on_openshift_the_certificate_of_its_service_is_verified():
     assert "insecureSkipVerify" not in endpoint["tlsConfig"]
 
 
-def test_an_optional_object_that_is_refused_is_told_and_degrades_nothing():
+def test_an_optional_object_that_is_refused_is_reported_and_degrades_nothing():
     world = World(scheduler(), config_map()).start()
     world.observed_fields["failures"] = {key_of("FlowSchema", "secondary-scheduler-leases"): ApiFailure(403, "no")}
     world.settle()

@@ -696,7 +696,7 @@ class TestLoadData:
             ({}, ("Unknown", "NotReported")),
         ],
     )
-    def test_is_told_as_the_scheduler_reports_it(self, annotations, expected):
+    def test_is_copied_from_what_the_scheduler_reports(self, annotations, expected):
         w = world().start()
         w.put(lease(configuration_hash=HASH, **annotations))
         w.settle()

@@ -232,7 +232,7 @@ def failed(**spec):
     return world
 
 
-def test_a_refused_revision_is_tried_again_after_five_minutes_and_told_meanwhile():
+def test_a_refused_revision_is_tried_again_after_five_minutes_and_reported_meanwhile():
     world = failed()
     assert 0 < world.plan().requeue_after <= 300
     world.wait(299)
@@ -407,7 +407,7 @@ class TestGoingBack:
         world.settle()
         assert world.get("Deployment", "secondary-scheduler")["spec"]["template"] == before
 
-    def test_is_told_until_the_cause_is_put_right(self):
+    def test_is_reported_until_the_cause_is_put_right(self):
         world = rolling()
         world.put(pod_of(world, "secondary-scheduler", **CRASH))
         world.settle()

@@ -53,7 +53,7 @@ def check(served, held):
     return run
 
 
-async def test_the_holder_and_its_lease_are_told_once(served, check):
+async def test_the_holder_and_its_lease_are_reported_once(served, check):
     await check(NOTIFY_AFTER)
     assert not served.events, "a predecessor that goes is nobody else"
     await check(60)
@@ -95,7 +95,7 @@ async def test_a_holder_that_comes_back_or_changes_is_logged_again(served, held,
     [Forbidden("GET", status=403, reason="Forbidden", message="no"), ConnectionLost("gone")],
     ids=["403", "gone"],
 )
-async def test_what_cannot_be_told_now_is_told_later(served, check, error):
+async def test_what_cannot_be_reported_now_is_reported_later(served, check, error):
     served.refuse = error
     await check(NOTIFY_AFTER + 5)
     served.refuse = None

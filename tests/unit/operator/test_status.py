@@ -31,7 +31,7 @@ def outcome(world):
     return last(world)["outcome"], world.condition("Upgradeable")[:2]
 
 
-def test_a_roll_out_is_told_from_its_beginning_to_its_end():
+def test_a_roll_out_is_reported_from_its_beginning_to_its_end():
     world = World(scheduler(), config_map())
     world.settle()
     assert outcome(world) == ("InProgress", ("False", "RollingOut"))
@@ -76,7 +76,7 @@ def test_going_back_is_a_failure_though_the_former_one_runs():
 
 
 @pytest.mark.parametrize("state", ["Unmanaged", "Removed"])
-def test_where_nothing_is_decided_the_last_roll_out_stays_told(state):
+def test_where_nothing_is_decided_the_last_roll_out_stays_reported(state):
     world = running()
     before = last(world)
     world.wait(100)

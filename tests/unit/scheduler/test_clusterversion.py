@@ -101,5 +101,5 @@ async def test_without_leader_election_no_lease_is_read() -> None:
     assert await followed_minor(client, None) == 36
 
 
-def test_a_version_that_is_not_known_is_not_told() -> None:
+def test_a_version_that_is_not_known_is_not_reported() -> None:
     assert (cluster_text(36), cluster_text(None)) == ("1.36", None)

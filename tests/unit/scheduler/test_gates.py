@@ -61,7 +61,7 @@ def test_only_some_gates_can_be_chosen() -> None:
     assert is_on("SchedulerQueueingHints", 34, {"SchedulerQueueingHints": False})
 
 
-def test_a_default_that_never_changed_is_told_from_others() -> None:
+def test_a_default_that_never_changed_is_distinguished_from_others() -> None:
     assert always("SchedulerQueueingHints") is True
     assert always("AllAlpha") is False
     assert always("StorageCapacityScoring") is None

@@ -285,7 +285,7 @@ def test_only_our_image_has_to_report(image: str, flavour: str, reports: bool) -
     assert expected_scheduler({"scheduler": {"image": image}}, flavour).reports is reports
 
 
-def test_a_cluster_that_does_not_answer_is_told_with_its_address(server: FakeApiServer) -> None:
+def test_a_cluster_that_does_not_answer_is_reported_with_its_address(server: FakeApiServer) -> None:
     server.objects["/version"] = {}
     assert connection_problem(ClientConfig(server=f"http://127.0.0.1:{server.server_port}"), 5) == ""
     assert connection_problem(ClientConfig(server="https://127.0.0.1:1"), 5) == (

@@ -98,7 +98,7 @@ def test_every_way_to_install_has_its_manifests(project: Project, mode: str, las
     assert not {"InstallPlan", "ClusterServiceVersion"} & set(kinds), "OLM makes them"
 
 
-def test_a_secret_is_told_as_a_comment_and_its_values_nowhere(project: Project, credentials: dict[str, str]) -> None:
+def test_a_secret_is_rendered_as_a_comment_without_its_values(project: Project, credentials: dict[str, str]) -> None:
     done = project.render("--stack", "load", **credentials)
     assert done.returncode == 0, done.stderr
     assert CANARY not in done.stdout + done.stderr
@@ -162,7 +162,7 @@ def test_a_directory_has_one_file_per_object_in_order_and_no_stale_one(
     assert file.read_text() == "mine: true\n", "somebody else's file is not written over"
 
 
-def test_wrong_settings_are_told_as_in_a_preview_and_nothing_is_written(project: Project, tmp_path: Path) -> None:
+def test_wrong_settings_are_reported_as_in_a_preview_and_nothing_is_written(project: Project, tmp_path: Path) -> None:
     project.stack("bad", logLevel="Loud")
     done = project.render("--stack", "bad", "--output-dir", str(tmp_path / "deploy"))
     assert done.returncode == ExitCode.INVALID_INPUT
@@ -184,7 +184,7 @@ def test_what_is_not_there_is_a_mistake_in_the_call(project: Project, arguments:
     assert message in done.stderr
 
 
-def test_a_program_that_fails_is_told_with_its_interpreter(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_with_its_interpreter(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.stack("plain")
     (project.root / "__main__.py").unlink()

@@ -95,7 +95,7 @@ def test_a_snapshot_holds_what_is_read_of_them(obj: dict[str, Any]) -> None:
     assert codec.decode(msgspec.json.encode(kept)) == codec.decode(msgspec.json.encode(obj))
 
 
-def test_a_quota_that_cannot_be_read_is_left_out_and_told(quotas: Bench) -> None:
+def test_a_quota_that_cannot_be_read_is_left_out_and_reported(quotas: Bench) -> None:
     broken = quota("a", "1", "a lot")
     result = quotas.simulate(node("n1"), broken, pod("p", cpu="1", namespace="a"))
     assert result.nodes == {"a/p": "n1"}

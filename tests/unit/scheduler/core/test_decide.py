@@ -149,7 +149,7 @@ def test_failures_are_worded_as_upstream_words_them(info: PodInfo, message: str,
     assert explain(state.snapshot(NOW), info, DEFAULT).message == message
 
 
-def test_too_many_pods_and_requests_beyond_the_node_are_told_apart() -> None:
+def test_too_many_pods_and_requests_beyond_the_node_are_distinguished() -> None:
     state = cluster(
         node("full", allocatable={"pods": "1"}),
         node("small", allocatable={"cpu": "1"}),

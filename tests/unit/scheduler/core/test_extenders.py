@@ -83,7 +83,7 @@ def test_nodes_that_vanish_have_no_reason_and_the_extender_is_still_to_blame() -
     assert placement.rejectors == {EXTENDER}
 
 
-def test_more_reasons_than_a_verdict_has_bits_for_are_all_told() -> None:
+def test_more_reasons_than_a_verdict_has_bits_for_are_all_reported() -> None:
     names = [f"n{number:03}" for number in range(100)]
     fake = FakeExtender(keeps=(), failed={name: f"reason {name}" for name in names})
     message = Cluster(nodes(*names), PROFILE, fake).decide(pod("p")).message

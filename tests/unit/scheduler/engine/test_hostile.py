@@ -165,7 +165,7 @@ def test_size_alone_is_no_offence(name: str) -> None:
     faketime.run(_run_scene([("Node", NODE), ("Pod", _MANY[name])]))
 
 
-async def test_what_asks_for_more_than_there_can_be_is_told_so() -> None:
+async def test_what_asks_for_more_than_there_can_be_is_rejected_with_the_reason() -> None:
     daemon = Daemon()
     loop = asyncio.create_task(daemon.engine.cycle.run())
     daemon.deliver("Node", NODE)

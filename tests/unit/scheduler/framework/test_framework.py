@@ -93,7 +93,7 @@ def test_a_heartbeat_is_no_event() -> None:
     assert [event.action for event in changed] == [A.UPDATE_NODE_LABEL, A.UPDATE_NODE_CONDITION]
 
 
-def test_a_pod_update_is_told_as_specifically_as_possible() -> None:
+def test_a_pod_update_is_reported_as_specifically_as_possible() -> None:
     old = pod("p", schedulingGates=[{"name": "g"}])
     new = pod("p", labels={"a": "b"}, tolerations=[{"key": "k"}])
     assert [event.action for event in pod_update_events(old, new)] == [

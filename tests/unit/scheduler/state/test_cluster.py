@@ -197,7 +197,7 @@ def test_a_table_outgrows_its_first_capacity() -> None:
     assert np.count_nonzero(~np.isnan(cpu)) == 2
 
 
-def test_changes_of_a_node_are_told_apart() -> None:
+def test_changes_of_a_node_are_distinguished() -> None:
     state = cluster(node("n"))
     A = ActionType
     assert state.upsert_node(node("n"))[0] == 0
