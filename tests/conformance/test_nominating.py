@@ -16,11 +16,11 @@ from kubernetes import config as kubernetes_config
 from kubernetes import watch as kubernetes_watch
 
 from devcluster import releases
-from devcluster.toolchain import binaries
 from scheduler.catalog import KUBERNETES_VERSIONS
 from tests.conformance import profiles
 from tests.conformance.controlplane import control_plane_running
 from tests.support.daemon import configuration, daemon
+from tests.support.minors import built_or_skip
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -125,8 +125,8 @@ def _shown(pod: Any) -> Shown:
 def minor(request: pytest.FixtureRequest) -> str:
     """A minor whose kube-scheduler has been built; only the default's is built for a test."""
     minor = str(request.param)
-    if minor != releases.DEFAULT and binaries.find(binaries.row("kube-scheduler", minor)) is None:
-        pytest.skip(f"not built: python -m devcluster.toolchain {minor}")
+    if minor != releases.DEFAULT:
+        built_or_skip(minor, "kube-scheduler")
     return minor
 
 

@@ -16,7 +16,6 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import releases
-from devcluster.toolchain import binaries
 from scheduler.catalog import minor_of, nearest_kubernetes
 from tests.conformance import profiles
 from tests.conformance.controlplane import ControlPlane, control_plane_running
@@ -27,6 +26,7 @@ from tests.conformance.oracle import oracle_of
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner
 from tests.support.daemon import configuration, daemon
+from tests.support.minors import built_or_skip
 from tests.support.waiting import eventually
 
 SEED, CASES, SECONDS = 40_000, 100, 90.0
@@ -40,8 +40,7 @@ def minor(request: pytest.FixtureRequest) -> str:
     """A minor whose kube-scheduler has been built; an older one than the default's with its API server."""
     minor = str(request.param)
     needed = ["kube-scheduler", *(["kube-apiserver"] if minor_of(minor) in OLDER_VERSIONS else [])]
-    if any(binaries.find(binaries.row(name, minor)) is None for name in needed):
-        pytest.skip(f"not built: python -m devcluster.toolchain {minor}")
+    built_or_skip(minor, *needed)
     return minor
 
 

@@ -17,7 +17,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import POD_COUNT, DemoWorkload
 from devcluster.spec import ClusterSpec
-from devcluster.toolchain import binaries
+from tests.support.minors import built_or_skip
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -29,9 +29,7 @@ SAMPLE = ("1.30", "1.33", "1.35", "1.36", "1.37")
 
 @pytest.mark.parametrize("minor", SAMPLE)
 def test_it_installs_and_places_pods_on_another_minor(minor: str, cluster_state_root: Path) -> None:
-    missing = [name for name in sorted(releases.COMPONENTS) if binaries.find(binaries.row(name, minor)) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} of {minor} not built: python -m devcluster.toolchain {minor}")
+    built_or_skip(minor, *sorted(releases.COMPONENTS))
     name = f"minor-{minor.replace('.', '-')}"
     with LocalCluster(ClusterSpec(name=name, kubernetes=minor, state_root=cluster_state_root)) as cluster:
         variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}

@@ -22,6 +22,7 @@ from devcluster.toolchain import binaries
 from scheduler.observe import serving_context
 from scheduler.options import parse_options
 from tests.support.daemon import Cluster
+from tests.support.minors import built_or_skip
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.integration
@@ -82,10 +83,7 @@ def upstream_flags(help_text: str) -> dict[str, str]:
 @pytest.fixture(scope="module", params=releases.RELEASES)
 def minors_flags(request: pytest.FixtureRequest) -> dict[str, str]:
     """Those of each minor whose kube-scheduler has been built."""
-    binary = binaries.find(binaries.row("kube-scheduler", request.param))
-    if binary is None:
-        pytest.skip(f"kube-scheduler {request.param} is not built: python -m devcluster.toolchain {request.param}")
-    return flags_of(help_of(binary))
+    return flags_of(help_of(built_or_skip(request.param, "kube-scheduler")["kube-scheduler"]))
 
 
 def flags_of(help_text: str) -> dict[str, str]:

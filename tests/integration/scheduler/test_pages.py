@@ -18,8 +18,8 @@ import pytest
 import requests
 
 from devcluster import ports
-from devcluster.toolchain import binaries
 from scheduler.catalog import KUBERNETES_VERSIONS
+from tests.support.minors import built_or_skip
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [
@@ -95,9 +95,7 @@ def minor(request: pytest.FixtureRequest) -> str:
 
 
 def test_flags_status_health_and_features_are_shown_as_by_the_real_scheduler(minor: str, tmp_path: Path) -> None:
-    binary = binaries.find(binaries.row("kube-scheduler", minor))
-    if binary is None:
-        pytest.skip(f"kube-scheduler {minor} is not built: python -m devcluster.toolchain {minor}")
+    binary = built_or_skip(minor, "kube-scheduler")["kube-scheduler"]
     options = {
         "name": "SecondarySchedulerOptions",
         "args": {"kubernetesVersion": minor},
