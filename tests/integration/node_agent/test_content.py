@@ -24,7 +24,9 @@ def test_pod_waits_for_a_missing_config_map(agent: RunningAgent, api: Api) -> No
     )
     failures = wait_for(lambda: api.events("FailedMount"), "the event")
     assert failures[0] == 'MountVolume.SetUp failed for volume "config" : configmap "settings" not found'
-    assert api.container()["state"]["waiting"]["reason"] == "ContainerCreating"
+    # The Event may be written before the status.
+    waits = wait_for(lambda: api.container().get("state", {}).get("waiting"), "the container to wait")
+    assert waits["reason"] == "ContainerCreating"
     api.core.create_namespaced_config_map(api.namespace, config_map(api, "now"))
     assert api.terminated()["exitCode"] == 0
     assert agent.container_log(api.namespace, "p").strip() == "now"
