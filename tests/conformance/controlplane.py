@@ -6,7 +6,7 @@ import contextlib
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from devcluster import ports, processes, releases
@@ -91,15 +91,16 @@ def _scheduler(
 
 
 @contextlib.contextmanager
-def control_plane_running(minor: str | None = None) -> Iterator[ControlPlane]:
+def control_plane_running(minor: str | None = None, flags: Sequence[str] = ()) -> Iterator[ControlPlane]:
     """Start everything, below a temporary directory of its own, and end it again.
 
-    `minor` is the real scheduler's, such as `1.36`; None: the one that tests run with.
+    `minor` is the real scheduler's, such as `1.36`; None: the one that tests run with. `flags` are further ones of the
+    API server.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as root:
         directory = StateDirectory(Path(root), "oracle")
         try:
-            yield _start(directory, minor or releases.chosen())
+            yield _start(directory, minor or releases.chosen(), flags)
         finally:
             _stop(directory)
 
@@ -118,7 +119,7 @@ def _binaries(minor: str) -> tuple[dict[str, Path], bool]:
     return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), releases.DEFAULT), True
 
 
-def _start(directory: StateDirectory, minor: str) -> ControlPlane:
+def _start(directory: StateDirectory, minor: str, flags: Sequence[str]) -> ControlPlane:
     paths, old_server = _binaries(minor)
     kubernetes = nearest_kubernetes(minor_of(minor) or 0)
     numbers = ports.allocate(_NAMES, {})
@@ -129,7 +130,7 @@ def _start(directory: StateDirectory, minor: str) -> ControlPlane:
     write_credentials(layout, directory.name, api_server, [])
     services: tuple[Callable[[], ServiceProcess], ...] = (
         lambda: control_plane.etcd(paths["etcd"], layout, numbers),
-        lambda: control_plane.kube_apiserver(paths["kube-apiserver"], layout, numbers, _API_SERVER_FLAGS),
+        lambda: control_plane.kube_apiserver(paths["kube-apiserver"], layout, numbers, (*_API_SERVER_FLAGS, *flags)),
         lambda: _scheduler(
             paths["kube-scheduler"], layout, numbers["kube-scheduler"], kubernetes, old_server=old_server
         ),

@@ -10,7 +10,6 @@ import copy
 import difflib
 import json
 import ssl
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -20,14 +19,14 @@ import pytest
 import requests
 import yaml
 
-from devcluster import ports
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from tests.conformance.controlplane import ControlPlane
 from tests.integration.scheduler.preemption import daemon_running
 from tests.support.extender import Raw, RecordingExtender, extender_running
+from tests.support.kubescheduler import kube_scheduler_running
 from tests.support.simulating import run
-from tests.support.waiting import PATIENCE_SECONDS, eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration]
 
@@ -150,32 +149,11 @@ def configuration(fixture: str, url: str, scheduler: str, kubeconfig: Path, *, g
     return json.dumps(content)
 
 
-@contextmanager
-def kube_scheduler_running(stage: Stage, directory: Path, content: str, *, gangs: bool = False) -> Iterator[None]:
-    """The real one, as a second process beside that of the control plane; scheduler-plugins' for gangs."""
+def real_binary(*, gangs: bool) -> Path:
+    """The real scheduler's; scheduler-plugins' for gangs."""
     if gangs:
-        binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
-    else:
-        binary = next(Path.home().glob(".cache/secondary-scheduler/bin/kube-scheduler-1.34*"))
-    config, log = directory / "real.json", directory / "real.log"
-    config.write_text(content)
-    port = ports.allocate(["kube-scheduler"], {})["kube-scheduler"]
-    kubeconfig = stage.plane.layout.kubeconfig
-    command = [
-        str(binary),
-        f"--config={config}",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={port}",
-        f"--authentication-kubeconfig={kubeconfig}",
-        f"--authorization-kubeconfig={kubeconfig}",
-    ]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-        try:
-            yield
-            assert process.poll() is None, log.read_text()[-2000:]
-        finally:
-            process.terminate()
-            process.wait(PATIENCE_SECONDS)
+        return binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    return next(Path.home().glob(".cache/secondary-scheduler/bin/kube-scheduler-1.34*"))
 
 
 class Contest:
@@ -309,7 +287,10 @@ def contest(
         ours = stack.enter_context(extender_running(behavior, context))
         stack.enter_context(
             kube_scheduler_running(
-                stage, directory, configuration(fixture, real.url, REAL, kubeconfig, gangs=gangs), gangs=gangs
+                real_binary(gangs=gangs),
+                kubeconfig,
+                directory,
+                configuration(fixture, real.url, REAL, kubeconfig, gangs=gangs),
             )
         )
         stack.enter_context(
