@@ -73,7 +73,10 @@ def _loader(options: Options) -> Callable[[int | None], Configuration]:
                 lease="kube-system/kube-scheduler",
             )
         return lambda cluster_minor: default_configuration(
-            options.connection, allow_default_scheduler_name=allowed, cluster_minor=cluster_minor
+            options.connection,
+            allow_default_scheduler_name=allowed,
+            cluster_minor=cluster_minor,
+            feature_gates=options.feature_gates,
         )
     try:
         text = options.config.read_text(encoding="utf-8")
@@ -88,6 +91,7 @@ def _loader(options: Options) -> Callable[[int | None], Configuration]:
         allow_token_in_config_map=True,
         allow_default_scheduler_name=options.allow_default_scheduler_name,
         cluster_minor=cluster_minor,
+        feature_gates=options.feature_gates,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from scheduler.catalog import POD_GROUP_METRICS
 from scheduler.clusterversion import leaders_minor
 from scheduler.config import Configuration, redacted
 from scheduler.engine import (
@@ -89,6 +90,7 @@ class Daemon:
         self._minor = configuration.profiles[0].kubernetes.minor
         self.metrics = Metrics()
         self.metrics.show_features(gates_of(self._minor, options.feature_gates))
+        self._warn_of_missing_pod_groups()
         self.watch = LoopWatchdog(tolerance_seconds=60)
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
@@ -311,6 +313,17 @@ class Daemon:
         ready = self._leading and self._synced and not self._takeover.pending
         return ready and not self._stopping and self._may_write()
 
+    def _warn_of_missing_pod_groups(self) -> None:
+        if (
+            self.options.feature_gates.get("GenericWorkload")
+            and not self.configuration.profiles[0].kubernetes.pod_groups
+        ):
+            log.warning(
+                "--feature-gates GenericWorkload has no effect: PodGroups of scheduling.k8s.io are followed from "
+                "Kubernetes 1.36 on",
+                kubernetesVersion=f"1.{self._minor}",
+            )
+
     async def _leaders_minor(self) -> int | None:
         if self._leading:
             return None
@@ -365,9 +378,10 @@ class Daemon:
         return new_server(options, answers)
 
     def _later_metrics(self) -> frozenset[str]:
-        """Metrics that no profile's version of kube-scheduler has yet."""
-        later = (frozenset(profile.kubernetes.later_metrics) for profile in self.configuration.profiles)
-        return frozenset.intersection(*later)
+        """Metrics that no profile's version of kube-scheduler has yet, or shows without PodGroups."""
+        profiles = self.configuration.profiles
+        later = frozenset.intersection(*(frozenset(profile.kubernetes.later_metrics) for profile in profiles))
+        return later if any("GangScheduling" in profile.enabled for profile in profiles) else later | POD_GROUP_METRICS
 
     def _health_checks(self) -> HealthChecks:
         elector = self.elector

@@ -65,8 +65,8 @@ IDLE_FLAGS: Final = (
 )
 
 _POD_GROUPS_NOT_FOLLOWED = (
-    "PodGroups of scheduling.k8s.io are not followed: a pod with spec.schedulingGroup is placed by itself. "
-    "Coscheduling places pods with the label scheduling.x-k8s.io/pod-group together"
+    "of the PodGroups of scheduling.k8s.io only minCount is followed, with GenericWorkload and GangScheduling: neither "
+    "topology nor preemption for a group, and no CompositePodGroups"
 )
 _GATE = re.compile(r"(?:(?P<component>[a-z][a-z0-9-]*):)?(?P<name>[A-Za-z0-9]+)=(?P<value>\w+)")
 

@@ -74,21 +74,21 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
     }
 )
 """By name, oldest version first."""
-SETTABLE_GATES: Final = frozenset({"ComponentFlagz", "ComponentStatusz", "SchedulerPopFromBackoffQ"})
+SETTABLE_GATES: Final = frozenset(
+    {"ComponentFlagz", "ComponentStatusz", "GangScheduling", "GenericWorkload", "SchedulerPopFromBackoffQ"}
+)
 """What can be chosen. All others are as in the version that the profiles behave as."""
 POD_GROUP_GATES: Final = frozenset(
     {
         "CompositePodGroup",
         "DRAWorkloadResourceClaims",
-        "GangScheduling",
-        "GenericWorkload",
         "PodGroupPreemptionPolicy",
         "TopologyAwareWorkloadScheduling",
         "WorkloadAwarePreemption",
     }
 )
-"""Gates of the PodGroups of scheduling.k8s.io, which are not followed. Whoever turns one on expects gangs and
-gets pods that are placed one by one: the reason must say so."""
+"""Gates of the PodGroups of scheduling.k8s.io that are not followed. Whoever turns one on expects more of a gang than
+that its pods are placed together: the reason must say so."""
 
 
 def _in_version(name: str, minor: int) -> Stage:

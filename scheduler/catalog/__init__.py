@@ -105,6 +105,7 @@ from scheduler.catalog.types import ArgsModel, Duration, Loc, Quantity, StrictMo
 from scheduler.catalog.upstream import (
     DEFAULT_KUBERNETES,
     KUBERNETES_VERSIONS,
+    POD_GROUP_METRICS,
     KubernetesVersion,
     minor_of,
     nearest_kubernetes,
@@ -137,6 +138,7 @@ __all__ = [
     "OPERAND",
     "OPERATOR_NAMESPACE",
     "OPTIONS",
+    "POD_GROUP_METRICS",
     "REMOVED_IN_V1",
     "SERVICE_ACCOUNT_TOKEN",
     "STATUS_KINDS",

@@ -197,6 +197,19 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor("ImageLocality", points(["score"]), default_weight=1, implemented=True, default=True),
     PluginDescriptor("DefaultBinder", points(["bind"]), implemented=True, default=True),
     PluginDescriptor("NodeDeclaredFeatures", points(["preFilter", "filter"]), implemented=True, default=True),
+    PluginDescriptor(
+        "GangScheduling",
+        points(["preEnqueue", "permit"]),
+        rules=(
+            _read("scheduling.k8s.io", "podgroups"),
+            PolicyRule(("scheduling.k8s.io",), ("podgroups/status",), ("patch",)),
+        ),
+        watches=(
+            Watch("scheduling.k8s.io/v1alpha2", "podgroups"),
+            Watch("scheduling.k8s.io/v1beta1", "podgroups"),
+        ),
+        implemented=True,
+    ),
 )
 
 REMOVED_IN_V1 = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})

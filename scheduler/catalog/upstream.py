@@ -68,6 +68,12 @@ class KubernetesVersion:
             specified, as granted, as in effect), instead of the sum of the largest (component-helpers v0.37.0).
         reports_claims_in_preemption: DynamicResources adds its own part to the message after a failed preemption
             (framework/plugins/dynamicresources/dynamicresources.go, PostFilter).
+        pod_groups: API version of the PodGroups that GangScheduling reads, or "" (framework/plugins/gangscheduling,
+            schedule_one_podgroup.go).
+        pod_group_gates: feature gates that enable GangScheduling in every profile, if all are on.
+        pod_group_condition: type of the condition that says whether a PodGroup is scheduled.
+        gives_up_early: the members of a PodGroup are no longer tried once too few are left for its minCount
+            (gangscheduling.go, PlacementFeasible).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
         later_metrics: those of our metrics that kube-scheduler has since a newer version only (metrics/metrics.go).
         stable_metrics, beta_metrics: those that it calls so in their help texts; its others are ALPHA
@@ -102,15 +108,28 @@ class KubernetesVersion:
     hints_match_any_term: bool = False
     compares_sums_of_resized: bool = False
     reports_claims_in_preemption: bool = True
+    pod_groups: str = ""
+    pod_group_gates: tuple[str, ...] = ()
+    pod_group_condition: str = ""
+    gives_up_early: bool = False
     reports_victims: bool = False
     later_metrics: tuple[str, ...] = ()
     stable_metrics: tuple[str, ...] = ()
     beta_metrics: tuple[str, ...] = ()
 
-    @property
-    def unread_resources(self) -> frozenset[str]:
-        """The resources that plugins declare to watch and that this version does not read."""
-        return frozenset() if self.follows_taint_rules else frozenset({"devicetaintrules"})
+    def reads(self, api_version: str, resource: str) -> bool:
+        """Tell whether this version reads a resource that a plugin declares to watch."""
+        if resource == "devicetaintrules":
+            return self.follows_taint_rules
+        if resource == "podgroups" and api_version.startswith("scheduling.k8s.io/"):
+            return api_version == self.pod_groups
+        return True
+
+    def with_gates(self, chosen: Mapping[str, bool]) -> "KubernetesVersion":
+        """Return the version with the default plugins that some feature gates add."""
+        if not self.pod_group_gates or not all(chosen.get(gate, False) for gate in self.pod_group_gates):
+            return self
+        return replace(self, default_plugins=(*self.default_plugins, "GangScheduling"))
 
     @property
     def name(self) -> str:
@@ -134,6 +153,14 @@ _METRICS_OF_1_37 = (
     "scheduler_queued_entities",
     "dynamic_resource_allocation_resourceclaim_creates_total",
 )
+POD_GROUP_METRICS = frozenset(
+    {
+        "scheduler_podgroup_schedule_attempts_total",
+        "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+    }
+)
+"""Metrics that kube-scheduler has with the feature gate GenericWorkload only."""
 _1_34 = KubernetesVersion(
     34,
     later_metrics=(*_METRICS_OF_1_36, *_METRICS_OF_1_37),
@@ -190,6 +217,9 @@ _1_36 = replace(
     needs_ratio_shape=True,
     nominated_pods_spread=True,
     migrates_portworx=True,
+    pod_groups="scheduling.k8s.io/v1alpha2",
+    pod_group_gates=("GenericWorkload", "GangScheduling"),
+    pod_group_condition="PodGroupScheduled",
     waits_for_devices=True,
     backs_extended_resources=True,
     later_metrics=_METRICS_OF_1_37,
@@ -218,6 +248,10 @@ _1_37 = replace(
         *_1_36.default_plugins[4:],
     ),
     scores_storage_capacity=True,
+    pod_groups="scheduling.k8s.io/v1beta1",
+    pod_group_gates=("GenericWorkload",),
+    pod_group_condition="PodGroupInitiallyScheduled",
+    gives_up_early=True,
     shares_with_image_volumes=True,
     merges_namespaces=True,
     hints_match_any_term=True,

@@ -113,6 +113,7 @@ _SINCE = {
     "SchedulingGates": 26,
     "DynamicResources": 26,
     "NodeDeclaredFeatures": 35,
+    "GangScheduling": 35,
 }
 _VERSIONS: dict[int, tuple[str, ...]] = {
     22: ("v1beta2", "v1beta1"),

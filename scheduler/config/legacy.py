@@ -42,9 +42,9 @@ EXPLAINED = MappingProxyType(
 
 _NOT_FOLLOWED = MappingProxyType(
     dict.fromkeys(
-        ("GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"),
-        "it belongs to the PodGroups of scheduling.k8s.io, which are not followed: Coscheduling places pods with the "
-        "label scheduling.x-k8s.io/pod-group together",
+        ("PodGroupPodsCount", "TopologyPlacementGenerator"),
+        "it belongs to the topology of PodGroups of scheduling.k8s.io, which is not followed: GangScheduling places "
+        "their pods together on any nodes",
     )
 )
 """Plugins that kube-scheduler has since 1.35 or 1.36 and uses behind alpha gates."""

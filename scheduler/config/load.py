@@ -77,6 +77,7 @@ def load_configuration(
     converting: bool = False,
     credential_rules: CredentialRules | None = None,
     cluster_minor: int | None = None,
+    feature_gates: Mapping[str, bool] = MappingProxyType({}),
 ) -> Configuration:
     """Decode, convert, default, validate and expand a `KubeSchedulerConfiguration`.
 
@@ -93,6 +94,7 @@ def load_configuration(
             only the scheduler itself judges, as it does each time.
         cluster_minor: of the cluster's Kubernetes 1.x, which profiles follow that name no version; None where it is
             not known.
+        feature_gates: as chosen on the command line; some add default plugins.
 
     Raises:
         ConfigurationError: with every error found, in the order of the file.
@@ -115,7 +117,7 @@ def load_configuration(
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
         problems += _check_scheduler_name(document, profile, loc, allowed=allow_default_scheduler_name)
-        kubernetes = kubernetes_of(profile, chosen, cluster_minor)
+        kubernetes = kubernetes_of(profile, chosen, cluster_minor).with_gates(feature_gates)
         expander = Expander(document, profile, loc, chosen, kubernetes)
         points = expander.expand()
         reader = ArgsReader(
@@ -156,12 +158,13 @@ def default_configuration(
     *,
     allow_default_scheduler_name: bool = False,
     cluster_minor: int | None = None,
+    feature_gates: Mapping[str, bool] = MappingProxyType({}),
 ) -> Configuration:
     """Return what kube-scheduler runs without a file: one profile with the default plugins.
 
     Args:
         fields: top-level fields that have another value than by default, as deprecated flags give them.
-        allow_default_scheduler_name, cluster_minor: as for `load_configuration`.
+        allow_default_scheduler_name, cluster_minor, feature_gates: as for `load_configuration`.
 
     Raises:
         ConfigurationError: a field has a value that it may not have.
@@ -171,6 +174,7 @@ def default_configuration(
         source="default configuration",
         allow_default_scheduler_name=allow_default_scheduler_name,
         cluster_minor=cluster_minor,
+        feature_gates=feature_gates,
     )
 
 

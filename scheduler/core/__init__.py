@@ -12,7 +12,7 @@ from scheduler.core.gang import (
     Interested,
     decide_gang_asking,
     gang_message,
-    gang_plugin,
+    gang_plugins,
     nobody,
     place_gang,
 )
@@ -33,7 +33,7 @@ __all__ = [
     "decide_gang_asking",
     "explain",
     "gang_message",
-    "gang_plugin",
+    "gang_plugins",
     "nobody",
     "place_gang",
     "post_filters_asking",

@@ -26,6 +26,7 @@ from scheduler.framework import (
     FilterQuestion,
     Gang,
     GangPlugin,
+    MemberTries,
     PluginError,
     PodInfo,
     PrioritizeAnswer,
@@ -66,6 +67,11 @@ class GangDecision:
         return tuple(placement for placement in self.placements if placement.node is not None)
 
     @property
+    def error(self) -> str:
+        """Return the message of the first attempt that ended with an error, or ""."""
+        return next((each.message or "" for each in self.placements if each.code is Code.ERROR), "")
+
+    @property
     def unplaced(self) -> tuple[Placement, ...]:
         """Return the placements that have none."""
         return tuple(placement for placement in self.placements if placement.node is None)
@@ -81,11 +87,11 @@ def decide_gang_asking(
     interested: Interested = nobody,
     on_decision: OnDecision | None = None,
 ) -> Asking[GangDecision]:
-    """Place pods one after the other, each seeing the earlier ones, until there are `enough`.
+    """Place pods one after the other, each seeing the earlier ones, as `gang.tries` says and until there are `enough`.
 
-    Those that do not fit are passed over, and tried once more when others found a place, as they may want to be next
-    to one of these. It is resumed as `decide_asking` is, with views without the members placed so far; without
-    extenders it asks nothing (`conclude`).
+    Those that do not fit are passed over; UNTIL_ENOUGH tries them once more when others found a place, as they may want
+    to be next to one of these. It is resumed as `decide_asking` is, with views without the members placed so far;
+    without extenders it asks nothing (`conclude`).
 
     Args:
         snapshot: the cluster.
@@ -96,7 +102,7 @@ def decide_gang_asking(
         interested: returns the extenders to be asked about a pod, in calling order.
         on_decision: called with each decision and the view that it was made on.
     """
-    return (yield from _GangAttempt(snapshot, pods, runner_of, rng, enough, interested, on_decision).run(gang))
+    return (yield from _GangAttempt(snapshot, gang, pods, runner_of, rng, enough, interested, on_decision).run())
 
 
 class _GangAttempt:
@@ -105,6 +111,7 @@ class _GangAttempt:
     def __init__(
         self,
         snapshot: Snapshot,
+        gang: Gang,
         pods: Sequence[PodInfo],
         runner_of: Callable[[PodInfo], ProfileRunner],
         rng: RandomSource,
@@ -112,6 +119,8 @@ class _GangAttempt:
         interested: Interested,
         on_decision: OnDecision | None,
     ) -> None:
+        self._gang = gang
+        self._tries_again = gang.tries is MemberTries.UNTIL_ENOUGH
         self._cluster = snapshot
         self._overlay = snapshot.overlay()
         self._pods = pods
@@ -128,13 +137,13 @@ class _GangAttempt:
         self._silent: set[int] = set()
         self._ended = False
 
-    def run(self, gang: Gang) -> Asking[GangDecision]:
+    def run(self) -> Asking[GangDecision]:
         yield from self._place(self._pods)
-        if self._lose_changed_nodes():
+        if self._lose_changed_nodes() and self._tries_again:
             yield from self._place([pod for pod in self._pods if pod.uid not in self._placed_after])
             self._lose_changed_nodes()
         placements = self._placements
-        return GangDecision(gang, tuple(placements[pod.uid] for pod in self._pods if pod.uid in placements))
+        return GangDecision(self._gang, tuple(placements[pod.uid] for pod in self._pods if pod.uid in placements))
 
     def _place(self, pods: Sequence[PodInfo]) -> Asking[None]:
         rejected: dict[tuple[object, ...], Placement] = {}
@@ -167,11 +176,18 @@ class _GangAttempt:
                 else:
                     # Extenders answer about one pod: others that equal it may fare better.
                     refused.add(pod.uid)
+            if not self._tries_again:
+                return
             # A member rejected after the last one was placed would be rejected again: nothing has changed for it.
             unplaced = [pod for pod in again if _equivalence_key(pod) not in rejected and pod.uid not in refused]
 
     def _is_over(self) -> bool:
-        return self._ended or len(self._placed_after) >= self._enough
+        if self._ended or len(self._placed_after) >= self._enough:
+            return True
+        if self._gang.tries is not MemberTries.WHILE_POSSIBLE:
+            return False
+        untried = len(self._pods) - len(self._placements)
+        return self._gang.placed + len(self._placed_after) + untried < self._gang.minimum
 
     def _note(self, pod: PodInfo, placement: Placement) -> None:
         self._placements[pod.uid] = placement
@@ -180,6 +196,8 @@ class _GangAttempt:
         if placement.node is not None:
             self._overlay.add_pod(pod, self._overlay.row(placement.node))
             self._placed_after[pod.uid] = self._answers
+        elif placement.code is Code.ERROR and not self._tries_again:
+            self._ended = True
 
     # Extenders ------------------------------------------------------------------------------------------------------
 
@@ -285,7 +303,8 @@ def place_gang(
 ) -> Asking[GangDecision]:
     """Decide about as many members as are missing, and take their nodes; `placed` are then those that hold one.
 
-    Members beyond these are not tried: once the gang may run, they are pods like any other.
+    Where members are tried UNTIL_ENOUGH, those beyond are not: once the gang may run, they are pods like any other.
+    Where each is tried, all that fit are taken, and an error of one ends the attempt for all.
 
     What is rejected when it is taken (two members counted on one volume) is decided again, now that the others' nodes
     are taken. When the result is not complete, the caller undoes every reservation.
@@ -300,9 +319,10 @@ def place_gang(
     left, held = list(pods), 0
     placements: dict[str, Placement] = {}
     while held < gang.missing:
-        decision = yield from decide_now(left, gang.missing - held)
+        all_are_tried = gang.tries is not MemberTries.UNTIL_ENOUGH
+        decision = yield from decide_now(left, len(left) if all_are_tried else gang.missing - held)
         placements.update((placement.pod.uid, placement) for placement in decision.placements)
-        if held + len(decision.placed) < gang.missing:
+        if held + len(decision.placed) < gang.missing or (all_are_tried and decision.error):
             break
         before, kept = held, set()
         for placement in decision.placed:
@@ -327,21 +347,28 @@ def _rejected(placement: Placement, status: Status) -> Placement:
     return dataclasses.replace(placement, node=None, code=Code.ERROR, message=status.message)
 
 
-def gang_plugin(runner: ProfileRunner) -> GangPlugin | None:
-    """Return the plugin of a profile that forms gangs; one that only orders the queue does not."""
+def gang_plugins(runner: ProfileRunner) -> tuple[GangPlugin, ...]:
+    """Return the plugins of a profile that form gangs; one that only orders the queue does not."""
     permitting = {plugin.name for plugin in runner.permit}
-    return next(
-        (plugin for plugin in runner.plugins.values() if isinstance(plugin, GangPlugin) and plugin.name in permitting),
-        None,
+    return tuple(
+        [plugin for plugin in runner.plugins.values() if isinstance(plugin, GangPlugin) and plugin.name in permitting]
     )
 
 
-def gang_message(decision: GangDecision, own: str | None = None) -> str:
+def gang_message(decision: GangDecision, own: str | None = None, members: int | None = None) -> str:
     """Return the message for a member of a gang that does not fit: how many members fit, and why the others do not.
 
-    `own` is what keeps this very member off; else the reason most others have is given.
+    Args:
+        decision: the attempt.
+        own: what keeps this very member off; else the reason most others have is given.
+        members: how many there were to try, where that is more than were tried.
     """
     gang = decision.gang
+    if gang.held_back is not None:
+        if decision.error:
+            return own or f"failed to schedule other pod from a pod group: {decision.error}"
+        untried = max(0, (members or 0) - len(decision.placements))
+        return own or gang.held_back(gang.placed + len(decision.placed), untried)
     fit = gang.placed + len(decision.placed)
     members = gang.placed + len(decision.placements)
     text = f"{gang.name}: {fit} of {members} members fit, minMember is {gang.minimum}"

@@ -54,10 +54,8 @@ wait for them, until so many hang that the API server must be in trouble as a wh
 FLUSH_SECONDS = 0.5
 """How often pods whose backoff is over, or that have been unschedulable for long, are looked for."""
 _STOPPING_POLL_SECONDS = 0.02
-_NOT_FOLLOWED = (
-    "this pod is placed by itself. Pods with the label scheduling.x-k8s.io/pod-group are placed together, if the "
-    "profile has Coscheduling"
-)
+_GANG_SCHEDULING = "The plugin GangScheduling follows it, from Kubernetes 1.36 on"
+_COSCHEDULING = "Pods with the label scheduling.x-k8s.io/pod-group are placed together, if the profile has Coscheduling"
 _NO_NODES_FAILURE = AttemptFailure(NO_NODES, UNSCHEDULABLE)
 T = TypeVar("T")
 log = structlog.get_logger(component="cycle")
@@ -238,11 +236,12 @@ class SchedulingCycle:
             self._queue.done(pod.uid)
             return
         if self._state.node_count == 0:
-            self._handle_failure(queued, started, _NO_NODES_FAILURE)
+            gang = self._gangs.gang_to_place(pod)
+            for member in [queued] if gang is None else self._gangs.take_members(queued, gang):
+                self._handle_failure(member, started, _NO_NODES_FAILURE)
             return
-        if pod.upstream_group and queued.attempts <= 1:
-            note = f"{pod.upstream_group} is not followed: {_NOT_FOLLOWED}"
-            self._handles[pod.scheduler_name].event(pod, "Warning", "SchedulingGroupIgnored", "Scheduling", note)
+        if (pod.scheduling_group or pod.workload_ref) and queued.attempts <= 1:
+            self._warn_of_ignored_group(pod)
         self._timings[pod.scheduler_name].begin_attempt()
         if self._log.debug:
             self._log.begin(pod, queued.attempts)
@@ -260,6 +259,17 @@ class SchedulingCycle:
         self.note_decision(snapshot, placement, started)
         if not self.settle(queued, placement, started):
             self.reject(queued, placement, self._attempts.run_post_filters(snapshot, placement), started)
+
+    def _warn_of_ignored_group(self, pod: PodInfo) -> None:
+        """Tell users of a pod that names a gang of Kubernetes' own that nothing here forms it."""
+        if pod.workload_ref:
+            field, remedy = f"spec.workloadRef {pod.workload_ref}", _COSCHEDULING
+        elif self._gangs.forms_gang(pod):
+            return
+        else:
+            field, remedy = f"spec.schedulingGroup {pod.scheduling_group}", f"{_GANG_SCHEDULING}. {_COSCHEDULING}"
+        note = f"{field} is not followed: this pod is placed by itself. {remedy}"
+        self._handles[pod.scheduler_name].event(pod, "Warning", "SchedulingGroupIgnored", "Scheduling", note)
 
     def note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
         """Measure and log a decision; `started` is `time.perf_counter` at the beginning of the attempt."""
@@ -323,7 +333,7 @@ class SchedulingCycle:
             members,
             self._gangs.attempt(queued, members, gang, started, extenders.interested),
             lambda: self._gangs.is_unchanged(gang, members),
-            lambda reason: self._gangs.fail(gang, members, reason),
+            lambda reason: self._gangs.fail(gang, members, reason, started),
         )
         self._asking = self._asking_attempts.attempt_gang(attempt, started)
 

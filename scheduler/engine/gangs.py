@@ -8,14 +8,15 @@ bound by then (a volume that does not come), those that are not bound give their
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
-from scheduler.core import GangDecision, Interested, Placement, gang_message, gang_plugin, nobody
+from scheduler.core import GangDecision, Interested, Placement, gang_message, gang_plugins, nobody
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
@@ -26,10 +27,14 @@ from scheduler.framework import (
     Asking,
     Code,
     Gang,
+    GangPlugin,
+    GangReporter,
+    MemberTries,
     MonotonicSeconds,
     PodInfo,
     ProfileRunner,
     Status,
+    failure,
     unschedulable,
 )
 from scheduler.observe import Metrics
@@ -136,14 +141,14 @@ class Gangs:
         self._log = attempt_log
         self._monotonic = attempts.clocks.monotonic
         runners = attempts.runners
-        self._plugins = {name: plugin for name, runner in runners.items() if (plugin := gang_plugin(runner))}
+        self._plugins = {name: plugins for name, runner in runners.items() if (plugins := gang_plugins(runner))}
         self._reserved: dict[str, ReservedGang] = {}
         # Outlives a ReservedGang: a gang that lost members goes on counting from its first reservation.
         self._since: dict[str, MonotonicSeconds] = {}
 
     def gang_to_place(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod if members of it have to be placed together now."""
-        plugin = self._plugins.get(pod.scheduler_name)
+        plugin = self._plugin_of(pod)
         gang = plugin.gang_of(pod) if plugin is not None else None
         if gang is None:
             return None
@@ -155,10 +160,27 @@ class Gangs:
             self._settle(gang.name, pod)
         return gang if gang.missing else None
 
+    def forms_gang(self, pod: PodInfo) -> bool:
+        """Tell whether a plugin of the pod's profile forms the gang that it names."""
+        return self._plugin_of(pod) is not None
+
+    def _plugin_of(self, pod: PodInfo) -> GangPlugin | None:
+        for plugin in self._plugins.get(pod.scheduler_name, ()):
+            if plugin.has_gang(pod):
+                return plugin
+        return None
+
+    def _plugins_like(self, pod: PodInfo) -> Iterator[GangPlugin]:
+        """Yield the plugins of all profiles that form the pod's gang: their queues and marks concern one gang."""
+        own = self._plugin_of(pod)
+        for plugins in self._plugins.values():
+            yield from (plugin for plugin in plugins if own is not None and plugin.name == own.name)
+
     def is_unchanged(self, gang: Gang, members: Sequence[QueuedPod]) -> bool:
         """Tell whether a gang is still as an attempt at its members found it; nodes that they hold do not count."""
         pod = members[0].pod
-        now = self._plugins[pod.scheduler_name].gang_of(pod)
+        plugin = self._plugin_of(pod)
+        now = plugin.gang_of(pod) if plugin is not None else None
         held = sum(self._attempts.state.is_assumed(member.pod.uid) for member in members)
         return now is not None and (now.minimum, now.placed - held) == (gang.minimum, gang.placed)
 
@@ -196,26 +218,24 @@ class Gangs:
         except Exception as error:
             # The members have left the queue: they must come back, each with its backoff.
             log.exception("an attempt failed unexpectedly", gang=gang.name)
-            failure = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
-            return GangOutcome([(queued, failure) for queued in members])
+            reason = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
+            return GangOutcome([(queued, reason) for queued in members])
         decision = reservation.decision
-        plugin_name = self._plugins[head.pod.scheduler_name].name
+        plugin_name = self._plugin_name(head.pod)
         if not reservation.reserved:
-            for plugin in self._plugins.values():
-                plugin.gang_failed(head.pod)
-            rejected = self._failures_of(plugin_name, members, decision)
-            self._metrics.gangs.labels("rejected").inc()
-            message = gang_message(decision) + self._overdue_note(gang)
-            log.info("gang does not fit", gang=gang.name, members=len(members), err=message)
-            return GangOutcome(rejected)
+            return self._rejected(head.pod, members, decision, started)
         reserved = self._reserve(head.pod, gang)
         placed = []
         for placement, permit in reservation.reserved:
             uid = placement.pod.uid
             placed.append(BindingAttempt(by_uid[uid], placement, started, permit.waits, reserved))
             reserved.reserved.add(uid)
-        for plugin in self._plugins.values():
+        for plugin in self._plugins_like(head.pod):
             plugin.gang_placed(head.pod)
+        self._report(head.pod, SUCCESS, started)
+        if gang.tries is not MemberTries.UNTIL_ENOUGH:
+            # The gang may run. What keeps the others off, and whether preemption helps, is for attempts of their own.
+            return GangOutcome((), [queued for queued in members if queued.pod.uid not in reserved.reserved], placed)
         unplaced = {placement.pod.uid for placement in decision.unplaced}
         tried = {placement.pod.uid for placement in decision.placements}
         return GangOutcome(
@@ -224,13 +244,44 @@ class Gangs:
             placed,
         )
 
-    def fail(self, gang: Gang, members: Sequence[QueuedPod], reason: str) -> GangOutcome:
-        """End an attempt that was not finished: the gang goes behind others, and its members back off."""
-        for plugin in self._plugins.values():
-            plugin.gang_failed(members[0].pod)
+    def _plugin_name(self, pod: PodInfo) -> str:
+        plugin = self._plugin_of(pod)
+        assert plugin is not None
+        return plugin.name
+
+    def _report(self, pod: PodInfo, outcome: Status, started: float) -> None:
+        plugin = self._plugin_of(pod)
+        if not isinstance(plugin, GangReporter):
+            return
+        plugin.report_gang(pod, outcome)
+        result = "scheduled" if outcome.is_success else "unschedulable" if outcome.is_rejection else "error"
+        self._metrics.pod_group_attempts.labels(result, pod.scheduler_name).inc()
+        seconds = time.perf_counter() - started
+        self._metrics.pod_group_duration.labels(result, pod.scheduler_name).observe(seconds)
+
+    def _rejected(
+        self, pod: PodInfo, members: Sequence[QueuedPod], decision: GangDecision, started: float
+    ) -> GangOutcome:
+        """Return the outcome where too few members fit: none of them holds a node."""
+        gang = decision.gang
+        for plugin in self._plugins_like(pod):
+            plugin.gang_failed(pod)
+        message = gang_message(decision, members=len(members))
+        self._report(pod, failure(message) if decision.error else unschedulable(message), started)
         self._metrics.gangs.labels("rejected").inc()
-        failure = AttemptFailure(f"{gang.name}: {reason}", SCHEDULER_ERROR)
-        return GangOutcome([(queued, failure) for queued in members])
+        message += self._overdue_note(gang)
+        log.info("gang does not fit", gang=gang.name, members=len(members), err=message)
+        return GangOutcome(self._failures_of(self._plugin_name(pod), members, decision))
+
+    def fail(self, gang: Gang, members: Sequence[QueuedPod], reason: str, started: float) -> GangOutcome:
+        """End an attempt that was not finished: the gang goes behind others, and its members back off. `started` is
+        `time.perf_counter` when it began."""
+        for plugin in self._plugins_like(members[0].pod):
+            plugin.gang_failed(members[0].pod)
+        self._report(members[0].pod, failure(reason), started)
+        self._metrics.gangs.labels("rejected").inc()
+        failed = AttemptFailure(f"{gang.name}: {reason}", SCHEDULER_ERROR)
+        return GangOutcome([(queued, failed) for queued in members])
 
     def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int, interested: Interested) -> Asking[GangDecision]:
         began = time.perf_counter()
@@ -238,7 +289,10 @@ class Gangs:
         decision = yield from self._attempts.decide_gang(
             gang, pods, enough, interested=interested, on_decision=on_decision
         )
-        self._metrics.algorithm_duration.observe(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._metrics.algorithm_duration.observe(seconds)
+        if gang.tries is not MemberTries.UNTIL_ENOUGH:
+            self._metrics.pod_group_algorithm_duration.observe(seconds)
         for placement in decision.placements:
             self._metrics.count_observations(placement.counters)
         return decision
@@ -252,7 +306,7 @@ class Gangs:
         for pod in gang.waiting:
             if pod.uid != head.pod.uid and (queued := self._queue.take(pod.uid)) is not None:
                 members.append(queued)
-        return sorted(members, key=self._queue.order)
+        return sorted(members, key=self._queue.order if gang.tries is MemberTries.UNTIL_ENOUGH else _upstream_order)
 
     def _reserve(self, pod: PodInfo, gang: Gang) -> ReservedGang:
         reserved = self._reserved.get(gang.name)
@@ -261,7 +315,7 @@ class Gangs:
             since = self._since.setdefault(gang.name, now)
             # A member that comes later than it should still needs some time to be bound.
             deadline = since + gang.timeout if now < since + gang.timeout else now + gang.timeout
-            plugin = self._plugins[pod.scheduler_name].name
+            plugin = self._plugin_name(pod)
             reserved = ReservedGang(gang.name, plugin, gang.minimum, gang.placed, since, deadline)
             self._reserved[gang.name] = reserved
         return reserved
@@ -270,6 +324,8 @@ class Gangs:
         self, plugin: str, members: Sequence[QueuedPod], decision: GangDecision
     ) -> list[tuple[QueuedPod, AttemptFailure]]:
         """Return why members have no node; those that would fit wait for the others."""
+        if decision.gang.tries is not MemberTries.UNTIL_ENOUGH:
+            return _upstream_failures(plugin, members, decision)
         unplaced = {placement.pod.uid: placement for placement in decision.unplaced}
         note = self._overdue_note(decision.gang)
         rejected = []
@@ -378,5 +434,33 @@ class Gangs:
 
     def _settle(self, name: str, pod: PodInfo) -> None:
         self._since.pop(name, None)
-        for plugin in self._plugins.values():
+        for plugin in self._plugins_like(pod):
             plugin.gang_settled(pod)
+
+
+def _upstream_order(queued: QueuedPod) -> tuple[int, float, str]:
+    """Return what kube-scheduler sorts the members of a PodGroup by; the last part settles what it leaves open."""
+    first = queued.initial_attempt_at
+    return (-queued.pod.priority, -math.inf if first is None else first, queued.pod.key)
+
+
+def _upstream_failures(
+    plugin: str, members: Sequence[QueuedPod], decision: GangDecision
+) -> list[tuple[QueuedPod, AttemptFailure]]:
+    """Return why members have no node, in kube-scheduler's words.
+
+    kube-scheduler tries such a gang again after each backoff. Here it waits for an event that may help: what helps one
+    member may make room for another, so each waits for what any of them lacks.
+    """
+    unplaced = {placement.pod.uid: placement for placement in decision.unplaced}
+    rejectors = frozenset({plugin}).union(*(placement.rejectors for placement in decision.unplaced))
+    failed = bool(decision.error)
+    rejected = []
+    for queued in members:
+        placement = unplaced.get(queued.pod.uid)
+        own = placement.message if placement is not None and (placement.code is Code.ERROR or not failed) else None
+        message = gang_message(decision, own, len(members))
+        # Without rejectors the pod comes back after its backoff: no event tells when an error is over.
+        reason, woken_by = (SCHEDULER_ERROR, frozenset[str]()) if failed else (UNSCHEDULABLE, rejectors)
+        rejected.append((queued, AttemptFailure(message, reason, woken_by)))
+    return rejected

@@ -29,7 +29,7 @@ def declared_watches(plugins: Iterable[tuple[str, KubernetesVersion]]) -> tuple[
     for name, kubernetes in plugins:
         descriptor = lookup(name)
         for watch in descriptor.watches if descriptor else ():
-            if watch.resource not in kubernetes.unread_resources:
+            if kubernetes.reads(*watch):
                 reader_of.setdefault(watch, name)
     for watch, name in reader_of.items():
         if watch not in WATCHED_KINDS:

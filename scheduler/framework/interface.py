@@ -16,8 +16,9 @@ A plugin that raises up to Score fails the attempt of this pod with upstream's t
 backs off and is tried again. Nobody else is affected.
 """
 
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Protocol, runtime_checkable
 
 from scheduler.framework.cycle import CycleState
@@ -63,11 +64,18 @@ class ObjectReader(Protocol):
         tools, which then have no objects."""
 
 
+SCHEDULING_GROUP = "/spec/schedulingGroup"
+"""Stands for a pod's PodGroup of scheduling.k8s.io where labels are indexed; no label begins with a slash."""
+
+
 class Pods(Protocol):
     """All pods that have one of the indexed labels, with or without a node, of every scheduler."""
 
     def index(self, label: str, listener: PodListener | None = None) -> None:
-        """Keep the pods that have a label; `listener` is called for each that comes, changes or goes."""
+        """Keep the pods that have a label; `listener` is called for each that comes, changes or goes.
+
+        `SCHEDULING_GROUP` stands for the field of that name, as if it were a label.
+        """
 
     def labelled(self, label: str, namespace: str, value: str) -> Collection[PodInfo]:
         """Return the pods of a namespace whose label has a value, as the API server shows them."""
@@ -85,6 +93,21 @@ class PodReader(Protocol):
         some tests and tools, which then have no pods."""
 
 
+class MemberTries(Enum):
+    """How the members of a gang are tried.
+
+    - UNTIL_ENOUGH: until the minimum is reached. Those that do not fit are tried once more when others found a place.
+      Further members are decided one by one later.
+    - EACH_ONCE: every member, in order of priority and first attempt, as kube-scheduler 1.36 does with its PodGroups.
+      An error ends the attempt.
+    - WHILE_POSSIBLE: the same, until too few are left for the minimum, as 1.37 does.
+    """
+
+    UNTIL_ENOUGH = auto()
+    EACH_ONCE = auto()
+    WHILE_POSSIBLE = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Gang:
     """Pods that are of use only together.
@@ -95,6 +118,9 @@ class Gang:
         minimum: how many must run.
         placed: how many have a node, or are assumed to.
         timeout: seconds between the first reservation and the last Binding, at most.
+        tries: how its members are tried.
+        held_back: the message for members that would fit or were not tried, from how many have a node or would fit,
+            and how many were not tried; None where a message sums up what became of all members.
     """
 
     name: str
@@ -102,6 +128,8 @@ class Gang:
     minimum: int
     placed: int
     timeout: float
+    tries: MemberTries = MemberTries.UNTIL_ENOUGH
+    held_back: Callable[[int, int], str] | None = None
 
     @property
     def missing(self) -> int:
@@ -186,6 +214,9 @@ class GangPlugin(Plugin, Protocol):
     gang lacks, or for none.
     """
 
+    def has_gang(self, pod: PodInfo) -> bool:
+        """Tell whether a pod names a gang that this plugin forms, whether or not it exists."""
+
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried.
 
@@ -201,6 +232,17 @@ class GangPlugin(Plugin, Protocol):
 
     def gang_failed(self, pod: PodInfo) -> None:
         """A pod's gang did not fit; no member holds a node."""
+
+
+@runtime_checkable
+class GangReporter(GangPlugin, Protocol):
+    """Implemented by a `GangPlugin` that publishes what became of a gang."""
+
+    def report_gang(self, pod: PodInfo, outcome: Status) -> None:
+        """An attempt at a pod's gang ended: Success where enough members hold nodes, Unschedulable, or an error.
+
+        Called for the gang plugin of the pod's own profile only.
+        """
 
 
 @runtime_checkable

@@ -174,7 +174,8 @@ class PodInfo(Struct, frozen=True, eq=False):
         phase: as its status says.
         reason: why it ended, as its status says; "" while it has not.
         priority_class: name of the class its priority was taken from, or "".
-        upstream_group: field and name of the gang of Kubernetes' own that it belongs to, which is not followed, or "".
+        scheduling_group: name of its PodGroup of scheduling.k8s.io, in its own namespace, or "".
+        workload_ref: workload and pod group of 1.35's `spec.workloadRef`, which is not followed, or "".
     """
 
     uid: str
@@ -203,7 +204,8 @@ class PodInfo(Struct, frozen=True, eq=False):
     phase: str = ""
     reason: str = ""
     priority_class: str = ""
-    upstream_group: str = ""
+    scheduling_group: str = ""
+    workload_ref: str = ""
 
 
 class NodeInfo(Struct, frozen=True, eq=False):

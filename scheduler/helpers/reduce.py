@@ -210,15 +210,19 @@ def _pod_info(pod: Pod, spec: SpecInfo, kubernetes: KubernetesVersion) -> PodInf
         phase=status.phase,
         reason=status.reason if status.reason and pod.terminal else "",
         priority_class=pod.spec.priority_class_name,
-        upstream_group=_upstream_group(pod) if pod.spec.scheduling_group or pod.spec.workload_ref else "",
+        scheduling_group=_scheduling_group(pod) if pod.spec.scheduling_group else "",
+        workload_ref=_workload_ref(pod) if pod.spec.workload_ref else "",
     )
 
 
-def _upstream_group(pod: Pod) -> str:
-    group, workload = pod.spec.scheduling_group, pod.spec.workload_ref
-    if group is not None:
-        return f"spec.schedulingGroup {group.pod_group_name or ''}"[:_GROUP_LENGTH]
-    return f"spec.workloadRef {workload.name}/{workload.pod_group}"[:_GROUP_LENGTH] if workload is not None else ""
+def _scheduling_group(pod: Pod) -> str:
+    group = pod.spec.scheduling_group
+    return (group.pod_group_name or "")[:_GROUP_LENGTH] if group is not None else ""
+
+
+def _workload_ref(pod: Pod) -> str:
+    workload = pod.spec.workload_ref
+    return f"{workload.name}/{workload.pod_group}"[:_GROUP_LENGTH] if workload is not None else ""
 
 
 def _claim_names(pod: Pod) -> tuple[str, ...]:

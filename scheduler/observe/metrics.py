@@ -233,6 +233,24 @@ class Metrics:
             "Time from a gang's first reservation to the Binding that makes it complete",
             exponential(0.001, 2, 18),
         )
+        self.pod_group_attempts = new.counters(
+            "scheduler_podgroup_schedule_attempts_total",
+            "Attempts to place a PodGroup of scheduling.k8s.io that lacks members on nodes, by result",
+            "result",
+            "profile",
+        )
+        self.pod_group_duration = new.histograms(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "Time of such an attempt",
+            exponential(0.001, 2, 15),
+            "result",
+            "profile",
+        )
+        self.pod_group_algorithm_duration = new.histograms(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Time of the decisions of such an attempt",
+            exponential(0.001, 2, 15),
+        )
         self.bindings = new.counters(
             "secondary_scheduler_bindings_total",
             "Bindings by outcome: bound, conflict, gone, unknown (answer lost, read back), failed",

@@ -19,6 +19,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
     "DefaultBinder": "defaultbinder:DefaultBinder",
     "DefaultPreemption": "defaultpreemption:DefaultPreemption",
     "DynamicResources": "dynamicresources:DynamicResources",
+    "GangScheduling": "gangscheduling:GangScheduling",
     "ImageLocality": "imagelocality:ImageLocality",
     "InterPodAffinity": "interpodaffinity:InterPodAffinity",
     "LoadVariationRiskBalancing": "loadvariationriskbalancing:load_variation_risk_balancing",

@@ -1,4 +1,5 @@
-"""All pods the watch shows that have one of the indexed labels, with or without a node, of every scheduler.
+"""All pods the watch shows that have one of the indexed labels or a PodGroup, with or without a node, of every
+scheduler.
 
 For members of a gang: some wait, some are bound, some belong to another scheduler, and the cache holds only those with
 a node, the queue only those that wait for us.
@@ -6,7 +7,7 @@ a node, the queue only those that wait for us.
 
 from collections.abc import Callable, Collection
 
-from scheduler.framework import PodInfo, PodListener
+from scheduler.framework import SCHEDULING_GROUP, PodInfo, PodListener
 
 _Key = tuple[str, str, str]
 """Label, namespace, value."""
@@ -27,7 +28,8 @@ class PodDirectory:
         self._listeners: list[PodListener] = []
 
     def index(self, label: str, listener: PodListener | None = None) -> None:
-        """Keep the pods that have a label; `listener` is called for each that comes, changes or goes."""
+        """Keep the pods that have a label, or with SCHEDULING_GROUP those of PodGroups; `listener` is called for each
+        that comes, changes or goes."""
         if label not in self._labels:
             self._labels.append(label)
         if listener is not None:
@@ -49,11 +51,11 @@ class PodDirectory:
         if pod.terminal:
             self.remove(pod.uid)
             return
-        if old is None and not any(label in pod.labels for label in self._labels):
+        keys = self._keys(pod)
+        if old is None and not keys:
             return
         for key in self._keys(old):
             self._drop(key, pod.uid)
-        keys = self._keys(pod)
         for key in keys:
             self._by_value.setdefault(key, {})[pod.uid] = pod
         if keys:
@@ -81,7 +83,10 @@ class PodDirectory:
     def _keys(self, pod: PodInfo | None) -> list[_Key]:
         if pod is None:
             return []
-        return [(label, pod.namespace, pod.labels[label]) for label in self._labels if label in pod.labels]
+        keys = [(label, pod.namespace, pod.labels[label]) for label in self._labels if label in pod.labels]
+        if pod.scheduling_group and SCHEDULING_GROUP in self._labels:
+            keys.append((SCHEDULING_GROUP, pod.namespace, pod.scheduling_group))
+        return keys
 
     def _drop(self, key: _Key, uid: str) -> None:
         pods = self._by_value[key]

@@ -28,6 +28,7 @@ from scheduler.kube.model import (
     REPLICATIONCONTROLLERS,
     RESOURCECLAIMS,
     RESOURCESLICES,
+    SCHEDULINGPODGROUPS,
     SECCOMPPROFILES,
     SERVICES,
     STATEFULSETS,
@@ -53,6 +54,13 @@ WATCHED_KINDS: Mapping[Watch, WatchedKind] = {
     Watch("apps/v1", "replicasets"): WatchedKind("ReplicaSet", REPLICASETS),
     Watch("apps/v1", "statefulsets"): WatchedKind("StatefulSet", STATEFULSETS),
     Watch("scheduling.x-k8s.io/v1alpha1", "podgroups"): WatchedKind("PodGroup", PODGROUPS),
+    # The kinds bear the version: a group is written in the version that it was read in.
+    Watch("scheduling.k8s.io/v1alpha2", "podgroups"): WatchedKind(
+        "PodGroup.scheduling.k8s.io/v1alpha2", SCHEDULINGPODGROUPS
+    ),
+    Watch("scheduling.k8s.io/v1beta1", "podgroups"): WatchedKind(
+        "PodGroup.scheduling.k8s.io/v1beta1", SCHEDULINGPODGROUPS
+    ),
     Watch("policy/v1", "poddisruptionbudgets"): WatchedKind("PodDisruptionBudget", PODDISRUPTIONBUDGETS),
     Watch("scheduling.k8s.io/v1", "priorityclasses"): WatchedKind("PriorityClass", PRIORITYCLASSES),
     Watch("scheduling.x-k8s.io/v1alpha1", "elasticquotas"): WatchedKind("ElasticQuota", ELASTICQUOTAS),

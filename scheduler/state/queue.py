@@ -214,9 +214,10 @@ class SchedulingQueue:
         return self._to_flight(queued) if queued is not None else None
 
     def take(self, uid: str) -> QueuedPod | None:
-        """Return a waiting pod out of its turn, now in flight; None when it is gated, or not waiting here."""
+        """Return a waiting pod out of its turn, now in flight; None when it does not pass PreEnqueue, or does not wait
+        here."""
         queued = self.get(uid)
-        if queued is None or queued.gated:
+        if queued is None or (queued.gated and not self._still_gated(queued.pod).is_success):
             return None
         if uid in self._unschedulable and not self._passes_gates(queued, FORCE_ACTIVATE.label):
             return None

@@ -104,6 +104,14 @@ from scheduler.kube.model.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from scheduler.kube.model.podgroups import (
+    GangSchedulingPolicy,
+    PodGroupCondition,
+    PodGroupSchedulingPolicy,
+    SchedulingPodGroup,
+    SchedulingPodGroupSpec,
+    SchedulingPodGroupStatus,
+)
 from scheduler.kube.model.resource import (
     AllocationResult,
     Amount,
@@ -191,6 +199,7 @@ REPLICATIONCONTROLLERS = Codec(ReplicationController)
 RESOURCECLAIMS = Codec(ResourceClaim)
 RESOURCECLAIMTEMPLATES = Codec(ResourceClaimTemplate)
 RESOURCESLICES = Codec(ResourceSlice)
+SCHEDULINGPODGROUPS = Codec(SchedulingPodGroup)
 SECCOMPPROFILES = Codec(SeccompProfileObject)
 SERVICES = Codec(Service)
 STATEFULSETS = Codec(StatefulSet)
@@ -227,6 +236,7 @@ __all__ = [
     "RESOURCECLAIMS",
     "RESOURCECLAIMTEMPLATES",
     "RESOURCESLICES",
+    "SCHEDULINGPODGROUPS",
     "SECCOMPPROFILES",
     "SERVICES",
     "STATEFULSETS",
@@ -283,6 +293,7 @@ __all__ = [
     "Ephemeral",
     "EventType",
     "ExactRequest",
+    "GangSchedulingPolicy",
     "GcePersistentDisk",
     "Int32",
     "Int64",
@@ -324,6 +335,8 @@ __all__ = [
     "PodCondition",
     "PodDisruptionBudget",
     "PodGroup",
+    "PodGroupCondition",
+    "PodGroupSchedulingPolicy",
     "PodGroupSpec",
     "PodGroupStatus",
     "PodResourceClaim",
@@ -348,6 +361,9 @@ __all__ = [
     "ResourceSliceSpec",
     "ResourceVersion",
     "SchedulingGate",
+    "SchedulingPodGroup",
+    "SchedulingPodGroupSpec",
+    "SchedulingPodGroupStatus",
     "SeccompProfile",
     "SeccompProfileObject",
     "SecurityContext",

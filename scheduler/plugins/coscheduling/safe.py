@@ -42,7 +42,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.kube.model import PodGroup
+from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, wait_seconds
 from scheduler.plugins.coscheduling.resources import resource_gap
 
@@ -201,6 +201,10 @@ class SafeCoscheduling:
         """Do nothing."""
 
     # Gangs ----------------------------------------------------------------------------------------------------------
+
+    def has_gang(self, pod: PodInfo) -> bool:
+        """Tell whether a pod has the label of a group."""
+        return POD_GROUP_LABEL in pod.labels
 
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried."""

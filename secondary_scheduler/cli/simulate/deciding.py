@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugin
+from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugins
 from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Extender, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
 from scheduler.state import Snapshot
@@ -93,7 +93,8 @@ class Simulation:
 
     def _gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang that has to be placed together with a pod."""
-        plugin = gang_plugin(self._runners[pod.scheduler_name])
+        plugins = gang_plugins(self._runners[pod.scheduler_name])
+        plugin = next((plugin for plugin in plugins if plugin.has_gang(pod)), None)
         if plugin is None or not self._can_be_attempted(pod) or not self._state.node_count:
             return None
         gang = plugin.gang_of(pod)
@@ -146,7 +147,7 @@ class Simulation:
             pod, node = placement.pod, placement.node if reservation.reserved else None
             if pod.uid not in matrices:
                 self._note_matrix(matrices, pod)
-            message = gang_message(reservation.decision, placement.message) if node is None else None
+            message = gang_message(reservation.decision, placement.message, len(members)) if node is None else None
             matrix = matrices.get(pod.uid)
             outcomes[pod.uid] = Outcome(pod.key, pod.scheduler_name, node, message, placement, matrix)
         return outcomes

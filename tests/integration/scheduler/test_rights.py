@@ -49,8 +49,12 @@ HELD_FOR_LATER_SERVERS = {
     ("resource.k8s.io", "resourceclaims", "delete"),
     ("resource.k8s.io", "devicetaintrules", "list"),
     ("resource.k8s.io", "devicetaintrules", "watch"),
+    ("scheduling.k8s.io", "podgroups", "list"),
+    ("scheduling.k8s.io", "podgroups", "watch"),
+    ("scheduling.k8s.io", "podgroups/status", "patch"),
 }
-"""Used from 1.36 on (allocations are written, extended resources are devices) and from 1.37 on (taint rules)."""
+"""Used from 1.36 on (allocations are written, extended resources are devices, PodGroups) and from 1.37 on (taint
+rules)."""
 _CUSTOM = (
     ("scheduling.x-k8s.io", "podgroups"),
     ("scheduling.x-k8s.io", "elasticquotas"),

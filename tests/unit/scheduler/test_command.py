@@ -121,11 +121,17 @@ def test_what_is_asked_for_and_does_not_happen_is_named_once(arguments: list[str
     assert [setting.written for setting in parse_options(arguments, "0").idle] == warned
 
 
-@pytest.mark.parametrize("gate", ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"])
-def test_a_gate_of_pod_groups_says_that_their_pods_are_placed_one_by_one(gate: str) -> None:
+@pytest.mark.parametrize("gate", ["CompositePodGroup", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"])
+def test_a_gate_of_pod_groups_that_is_not_followed_says_what_is(gate: str) -> None:
     (setting,) = parse_options([f"--feature-gates={gate}=true"], "0").idle
-    assert "a pod with spec.schedulingGroup is placed by itself. Coscheduling places" in setting.reason
+    assert "only minCount is followed, with GenericWorkload and GangScheduling" in setting.reason
     assert not parse_options([f"--feature-gates={gate}=false"], "0").idle
+
+
+def test_the_gates_of_gangs_are_chosen_without_a_warning() -> None:
+    options = parse_options(["--feature-gates=GenericWorkload=true,GangScheduling=true"], "0")
+    assert not options.idle
+    assert options.feature_gates == {"GenericWorkload": True, "GangScheduling": True}
 
 
 def test_deprecated_flags_stand_for_the_file_that_is_not_there() -> None:

@@ -34,12 +34,10 @@ def test_gates_of_pod_groups_are_those_of_the_version_and_off() -> None:
     }
     alpha, beta = ("ALPHA", False), ("BETA", False)
     assert shown[34] == {}
-    assert shown[35] == dict.fromkeys(("GangScheduling", "GenericWorkload"), alpha)
+    assert shown[35] == {}
     assert shown[36] == dict.fromkeys(
         (
             "DRAWorkloadResourceClaims",
-            "GangScheduling",
-            "GenericWorkload",
             "TopologyAwareWorkloadScheduling",
             "WorkloadAwarePreemption",
         ),
@@ -48,7 +46,6 @@ def test_gates_of_pod_groups_are_those_of_the_version_and_off() -> None:
     assert shown[37] == {
         "CompositePodGroup": alpha,
         "DRAWorkloadResourceClaims": beta,
-        "GenericWorkload": beta,
         "PodGroupPreemptionPolicy": alpha,
         "TopologyAwareWorkloadScheduling": alpha,
     }

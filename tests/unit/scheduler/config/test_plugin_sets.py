@@ -186,13 +186,13 @@ def test_a_plugin_that_is_known_and_not_built_is_refused(monkeypatch: pytest.Mon
     assert expected in problems({"score": {"enabled": names("PodState")}})
 
 
-@pytest.mark.parametrize("name", ["GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"])
-def test_a_plugin_of_upstreams_pod_groups_is_refused_and_coscheduling_named(name: str) -> None:
+@pytest.mark.parametrize("name", ["PodGroupPodsCount", "TopologyPlacementGenerator"])
+def test_a_plugin_of_upstreams_pod_group_topology_is_refused_and_gang_scheduling_named(name: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load({"multiPoint": {"enabled": names(name)}})
     (problem,) = caught.value.problems
     assert problem.message == f'MultiPoint plugin "{name}" does not exist'
-    assert "PodGroups of scheduling.k8s.io, which are not followed: Coscheduling places" in problem.hint
+    assert "topology of PodGroups of scheduling.k8s.io, which is not followed: GangScheduling places" in problem.hint
 
 
 def test_disabling_an_unknown_plugin_warns_and_suggests_the_closest_name() -> None:

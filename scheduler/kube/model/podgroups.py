@@ -1,0 +1,50 @@
+"""scheduling.k8s.io PodGroup: pods that Kubernetes itself wants placed together. The fields read here are alike in
+v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37)."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from scheduler.kube.model.meta import Int32, Int64, Object
+
+
+class GangSchedulingPolicy(Struct, frozen=True, gc=False, rename="camel"):
+    """GangSchedulingPolicy: how many pods must be placed at once."""
+
+    min_count: Int32 = 1
+
+
+class PodGroupSchedulingPolicy(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupSchedulingPolicy; without `gang` it is the basic policy, which wants nothing together."""
+
+    gang: GangSchedulingPolicy | None = None
+
+
+class SchedulingPodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupSpec."""
+
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+
+
+class PodGroupCondition(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.Condition, with all fields: conditions are written as a whole list."""
+
+    type: str = ""
+    status: str = ""
+    observed_generation: Int64 = 0
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class SchedulingPodGroupStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupStatus."""
+
+    conditions: tuple[PodGroupCondition, ...] = ()
+
+
+class SchedulingPodGroup(Object, frozen=True, gc=False, rename="camel"):
+    """PodGroup of scheduling.k8s.io: pods name it in `spec.schedulingGroup.podGroupName`."""
+
+    spec: SchedulingPodGroupSpec = SchedulingPodGroupSpec()
+    status: SchedulingPodGroupStatus = SchedulingPodGroupStatus()

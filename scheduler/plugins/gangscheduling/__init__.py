@@ -1,0 +1,234 @@
+"""GangScheduling: the pods of a PodGroup of scheduling.k8s.io run together or not at all (plugins/gangscheduling and
+schedule_one_podgroup.go of kube-scheduler 1.36 and 1.37).
+
+The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Not followed: preemption for a
+group that has not reached its minCount, topology, and CompositePodGroups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    POD,
+    SCHEDULING_GROUP,
+    SUCCESS,
+    EnqueueExtensions,
+    Gang,
+    GangReporter,
+    Hint,
+    HintRegistration,
+    MemberTries,
+    ObjectReader,
+    Objects,
+    PermitPlugin,
+    PluginContext,
+    PodInfo,
+    PodReader,
+    Pods,
+    PreEnqueuePlugin,
+    Status,
+    failure,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.kube.model import SchedulingPodGroup
+from scheduler.plugins.gangscheduling.conditions import PodGroupConditions
+
+NAME = "GangScheduling"
+KIND = "PodGroup.scheduling.k8s.io"
+_TIMEOUT_SECONDS = 300.0
+"""Upstream's permitTimeoutDuration."""
+_TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
+_UNSCHEDULABLE = "pod group is unschedulable"
+_HELD_BACK = (
+    f"{_UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to wait and "
+    "no plugin rejected pod"
+)
+
+
+class GangScheduling:
+    """PreEnqueue on the size of a group, and what the engine asks about gangs."""
+
+    name = NAME
+
+    def __init__(self, args: Any, context: PluginContext) -> None:
+        """Take no args. In versions before 1.36 there are no PodGroups, and nothing happens."""
+        version = context.kubernetes
+        self._kind = f"{KIND}/{version.pod_groups.rpartition('/')[2]}" if version.pod_groups else ""
+        self._gives_up_early = version.gives_up_early
+        self._handle = context.handle
+        self._objects: Objects | None = None
+        self._pods: Pods | None = None
+        self._conditions = (
+            None
+            if context.handle is None
+            else PodGroupConditions(context.handle, self._kind, version.pod_group_condition)
+        )
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store that holds the PodGroups."""
+        self._objects = objects
+
+    def use_pods(self, pods: Pods) -> None:
+        """Take the directory of pods."""
+        self._pods = pods
+        if self._kind:
+            pods.index(SCHEDULING_GROUP, self._pod_changed)
+
+    def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
+        """Wake the others where a pod that may not be tried itself makes them enough. All other new members enter the
+        active queue, and are tried with whoever waits."""
+        if old is not None or new is None or not (new.spec.gates and new.scheduling_group):
+            return
+        group = self._group_of(new)
+        gang = group.spec.scheduling_policy.gang if group is not None else None
+        members = self._members(new)
+        if gang is not None and len(members) == gang.min_count and self._handle is not None:
+            self._handle.activate([member for member in members if not member.spec.gates])
+
+    # Queue ----------------------------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Park a pod whose PodGroup does not exist, or lacks pods for its minCount."""
+        if not self.has_gang(pod):
+            return SUCCESS
+        group = self._group_of(pod)
+        if group is None:
+            # The grammar is upstream's.
+            return unresolvable(f'waiting for pods\'s pod group "{pod.scheduling_group}" to appear in scheduling queue')
+        gang = group.spec.scheduling_policy.gang
+        if gang is not None and len(self._members(pod)) < gang.min_count:
+            return unresolvable(_TOO_FEW_PODS)
+        return SUCCESS
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Register new pods of the group, and the group itself."""
+        if not self._kind:
+            return ()
+        return (
+            HintRegistration(POD, ActionType.ADD, self._pod_added),
+            HintRegistration(self._kind, ActionType.ADD | ActionType.UPDATE, self._group_changed),
+        )
+
+    @staticmethod
+    def _pod_added(pod: PodInfo, old: object, new: object) -> Hint:
+        same = (
+            isinstance(new, PodInfo)
+            and new.namespace == pod.namespace
+            and new.scheduling_group == pod.scheduling_group
+            and pod.scheduling_group
+        )
+        return Hint.QUEUE if same else Hint.SKIP
+
+    @staticmethod
+    def _group_changed(pod: PodInfo, old: object, new: object) -> Hint:
+        """Wake the pods of a new group, and of one that needs fewer pods than before (it can change since 1.37)."""
+        if not isinstance(new, SchedulingPodGroup) or not pod.scheduling_group:
+            return Hint.SKIP
+        if (new.metadata.namespace, new.metadata.name) != (pod.namespace, pod.scheduling_group):
+            return Hint.SKIP
+        if not isinstance(old, SchedulingPodGroup):
+            return Hint.QUEUE
+        before, now = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
+        fewer = before is not None and now is not None and now.min_count < before.min_count
+        return Hint.QUEUE if fewer else Hint.SKIP
+
+    # The attempt ----------------------------------------------------------------------------------------------------
+
+    def permit(self, state: Any, pod: PodInfo, node: str) -> tuple[Status, float]:
+        """Allow, as a gang gets here as a whole; but for a pod whose PodGroup is gone, as upstream."""
+        if self.has_gang(pod) and self._group_of(pod) is None:
+            missing = f'podgroup.scheduling.k8s.io "{pod.scheduling_group}" not found'
+            reason = f"failed to get podGroup {pod.namespace}/{pod.scheduling_group}: {missing}"
+            return failure(f'running Permit plugin "{NAME}": {reason}'), 0.0
+        return SUCCESS, 0.0
+
+    # Gangs ----------------------------------------------------------------------------------------------------------
+
+    def has_gang(self, pod: PodInfo) -> bool:
+        """Tell whether a pod names a PodGroup, in a version that has them."""
+        return bool(pod.scheduling_group and self._kind)
+
+    def gang_of(self, pod: PodInfo) -> Gang | None:
+        """Return the gang of a pod as it is now; None once enough members have nodes: further ones, which may be
+        thousands, are scheduled like any other pod."""
+        group = self._group_of(pod)
+        if group is None or self._pods is None:
+            return None
+        policy = group.spec.scheduling_policy.gang
+        minimum = policy.min_count if policy is not None else 1
+        placed, waiting = 0, []
+        for member in self._members(pod):
+            if self._pods.node_of(member):
+                placed += 1
+                if placed >= minimum:
+                    return None
+            elif not member.deleting and not member.spec.gates:
+                waiting.append(member)
+        return Gang(
+            f"pod group {pod.namespace}/{pod.scheduling_group} of scheduling.k8s.io",
+            tuple(waiting),
+            minimum,
+            placed,
+            _TIMEOUT_SECONDS,
+            MemberTries.WHILE_POSSIBLE if self._gives_up_early else MemberTries.EACH_ONCE,
+            self._held_back(minimum),
+        )
+
+    def _held_back(self, minimum: int) -> Any:
+        if not self._gives_up_early:
+            return lambda fit, untried: _HELD_BACK
+        return lambda fit, untried: _progress(minimum, fit, untried)
+
+    def gang_placed(self, pod: PodInfo) -> None:
+        """Do nothing: the queue's order does not depend on it."""
+
+    def gang_settled(self, pod: PodInfo) -> None:
+        """Do nothing."""
+
+    def gang_failed(self, pod: PodInfo) -> None:
+        """Do nothing."""
+
+    def report_gang(self, pod: PodInfo, outcome: Status) -> None:
+        """Write the PodGroup's condition, in the words of the version."""
+        group = self._group_of(pod)
+        if group is None or self._conditions is None:
+            return
+        if outcome.is_rejection:
+            outcome = unschedulable(
+                outcome.message.removeprefix(f"{_UNSCHEDULABLE}, ") if self._gives_up_early else _UNSCHEDULABLE
+            )
+        self._conditions.publish(group, outcome)
+
+    def _group_of(self, pod: PodInfo) -> SchedulingPodGroup | None:
+        if self._objects is None or not self.has_gang(pod):
+            return None
+        group: SchedulingPodGroup | None = self._objects.get(self._kind, pod.namespace, pod.scheduling_group)
+        return group
+
+    def _members(self, pod: PodInfo) -> Collection[PodInfo]:
+        """Return the pods of a group that have not ended, with and without a node, of every scheduler."""
+        if self._pods is None:
+            return ()
+        return self._pods.labelled(SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
+
+
+def _progress(minimum: int, fit: int, untried: int) -> str:
+    """Return upstream's text of 1.37 (PlacementFeasible) for a group that does not reach its minCount."""
+    if fit + untried < minimum:
+        text = f"minCount ({minimum}) cannot be satisfied: {fit} scheduled, {untried} remaining"
+    else:
+        text = f"minCount ({minimum}) is not yet satisfied: {fit} scheduled, {untried} remaining"
+    return f"{_UNSCHEDULABLE}, {text}"
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_ENQUEUE: type[PreEnqueuePlugin] = GangScheduling
+_PERMIT: type[PermitPlugin] = GangScheduling
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = GangScheduling
+_OBJECT_READER: type[ObjectReader] = GangScheduling
+_POD_READER: type[PodReader] = GangScheduling
+_GANG: type[GangReporter] = GangScheduling

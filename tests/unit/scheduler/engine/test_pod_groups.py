@@ -1,0 +1,234 @@
+"""PodGroups of scheduling.k8s.io: their pods are placed together, as kube-scheduler 1.36 and 1.37 do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.catalog import Watch
+from scheduler.config import load_configuration
+from scheduler.kube.model import (
+    EventType,
+    GangSchedulingPolicy,
+    ObjectMeta,
+    PodGroupCondition,
+    PodGroupSchedulingPolicy,
+    SchedulingPodGroup,
+    SchedulingPodGroupSpec,
+    SchedulingPodGroupStatus,
+)
+from tests.unit.scheduler.engine.fakes import Engine, eventually, started
+
+HELD_BACK = (
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to "
+    "wait and no plugin rejected pod"
+)
+PROFILE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: secondary-scheduler
+    plugins: {{multiPoint: {{enabled: [{{name: GangScheduling}}]}}}}
+    pluginConfig: [{{name: SecondarySchedulerOptions, args: {{kubernetesVersion: "{}"}}}}]
+"""
+VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
+
+
+class PodGroupEngine(Engine):
+    """The engine with GangScheduling, as a minor version behaves."""
+
+    def __init__(self, version: str = "1.36") -> None:
+        super().__init__(configuration=PROFILE.format(version))
+        self.version = version
+        if version in VERSIONS:
+            self.podgroups = self.object_inputs(Watch(f"scheduling.k8s.io/{VERSIONS[version]}", "podgroups"))
+
+    def add_group(
+        self, name: str, minimum: int | None, event: EventType = EventType.ADDED, **status: Any
+    ) -> SchedulingPodGroup:
+        """With no minimum, it has the basic policy."""
+        policy = PodGroupSchedulingPolicy(None if minimum is None else GangSchedulingPolicy(minimum))
+        meta = ObjectMeta(name=name, namespace="ns", uid=f"{name}-uid", resource_version="1", generation=2)
+        group = SchedulingPodGroup(meta, SchedulingPodGroupSpec(policy), SchedulingPodGroupStatus(**status))
+        self.podgroups.apply([(event, group)])
+        return group
+
+    def add_members(self, group: str, *cpus: str, start: int = 0) -> None:
+        for number, cpu in enumerate(cpus, start):
+            self.add_pod(f"{group}-{number}", cpu=cpu, schedulingGroup={"podGroupName": group})
+
+    def placed(self) -> set[str]:
+        return {name for name, _, _ in self.api.bindings}
+
+    def message(self, pod: str) -> str:
+        """The last condition written about a pod; "" before the first."""
+        texts = [
+            patch["status"]["conditions"][0]["message"]
+            for path, patch in self.api.patches
+            if path.endswith(f"/pods/{pod}/status") and "conditions" in patch["status"]
+        ]
+        return texts[-1] if texts else ""
+
+    def conditions(self, group: str) -> list[dict[str, Any]]:
+        """What was written about a group, oldest first."""
+        path = f"/apis/scheduling.k8s.io/{VERSIONS[self.version]}/namespaces/ns/podgroups/{group}/status"
+        return [patch["status"]["conditions"][-1] for written, patch in self.api.patches if written == path]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_group_that_fits_is_placed_and_says_so(version: str) -> None:
+    async with started(PodGroupEngine(version)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 3)
+        for name in ("n1", "n2", "n3"):
+            engine.add_node(name, cpu="1")
+        engine.add_members("g", "700m", "700m", "700m")
+        await eventually(lambda: len(engine.placed()) == 3, "all members")
+        await eventually(lambda: len(engine.conditions("g")) == 1, "the condition")
+    (condition,) = engine.conditions("g")
+    expected = {"1.36": "PodGroupScheduled", "1.37": "PodGroupInitiallyScheduled"}[version]
+    assert (condition["type"], condition["status"], condition["reason"]) == (expected, "True", "Scheduled")
+    assert condition["observedGeneration"] == 2
+    assert engine.metrics.pod_group_attempts.labels("scheduled", "secondary-scheduler").value == 1
+    assert not [event for event in engine.api.events if event["reason"] == "SchedulingGroupIgnored"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_group_without_room_for_its_min_count_holds_nothing_and_says_why(version: str) -> None:
+    async with started(PodGroupEngine(version)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 3)
+        engine.add_node("n1", cpu="1")
+        engine.add_node("n2", cpu="1")
+        engine.add_members("g", "700m", "700m", "700m")
+        await eventually(lambda: all(engine.message(f"g-{n}") for n in range(3)), "a reason for each")
+        await eventually(lambda: bool(engine.conditions("g")), "the condition")
+        assert engine.state.assumed_count == 0
+        engine.add_pod("other", cpu="700m")
+        await eventually(lambda: engine.placed() == {"other"}, "room for others")
+    messages = [engine.message(f"g-{n}") for n in range(3)]
+    assert messages[2].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    if version == "1.36":
+        assert messages[:2] == [HELD_BACK] * 2
+        assert engine.conditions("g")[0]["message"] == "pod group is unschedulable"
+    else:
+        ending = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
+        assert messages[:2] == [f"pod group is unschedulable, {ending}"] * 2
+        assert engine.conditions("g")[0]["message"] == ending
+    assert (engine.conditions("g")[0]["status"], engine.conditions("g")[0]["reason"]) == ("False", "Unschedulable")
+
+
+async def test_room_for_a_smaller_member_wakes_a_group_whose_larger_one_did_not_fit() -> None:
+    async with started(PodGroupEngine()) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 2)
+        engine.add_node("large", cpu="2")
+        engine.add_members("g", "1", "1500m")
+        await eventually(lambda: bool(engine.message("g-1")), "it does not fit")
+        # The new node helps the smaller one only, which may make room for the larger one by going there.
+        engine.add_node("small", cpu="1100m")
+        await eventually(lambda: engine.message("g-1").startswith("0/2 nodes are available"), "tried again", 20)
+
+
+async def test_members_beyond_the_min_count_are_placed_with_the_group_where_they_fit() -> None:
+    async with started(PodGroupEngine()) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 2)
+        for name in ("n1", "n2", "n3"):
+            engine.add_node(name, cpu="1")
+        engine.add_members("g", "700m", "700m", "700m", "700m")
+        await eventually(lambda: len(engine.placed()) == 3, "all that fit")
+        await eventually(lambda: any("Insufficient cpu" in engine.message(f"g-{n}") for n in range(4)), "one does not")
+    assert [condition["status"] for condition in engine.conditions("g")] == ["True"]
+
+
+async def test_pods_wait_for_their_group_and_for_enough_members() -> None:
+    async with started(PodGroupEngine()) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_node("n1", cpu="4")
+        engine.add_members("g", "100m", "100m")
+        engine.add_pod("alone", cpu="100m")
+        await eventually(lambda: engine.placed() == {"alone"}, "no group yet")
+        engine.add_group("g", 3)
+        engine.add_pod("second", cpu="100m")
+        await eventually(lambda: engine.placed() == {"alone", "second"}, "a member is missing")
+        engine.add_members("g", "100m", start=2)
+        await eventually(lambda: len(engine.placed()) == 5, "the group")
+
+
+async def test_without_nodes_every_member_says_so() -> None:
+    async with started(PodGroupEngine()) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 2)
+        engine.add_members("g", "100m", "100m")
+        expected = {"no nodes available to schedule pods"}
+        await eventually(lambda: {engine.message(f"g-{n}") for n in range(2)} == expected, "the reason, for each")
+        engine.add_node("n1", cpu="1")
+        await eventually(lambda: len(engine.placed()) == 2, "both", 20)
+
+
+async def test_a_smaller_min_count_wakes_the_group() -> None:
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 3)
+        engine.add_node("n1", cpu="1")
+        engine.add_node("n2", cpu="1")
+        engine.add_members("g", "700m", "700m", "700m")
+        await eventually(lambda: bool(engine.message("g-0")), "too few fit")
+        engine.add_group("g", 2, EventType.MODIFIED)
+        await eventually(lambda: len(engine.placed()) == 2, "two are enough", 20)
+
+
+async def test_pods_of_a_group_with_the_basic_policy_need_nobody() -> None:
+    async with started(PodGroupEngine()) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", None)
+        engine.add_node("n1", cpu="1")
+        engine.add_members("g", "700m", "700m")
+        await eventually(lambda: len(engine.placed()) == 1, "the one that fits")
+
+
+async def test_a_group_that_was_scheduled_stays_so() -> None:
+    former = PodGroupCondition("PodGroupScheduled", "True", 2, "2026-01-01T00:00:00Z", "Scheduled", "")
+    async with started(PodGroupEngine()) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 2, conditions=(former,))
+        engine.add_node("n1", cpu="1")
+        engine.add_members("g", "700m", "700m")
+        await eventually(lambda: all(engine.message(f"g-{n}") for n in range(2)), "they do not fit")
+        assert engine.conditions("g") == []
+
+
+@pytest.mark.parametrize("version", ["1.34", "1.35"])
+async def test_before_1_36_a_pod_is_placed_by_itself_and_says_so(version: str) -> None:
+    async with started(PodGroupEngine(version)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_node("n1", cpu="1")
+        engine.add_members("g", "100m")
+        await eventually(lambda: len(engine.placed()) == 1, "by itself")
+        await eventually(lambda: len(engine.api.events) == 2, "its Events")
+    (ignored,) = [event for event in engine.api.events if event["reason"] == "SchedulingGroupIgnored"]
+    assert ignored["note"].startswith(
+        "spec.schedulingGroup g is not followed: this pod is placed by itself. The plugin"
+    )
+
+
+@pytest.mark.parametrize(
+    ("minor", "gates", "enabled"),
+    [
+        (36, {"GenericWorkload": True, "GangScheduling": True}, True),
+        (36, {"GangScheduling": True}, False),
+        (36, {"GenericWorkload": True}, False),
+        (37, {"GenericWorkload": True}, True),
+        (37, {"GenericWorkload": False}, False),
+        (35, {"GenericWorkload": True, "GangScheduling": True}, False),
+    ],
+)
+def test_the_feature_gates_enable_the_plugin_in_every_profile(
+    minor: int, gates: dict[str, bool], enabled: bool
+) -> None:
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    text += "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
+    configuration = load_configuration(text, source="test", cluster_minor=minor, feature_gates=gates)
+    assert ["GangScheduling" in profile.enabled for profile in configuration.profiles] == [enabled] * 2
