@@ -275,7 +275,8 @@ class Daemon:
         for resource, reflector in reflectors.items():
             while not reflector.synced.is_set():
                 try:
-                    await asyncio.wait_for(reflector.synced.wait(), _SYNC_WARNING_SECONDS)
+                    async with asyncio.timeout(_SYNC_WARNING_SECONDS):
+                        await reflector.synced.wait()
                 except TimeoutError:
                     # Nothing is scheduled before: say why, as a missing RBAC rule would go unnoticed.
                     log.warning("cache is not filled yet", resource=resource, reason=str(reflector.state.error or ""))

@@ -98,7 +98,8 @@ class Observer:
                 return False
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(left, 0.5))
+                async with asyncio.timeout(min(left, 0.5)):
+                    await self._changed.wait()
         return True
 
     async def _watch(self, path: str, selectors: dict[str, str | int], take: Callable[[_Event, float], None]) -> None:

@@ -138,7 +138,8 @@ class Agent:
         longest = self._settings.timing.shutdown_grace
         await asyncio.gather(*(worker.shutdown(longest) for worker in self._workers.values()), return_exceptions=True)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._write_last_status(), LAST_EVENTS_SECONDS)
+            async with asyncio.timeout(LAST_EVENTS_SECONDS):
+                await self._write_last_status()
         for task in (*self._tasks.values(), *background):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *background, return_exceptions=True)

@@ -1,6 +1,7 @@
 """One container of a pod through all its instances: start, probe, end, back off, start again."""
 
 import asyncio
+import contextlib
 import os
 import time
 import uuid
@@ -266,7 +267,6 @@ class ContainerRunner:
         log.info("%s: %s: %s", self._home.pod["metadata"]["name"], reason, message)
 
     async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()

@@ -149,7 +149,8 @@ class ContainerInstance:
         try:
             process = await launch(spec, output.with_suffix(".json"), descriptor.fileno())
             try:
-                code = await asyncio.wait_for(process.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    code = await process.wait()
             except BaseException:
                 await asyncio.shield(process.stop(0))
                 raise

@@ -56,8 +56,8 @@ class PodWorker:
     def update(self, pod: Obj) -> None:
         """A newer version of the pod object."""
         self._set_pod(pod)
-        self._data_changed.set()  # its labels and annotations may stand in files
         if not pod["metadata"].get("deletionTimestamp"):
+            self._data_changed.set()  # its labels and annotations may stand in files
             return
         grace = pod["metadata"].get("deletionGracePeriodSeconds")
         self._end(DEFAULT_GRACE if grace is None else float(grace))
@@ -118,7 +118,8 @@ class PodWorker:
         self._grace = min(longest, DEFAULT_GRACE if seconds is None else seconds)
         await self._stop_all(self._grace)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._write_last_status(), LAST_STATUS_SECONDS)
+            async with asyncio.timeout(LAST_STATUS_SECONDS):
+                await self._write_last_status()
 
     async def _run_guarded(self) -> None:
         try:
@@ -163,18 +164,21 @@ class PodWorker:
             except MountError as error:
                 self._node.recorder.warning(self._home.pod, "FailedMount", str(error))
             self._data_changed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._data_changed.wait(), self._node.timing.sync)
+            await self._wait_for_news(self._node.timing.sync)
 
     async def _refresh(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._data_changed.wait(), self._node.timing.refresh)
+            await self._wait_for_news(self._node.timing.refresh)
             self._data_changed.clear()
             try:
                 await self._home.volumes.refresh(self._home.pod)
             except MountError as error:
                 self._node.recorder.warning(self._home.pod, "FailedMount", str(error))
+
+    async def _wait_for_news(self, longest: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._data_changed.wait()
 
     async def _run_init(self) -> bool:
         """Run init containers in order; return whether the main ones may start."""

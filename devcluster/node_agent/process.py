@@ -40,11 +40,13 @@ class ContainerProcess:
         if grace > 0:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.launcher.wait(), grace)
+                async with asyncio.timeout(grace):
+                    await self.launcher.wait()
         if self.launcher.returncode is None:
             self._signal(signal.SIGUSR2)
             try:
-                await asyncio.wait_for(self.launcher.wait(), FORCE_SECONDS)
+                async with asyncio.timeout(FORCE_SECONDS):
+                    await self.launcher.wait()
             except TimeoutError:
                 self._signal(signal.SIGKILL)
                 await self.launcher.wait()
@@ -77,7 +79,8 @@ async def launch(spec: dict[str, Any], spec_file: Path, output: int, record: Pat
     try:
         if record is not None:
             _write_record(record, launcher.pid)
-        process.entry_pid = await asyncio.wait_for(_report(read_end), REPORT_SECONDS) or launcher.pid
+        async with asyncio.timeout(REPORT_SECONDS):
+            process.entry_pid = await _report(read_end) or launcher.pid
     except BaseException as error:
         await asyncio.shield(process.stop(0))
         await process.wait()
