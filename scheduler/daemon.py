@@ -17,10 +17,12 @@ from scheduler.catalog import POD_GROUP_METRICS
 from scheduler.clusterversion import leaders_minor
 from scheduler.config import Configuration, redacted
 from scheduler.engine import (
+    HISTORY_BYTES,
     MAX_ANSWER_BYTES,
     Engine,
     EventRecorder,
     Extending,
+    HistoryLimits,
     LoadFeeds,
     Outputs,
     Permissions,
@@ -133,6 +135,7 @@ class Daemon:
                 self.check_client,
                 options.verbosity,
                 self._extending.extenders if self._extending is not None else None,
+                self._history_limits(),
             ),
             Permissions(self._may_write, self._may_schedule),
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
@@ -374,9 +377,23 @@ class Daemon:
             flags=flags,
             profiling=self.configuration.model.enable_profiling,
             loop_stacks=task_stacks,
+            decisions=None if self.engine.decisions is None else self._decisions,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
         return new_server(options, answers)
+
+    def _history_limits(self) -> HistoryLimits | None:
+        """Without a port nobody could read the history."""
+        records = self.options.decision_history if self.options.secure_port else 0
+        if not records:
+            return None
+        return HistoryLimits(records, records * HISTORY_BYTES, self.options.decision_details)
+
+    def _decisions(self, namespace: str | None, pod: str | None, most: int) -> dict[str, Any] | None:
+        history = self.engine.decisions
+        if history is None or not self._leading:
+            return None
+        return {**history.show(namespace=namespace, pod=pod, most=most), "configurationHash": self.configuration.hash}
 
     def _later_metrics(self) -> frozenset[str]:
         """Metrics that no profile's version of kube-scheduler has yet, or shows without PodGroups."""

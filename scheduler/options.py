@@ -87,6 +87,10 @@ class Options:
     allow_default_scheduler_name: bool
     extender_recording: str
     """Where answers of extenders are recorded: a file, `-` for standard output, "" for nowhere."""
+    decision_history: int
+    """Decisions that `/debug/decisions` shows; 0: it is not served."""
+    decision_details: float
+    """Share of the processor's time for their details, from 0 to 1."""
     credential_rules: CredentialRules
     """What the Deployment permits; no file can."""
     shown: Mapping[str, str]
@@ -156,6 +160,22 @@ def _port(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no port; write 0 to 65535")
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 999999")
+    return int(text)
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0.0 <= percent <= 100.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage; write a number from 0 to 100")
+    return percent / 100.0
+
+
 def _paths(text: str) -> tuple[str, ...]:
     paths = _comma_separated(text)
     for path in paths:
@@ -216,6 +236,7 @@ def _parser(version: str) -> argparse.ArgumentParser:
         metavar="FILE",
         help="record the answers of extenders for `secondary-scheduler simulate`; - is standard output",
     )
+    _history_flags(parser.add_argument_group("history of decisions"))
     _metric_flags(parser.add_argument_group("credentials of metric sources", _ABOUT_CREDENTIALS))
     add_idle_flags(
         parser.add_argument_group("other flags of kube-scheduler", "are accepted and do nothing: docs/flags.md")
@@ -268,6 +289,23 @@ def _deprecated_flags(group: argparse._ArgumentGroup) -> None:
     about = {"profiling": "serve /debug/pprof", "contention-profiling": "has no effect"}
     for name, text in about.items():
         group.add_argument(f"--{name}", nargs="?", const=True, type=_boolean, metavar="BOOL", help=text)
+
+
+def _history_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--decision-history",
+        type=_count,
+        default=1000,
+        metavar="N",
+        help="decisions that /debug/decisions shows, some 8 KiB each; 0 serves none (default: %(default)s)",
+    )
+    group.add_argument(
+        "--decision-details",
+        type=_percent,
+        default=0.01,
+        metavar="PERCENT",
+        help="share of one processor's time for the scores in them (default: 1); 0 keeps none",
+    )
 
 
 def _metric_flags(group: argparse._ArgumentGroup) -> None:
@@ -399,6 +437,8 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         verbosity=parsed.verbosity,
         allow_default_scheduler_name=parsed.allow_default_scheduler_name,
         extender_recording=parsed.extender_recording,
+        decision_history=parsed.decision_history,
+        decision_details=parsed.decision_details,
         credential_rules=CredentialRules(
             parsed.metric_credentials_directory,
             parsed.metric_credentials_address,

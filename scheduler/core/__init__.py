@@ -6,6 +6,7 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 from scheduler.core.asking import decide_asking, sample_size
 from scheduler.core.budget import PREEMPTION_OVER_BUDGET
 from scheduler.core.decide import decide
+from scheduler.core.detail import DecisionDetail, LoadInput, RejectedNodes, ScoredNode, detail_of, rejected_nodes
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
 from scheduler.core.gang import (
     GangDecision,
@@ -21,22 +22,28 @@ from scheduler.core.postfilter import PostFilterOutcome, post_filters_asking, ru
 
 __all__ = [
     "PREEMPTION_OVER_BUDGET",
+    "DecisionDetail",
     "Explanation",
     "GangDecision",
     "Interested",
+    "LoadInput",
     "NodeExplanation",
     "Placement",
     "PostFilterOutcome",
+    "RejectedNodes",
     "Score",
+    "ScoredNode",
     "decide",
     "decide_asking",
     "decide_gang_asking",
+    "detail_of",
     "explain",
     "gang_message",
     "gang_plugins",
     "nobody",
     "place_gang",
     "post_filters_asking",
+    "rejected_nodes",
     "run_post_filters",
     "sample_size",
 ]

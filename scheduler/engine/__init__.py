@@ -16,6 +16,7 @@ from scheduler.engine.environment import plugin_environment, read_named_file
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from scheduler.engine.decisions import HISTORY_BYTES, HistoryLimits
     from scheduler.engine.engine import Engine, Outputs, Permissions
     from scheduler.engine.extenderhttp import ExtenderEndpoint
     from scheduler.engine.extenderrecords import AnswerRecord, RecordedAnswers, UnrecordedError
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 __getattr__ = lazy_attributes(
     __name__,
     {
+        "HISTORY_BYTES": "decisions",
+        "HistoryLimits": "decisions",
         "Engine": "engine",
         "Outputs": "engine",
         "Permissions": "engine",
@@ -59,6 +62,7 @@ __getattr__ = lazy_attributes(
 
 
 __all__ = [
+    "HISTORY_BYTES",
     "MAX_ANSWER_BYTES",
     "AnswerRecord",
     "Assembly",
@@ -68,6 +72,7 @@ __all__ = [
     "ExtenderEndpoint",
     "Extending",
     "GangReservation",
+    "HistoryLimits",
     "LoadFeeds",
     "NodeUpdate",
     "Outputs",

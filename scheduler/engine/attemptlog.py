@@ -1,5 +1,6 @@
-"""What the log says of attempts beyond their outcome, at the verbosity that upstream's lines or the operator's logLevel
-ask for. Nothing is computed for it below that verbosity. Members of a gang have the same lines as other pods.
+"""Who follows attempts: the log, beyond their outcome, at the verbosity that upstream's lines or the operator's
+logLevel ask for, and the history of decisions. Nothing is computed for what nobody asked for. Members of a gang have
+the same lines as other pods.
 
 - 4 (Debug): that an attempt begins, and which plugin rejected how many nodes.
 - 5: what PostFilter answered.
@@ -15,8 +16,10 @@ from typing import Final
 import structlog
 
 from scheduler.core import Placement, PostFilterOutcome, explain
+from scheduler.engine.decisions import DecisionHistory
+from scheduler.engine.failures import AttemptFailure
 from scheduler.framework import PodInfo, ProfileRunner
-from scheduler.state import Snapshot
+from scheduler.state import QueuedPod, Snapshot
 
 DEBUG: Final = 4
 POST_FILTER: Final = 5
@@ -28,15 +31,18 @@ log = structlog.get_logger(component="cycle")
 
 
 class AttemptLog:
-    """Writes these lines. The caller asks `debug` first, so that most processes do no more than that.
+    """Writes these lines, and tells the history.
 
     Attributes:
-        debug: whether anything of this is written.
-        scores: whether scores are.
+        debug: whether anything of this is written; the caller of `begin` asks it first.
+        follows_decisions: whether anybody wants to hear of decisions; the caller of `decided` asks it first.
+        scores: whether scores are written.
     """
 
-    def __init__(self, verbosity: int) -> None:
+    def __init__(self, verbosity: int, history: DecisionHistory | None = None) -> None:
+        self._history = history
         self.debug = verbosity >= DEBUG
+        self.follows_decisions = self.debug or history is not None
         self.scores = verbosity >= SCORES
         self._post_filter = verbosity >= POST_FILTER
         self._all = verbosity >= ALL_SCORES
@@ -47,6 +53,10 @@ class AttemptLog:
 
     def decided(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> None:
         """A node was chosen on this snapshot, or there is none."""
+        if self._history is not None:
+            self._history.decided(snapshot, placement, runner)
+        if not self.debug:
+            return
         if placement.node is None:
             self._rejected(placement)
         elif self.scores:
@@ -74,6 +84,8 @@ class AttemptLog:
 
     def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
         """PostFilter answered."""
+        if self._history is not None:
+            self._history.post_filtered(pod, outcome)
         if self._post_filter and outcome.status is not None:
             log.debug(
                 "Status after running PostFilter plugins for pod",
@@ -83,6 +95,16 @@ class AttemptLog:
                 victims=len(outcome.victims),
                 nominatedNode=outcome.nominated_node or "",
             )
+
+    def bound(self, queued: QueuedPod) -> None:
+        """A pod was bound to the node that it was given."""
+        if self._history is not None:
+            self._history.bound(queued)
+
+    def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
+        """An attempt ended without a node; the pod waits in this queue now."""
+        if self._history is not None:
+            self._history.failed(queued, failure, queue)
 
     def _scored(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, chosen: str) -> None:
         """A node was chosen: show the scores, which are computed once more for it, plugin by plugin."""

@@ -22,7 +22,13 @@ from scheduler.engine.asking import AskedGang, AskingAttempts
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
 from scheduler.engine.extending import Extenders
-from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
+from scheduler.engine.failures import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    AttemptFailure,
+    FailureReporter,
+    warn_of_ignored_group,
+)
 from scheduler.engine.gangs import BindingAttempt, GangOutcome, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.nominating import BindingNominations
@@ -54,8 +60,6 @@ wait for them, until so many hang that the API server must be in trouble as a wh
 FLUSH_SECONDS = 0.5
 """How often pods whose backoff is over, or that have been unschedulable for long, are looked for."""
 _STOPPING_POLL_SECONDS = 0.02
-_GANG_SCHEDULING = "The plugin GangScheduling follows it, from Kubernetes 1.36 on"
-_COSCHEDULING = "Pods with the label scheduling.x-k8s.io/pod-group are placed together, if the profile has Coscheduling"
 _NO_NODES_FAILURE = AttemptFailure(NO_NODES, UNSCHEDULABLE)
 T = TypeVar("T")
 log = structlog.get_logger(component="cycle")
@@ -240,8 +244,9 @@ class SchedulingCycle:
             for member in [queued] if gang is None else self._gangs.take_members(queued, gang):
                 self._handle_failure(member, started, _NO_NODES_FAILURE)
             return
-        if (pod.scheduling_group or pod.workload_ref) and queued.attempts <= 1:
-            self._warn_of_ignored_group(pod)
+        names_group = pod.workload_ref or (pod.scheduling_group and not self._gangs.forms_gang(pod))
+        if names_group and queued.attempts <= 1:
+            warn_of_ignored_group(self._handles[pod.scheduler_name], pod)
         self._timings[pod.scheduler_name].begin_attempt()
         if self._log.debug:
             self._log.begin(pod, queued.attempts)
@@ -260,22 +265,11 @@ class SchedulingCycle:
         if not self.settle(queued, placement, started):
             self.reject(queued, placement, self._attempts.run_post_filters(snapshot, placement), started)
 
-    def _warn_of_ignored_group(self, pod: PodInfo) -> None:
-        """Tell users of a pod that names a gang of Kubernetes' own that nothing here forms it."""
-        if pod.workload_ref:
-            field, remedy = f"spec.workloadRef {pod.workload_ref}", _COSCHEDULING
-        elif self._gangs.forms_gang(pod):
-            return
-        else:
-            field, remedy = f"spec.schedulingGroup {pod.scheduling_group}", f"{_GANG_SCHEDULING}. {_COSCHEDULING}"
-        note = f"{field} is not followed: this pod is placed by itself. {remedy}"
-        self._handles[pod.scheduler_name].event(pod, "Warning", "SchedulingGroupIgnored", "Scheduling", note)
-
     def note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
         """Measure and log a decision; `started` is `time.perf_counter` at the beginning of the attempt."""
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
         self._metrics.count_observations(placement.counters)
-        if self._log.debug:
+        if self._log.follows_decisions:
             self._log.decided(snapshot, placement, self._attempts.runner_of(placement.pod))
 
     def settle(self, queued: QueuedPod, placement: Placement, started: float) -> bool:
@@ -294,8 +288,7 @@ class SchedulingCycle:
 
     def reject(self, queued: QueuedPod, placement: Placement, outcome: PostFilterOutcome, started: float) -> None:
         """Requeue a pod that fits nowhere; count and log whether preemption makes room."""
-        if self._log.debug:
-            self._log.post_filtered(placement.pod, outcome)
+        self._log.post_filtered(placement.pod, outcome)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
         # Counted after the others of this attempt have become metrics.
         late = {name: count for name, count in placement.counters.items() if name == PREEMPTION_OVER_BUDGET}
@@ -441,6 +434,7 @@ class SchedulingCycle:
         note = f"Successfully assigned {pod.key} to {placement.node}"
         self._handles[pod.scheduler_name].event(pod, "Normal", "Scheduled", "Binding", note)
         self._failures.forget(pod.uid)
+        self._log.bound(queued)
         self._observe("scheduled", pod, attempt.started)
         self._metrics.attempts_per_pod.observe(queued.attempts)
         if queued.flushed:
@@ -491,6 +485,7 @@ class SchedulingCycle:
             return
         queued.pod = latest
         target = self._queue.add_unschedulable(queued, rejectors=failure.rejectors, pending=failure.pending)
+        self._log.failed(queued, failure, target)
         # In memory at once: until the watch brings it back, others must not take the room that is being made.
         nominated = failure.nominated_node
         self._state.nominator.set(latest, latest.nominated_node if nominated is None else nominated)

@@ -14,6 +14,7 @@ from scheduler.config import Configuration
 from scheduler.engine.assembly import assemble
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.cycle import SchedulingCycle
+from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import FailureReporter
@@ -66,6 +67,7 @@ class Outputs:
         check_client: for reading nodes again before Bindings, where a profile asks for it; limits rate and size.
         verbosity: klog's -v: what the log says of attempts (`attemptlog`).
         extenders: the extenders of the configuration, if there are any.
+        history: how many decisions are remembered; None: none.
     """
 
     client: KubeClient
@@ -75,6 +77,7 @@ class Outputs:
     check_client: KubeClient | None = None
     verbosity: int = 0
     extenders: Extenders | None = None
+    history: HistoryLimits | None = None
 
 
 class Engine:
@@ -137,6 +140,7 @@ class Engine:
         self.queue = self._new_queue(
             configuration, QueueTiming(outputs.metrics), unschedulable_after, pop_from_backoff=pop_from_backoff
         )
+        self.decisions = None if outputs.history is None else DecisionHistory(outputs.history, clocks, self.queue)
         self.cycle = SchedulingCycle(
             attempts=assembly.attempts,
             queue=self.queue,
@@ -148,7 +152,7 @@ class Engine:
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
-            attempt_log=AttemptLog(outputs.verbosity),
+            attempt_log=AttemptLog(outputs.verbosity, self.decisions),
             extenders=outputs.extenders,
         )
         self._handling = outputs.metrics.event_handling

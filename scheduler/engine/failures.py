@@ -20,6 +20,20 @@ PATCHES_AT_ONCE = 8
 wait behind them there, and thousands would time out."""
 
 
+_GANG_SCHEDULING = "The plugin GangScheduling follows it, from Kubernetes 1.36 on"
+_COSCHEDULING = "Pods with the label scheduling.x-k8s.io/pod-group are placed together, if the profile has Coscheduling"
+
+
+def warn_of_ignored_group(handle: EngineHandle, pod: PodInfo) -> None:
+    """Tell users of a pod that names a gang of Kubernetes' own that no plugin of its profile forms it."""
+    if pod.workload_ref:
+        field, remedy = f"spec.workloadRef {pod.workload_ref}", _COSCHEDULING
+    else:
+        field, remedy = f"spec.schedulingGroup {pod.scheduling_group}", f"{_GANG_SCHEDULING}. {_COSCHEDULING}"
+    note = f"{field} is not followed: this pod is placed by itself. {remedy}"
+    handle.event(pod, "Warning", "SchedulingGroupIgnored", "Scheduling", note)
+
+
 class AttemptFailure(NamedTuple):
     """Why an attempt ended without a node.
 

@@ -285,7 +285,7 @@ class Gangs:
 
     def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int, interested: Interested) -> Asking[GangDecision]:
         began = time.perf_counter()
-        on_decision = self._log_decision if self._log.debug else None
+        on_decision = self._log_decision if self._log.follows_decisions else None
         decision = yield from self._attempts.decide_gang(
             gang, pods, enough, interested=interested, on_decision=on_decision
         )

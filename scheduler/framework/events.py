@@ -30,12 +30,26 @@ QueueingHint = Callable[[PodInfo, EventObject | None, EventObject | None], Hint]
 """hint(rejected pod, old object, new object). An exception counts as QUEUE."""
 
 
+def _camel_case(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
 class HintRegistration(NamedTuple):
     """An event of interest, and the function that looks closer; without one, every such event wakes the pod."""
 
     resource: str
     actions: ActionType
     hint: QueueingHint | None = None
+
+    def event_names(self) -> list[str]:
+        """Return its events as `Node/Add`, in upstream's words."""
+        named: list[ActionType] = []
+        rest = self.actions
+        for group in (ActionType.ALL, ActionType.UPDATE):
+            if rest & group == group:
+                named.append(group)
+                rest &= ~group
+        return [f"{self.resource}/{_camel_case(action.name or '')}" for action in (*named, *rest)]
 
 
 class ClusterEvent(NamedTuple):

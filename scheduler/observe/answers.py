@@ -81,6 +81,9 @@ class Answers:
     """Whether `/debug/pprof` is served."""
     loop_stacks: Callable[[], Mapping[str, Stack]] = dict
     """The stacks of the scheduling loop's tasks by name; called on that loop."""
+    decisions: Callable[[str | None, str | None, int], dict[str, Any] | None] | None = None
+    """Returns the last decisions about the pods of a namespace (None: of all), of this name (None: of any), at most so
+    many; None where this process does not lead. Called on the loop. Without it `/debug/decisions` is not served."""
     pod_resources: Callable[[], Iterable[PodResources]] = list
     """The pods that `/metrics/resources` shows; called on the loop, gone through on the serving thread. None where this
     process does not lead."""

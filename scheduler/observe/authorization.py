@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from scheduler.observe.answers import ReviewClient
 from scheduler.observe.clients import MASTERS, CertifiedUser
 
 TOO_MANY = 429
+DECISIONS: Final = "/debug/decisions"
+_DECISIONS_OF_NAMESPACE: Final = re.compile(rf"{DECISIONS}/namespaces/([a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?)")
 _CACHE_SECONDS = 10.0
 """How long an answer counts, unless a flag says otherwise; upstream's value."""
 _KNOWN_SECONDS = 3600.0
@@ -167,11 +170,28 @@ class Authorizer:
                 "groups": user.get("groups", []),
                 "uid": user.get("uid", ""),
                 "extra": user.get("extra") or {},
-                "nonResourceAttributes": {"path": path, "verb": "get"},
+                **access_to(path),
             },
         }
         answer = json.loads(await self._client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", access))
         return 200 if answer.get("status", {}).get("allowed") else 403
+
+
+def namespace_of(path: str) -> str | None:
+    """Return the namespace whose decisions a path shows; None for any other path."""
+    match = _DECISIONS_OF_NAMESPACE.fullmatch(path)
+    return None if match is None else match[1]
+
+
+def access_to(path: str) -> dict[str, Any]:
+    """Return what a caller must be allowed, as a part of a SubjectAccessReview.
+
+    That is `get` on the path, but for the decisions about a namespace's pods: to `get` these pods.
+    """
+    namespace = namespace_of(path)
+    if namespace is not None:
+        return {"resourceAttributes": {"namespace": namespace, "verb": "get", "resource": "pods"}}
+    return {"nonResourceAttributes": {"path": path, "verb": "get"}}
 
 
 def _drop_oldest(remembered: OrderedDict[Any, Any]) -> None:

@@ -19,6 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from scheduler.observe.answers import Answers
 from scheduler.observe.authorization import TOO_MANY, Authorizer
 from scheduler.observe.clients import user_of
+from scheduler.observe.decisions import DecisionEndpoints
 from scheduler.observe.health import FailureLog, report
 from scheduler.observe.healthmetrics import HealthMetrics
 from scheduler.observe.pages import Page, ProcessStatus, flags_page
@@ -63,6 +64,8 @@ class Endpoints:
             application.router.add_get("/flagz", self._flagz)
         if self._answers.profiling:
             ProfilingEndpoints(self._answers).add_to(application)
+        if self._answers.decisions is not None:
+            DecisionEndpoints(self._answers).add_to(application)
         return application
 
     def _note_check(self, endpoint: str, check: str, reason: str | None) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
 
@@ -12,6 +12,7 @@ class HealthMetrics:
 
     def __init__(self, started: float) -> None:
         """`started` is when the process was, in seconds since 1970."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self._registry = CollectorRegistry(auto_describe=True)
         labels = ("name", "type")
         text = "Result of a health check: 1 if it passes"

@@ -49,6 +49,12 @@ class KeyedHeap(Generic[T]):
             heapq.heappop(self._heap)
         return self._items[self._heap[0][2]][1] if self._heap else None
 
+    def count_before(self, key: str) -> int:
+        """Return how many items go before the one of a key, which is here; it takes a look at each."""
+        number = self._items[key][0]
+        mine = next(entry for entry in self._heap if entry[1] == number)
+        return sum(1 for entry in self._heap if entry < mine and self._is_live(entry))
+
     def pop(self) -> T | None:
         """Remove and return the first item; None when there is none."""
         item = self.peek()

@@ -43,6 +43,14 @@ class Waking:
                     by_scheduler[scheduler] = matching
         return by_scheduler
 
+    def events_of(self, queued: QueuedPod) -> dict[str, list[str]]:
+        """Return, by rejector of a pod, the events that it registered for; their hints look closer."""
+        plugins = self._hints.get(queued.pod.scheduler_name, {})
+        return {
+            plugin: [name for registration in plugins.get(plugin, ()) for name in registration.event_names()]
+            for plugin in sorted(queued.rejectors)
+        }
+
     def verdict(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
         """Return what an event means for a pod that was rejected."""
         if event.is_wildcard:

@@ -280,3 +280,61 @@ def test_a_right_that_was_never_given_delays_the_start_and_does_not_prevent_it(
     finally:
         cluster.rbac.delete_cluster_role_binding(role_name)
         cluster.rbac.delete_cluster_role(role_name)
+
+
+def token_of(cluster: Cluster, account: str) -> str:
+    """Create a ServiceAccount and return a token of it."""
+    cluster.core.create_namespaced_service_account(NAME, {"metadata": {"name": account}})
+    request = {"spec": {"expirationSeconds": 3600}}
+    return str(cluster.core.create_namespaced_service_account_token(account, NAME, request).status.token)
+
+
+def test_a_viewer_of_a_namespace_sees_why_its_pods_are_where_they_are_and_nobody_else_does(
+    control_plane: LocalCluster, cluster: Cluster, tmp_path: Path
+) -> None:
+    viewer, stranger = token_of(cluster, "viewer"), token_of(cluster, "stranger")
+    cluster.rbac.create_namespaced_role_binding(
+        NAME,
+        {
+            "metadata": {"name": "viewer"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": NAME}],
+        },
+    )
+    with daemon(tmp_path, configuration(control_plane.kubeconfig, "decisions")) as running:
+
+        def ask(path: str, token: str) -> Any:
+            answer = running.get(f"/debug/decisions{path}", headers={"Authorization": f"Bearer {token}"})
+            return answer.json() if answer.status_code == 200 else answer.status_code
+
+        cluster.place("decisions")
+        name = cluster.create("decisions")
+        eventually(lambda: cluster.node_of(name), "it has a node")
+        own = f"/namespaces/{NAME}?pod={name}"
+        # The role reaches the API server's authorizer a moment after it was created.
+        answer = eventually(lambda: isinstance(shown := ask(own, viewer), dict) and shown, "the viewer may read it")
+        (decision,) = answer["items"]
+        assert (decision["pod"], decision["node"]) == (f"{NAME}/{name}", cluster.node_of(name))
+        assert decision["details"]["rejected"] or decision["details"]["nodes"]
+        assert len(ask(f"/namespaces/{NAME}", viewer)["items"]) == 2
+        assert (ask(own, stranger), ask("", viewer), ask("/namespaces/kube-system", viewer)) == (403, 403, 403)
+        administrator = limited_administrator(cluster)
+        everywhere = eventually(lambda: isinstance(shown := ask("", administrator), dict) and shown, "it may read all")
+        assert len(everywhere["items"]) == 2
+        assert everywhere["configurationHash"]
+
+
+def limited_administrator(cluster: Cluster) -> str:
+    """A token that may read the decisions about all pods, by the right on the path."""
+    token = token_of(cluster, "decisions-reader")
+    rule = {"nonResourceURLs": ["/debug/decisions"], "verbs": ["get"]}
+    name = f"{NAME}-decisions-reader"
+    cluster.rbac.create_cluster_role({"metadata": {"name": name}, "rules": [rule]})
+    cluster.rbac.create_cluster_role_binding(
+        {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "decisions-reader", "namespace": NAME}],
+        }
+    )
+    return token

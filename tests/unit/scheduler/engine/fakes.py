@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from scheduler.config import load_configuration
+from scheduler.engine.decisions import HistoryLimits
 from scheduler.engine.engine import Engine as LiveEngine
 from scheduler.engine.engine import Outputs, Permissions
 from scheduler.engine.extending import Extenders
@@ -84,7 +85,12 @@ class Engine(LiveEngine):
     """
 
     def __init__(
-        self, api: FakeApi | None = None, configuration: str = CONFIGURATION, *, extenders: Extenders | None = None
+        self,
+        api: FakeApi | None = None,
+        configuration: str = CONFIGURATION,
+        *,
+        extenders: Extenders | None = None,
+        history: HistoryLimits | None = None,
     ) -> None:
         self.api = api or FakeApi()
         self.metrics = Metrics()
@@ -94,7 +100,14 @@ class Engine(LiveEngine):
         self.recorder = EventRecorder(self.api, instance="host", clocks=clocks)  # type: ignore[arg-type]
         super().__init__(
             load_configuration(configuration, source="test"),
-            Outputs(self.api, self.recorder, self.metrics, LoopWatchdog(60), extenders=extenders),  # type: ignore[arg-type]
+            Outputs(
+                self.api,  # type: ignore[arg-type]
+                self.recorder,
+                self.metrics,
+                LoopWatchdog(60),
+                extenders=extenders,
+                history=history,
+            ),
             Permissions(lambda: self.leading, lambda: self.leading),
             clocks=clocks,
             rng=random.Random(1),

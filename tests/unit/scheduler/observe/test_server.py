@@ -32,7 +32,7 @@ from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
 class FakeReviews:
-    """Knows two tokens: `good` may read everything, `curious` is known and may read nothing."""
+    """Knows three tokens: `good` may read all paths, `curious` nothing, and `tenant` the pods of the namespace shop."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -44,10 +44,15 @@ class FakeReviews:
             token = body["spec"]["token"]
             if token == "broken":
                 raise OSError("API server is away")
-            status: dict[str, Any] = {"authenticated": token in ("good", "curious"), "user": {"username": token}}
+            status: dict[str, Any] = {
+                "authenticated": token in ("good", "curious", "tenant"),
+                "user": {"username": token},
+            }
         else:
             self.specs.append(body["spec"])
-            status = {"allowed": body["spec"]["user"] == "good"}
+            spec = body["spec"]
+            reads_pods = spec.get("resourceAttributes") == {"namespace": "shop", "verb": "get", "resource": "pods"}
+            status = {"allowed": spec["user"] == ("tenant" if reads_pods else "good")}
         return json.dumps({"status": status}).encode()
 
     async def close(self) -> None:
@@ -133,6 +138,7 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
         behaves_as="1.36",
         flags={"v": "4", "config": "c.yaml"},
         profiling=True,
+        decisions=lambda namespace, pod, most: None if pod == "gone" else {"asked": [namespace, pod, most]},
     )
     serving = Event()
     server = Server(address="127.0.0.1", port=port, make_tls=own_tls, answers=answers, on_serving=serving.set)
@@ -173,12 +179,48 @@ def test_metrics_are_shown_to_users_whom_the_api_server_allows(url: str, token: 
 
 
 @pytest.mark.parametrize(
-    "path", ["/metrics", "/metrics/slis", "/configz", "/statusz", "/flagz", "/debug/pprof/", "/debug/pprof/goroutine"]
+    "path",
+    [
+        *("/metrics", "/metrics/slis", "/configz", "/statusz", "/flagz"),
+        *("/debug/pprof/", "/debug/pprof/goroutine", "/debug/decisions"),
+    ],
 )
 def test_what_is_no_probe_wants_a_user_who_may_read_it(url: str, path: str) -> None:
     assert get(f"{url}{path}").status_code == 403
     assert get(f"{url}{path}", "curious").status_code == 403
     assert get(f"{url}{path}", "good").status_code == 200
+
+
+def test_a_tenant_sees_decisions_about_the_pods_that_it_may_read_and_no_others(url: str) -> None:
+    decisions = f"{url}/debug/decisions"
+    assert get(f"{decisions}/namespaces/shop", "tenant").json() == {"asked": ["shop", None, 100]}
+    limited = get(f"{decisions}/namespaces/shop?pod=p&limit=7", "tenant")
+    assert (limited.status_code, limited.json()) == (200, {"asked": ["shop", "p", 7]})
+    for path in ("", "/namespaces/other", "/namespaces/shop/pods", "/namespaces/shop%2Fother"):
+        assert get(f"{decisions}{path}", "tenant").status_code == 403
+
+
+def test_who_may_read_the_path_of_all_decisions_sees_all_and_needs_rights_on_pods_for_one_namespace(url: str) -> None:
+    decisions = f"{url}/debug/decisions"
+    assert get(f"{decisions}?limit=5", "good").json() == {"asked": [None, None, 5]}
+    assert get(f"{decisions}/namespaces/shop", "good").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "reason"),
+    [
+        ("/namespaces/shop?limit=0", 400, "limit: a number from 1 to 500"),
+        ("/namespaces/shop?limit=many", 400, "limit: a number from 1 to 500"),
+        ("/namespaces/shop?pod=", 400, "pod: a name"),
+        ("/namespaces/shop?pod=gone", 503, "this replica does not lead"),
+    ],
+)
+def test_a_question_about_decisions_that_cannot_be_answered_says_why(
+    url: str, path: str, status: int, reason: str
+) -> None:
+    answer = get(f"{url}/debug/decisions{path}", "tenant")
+    assert answer.status_code == status
+    assert answer.text.startswith(reason)
 
 
 def test_a_path_that_anybody_may_read_opens_none_below_it(url: str) -> None:

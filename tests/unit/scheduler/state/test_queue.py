@@ -72,6 +72,29 @@ def test_priority_goes_first_then_who_waits_longest(clock: ManualClocks) -> None
     assert names(queue) == ["b", "d", "a", "c"]
 
 
+def test_a_pod_knows_how_many_go_before_it(clock: ManualClocks) -> None:
+    queue = make(clock)
+    for index, priority in enumerate((1, 5, 3)):
+        queue.add(pod(f"p{index}", priority=priority))
+    ahead = {queued.pod.name: queue.count_ahead(queued) for queued in queue.pending()}
+    assert ahead == {"p1": 0, "p2": 1, "p0": 2}
+    queue.delete("uid-p1")
+    assert {queued.pod.name: queue.count_ahead(queued) for queued in queue.pending()} == {"p2": 0, "p0": 1}
+
+
+def test_a_rejected_pod_knows_which_events_wake_it(clock: ManualClocks) -> None:
+    queued = failed(make(clock), "p", "Fit", "SchedulingGates")
+    assert make(clock).events_that_wake(queued) == {
+        "Fit": ["Node/Add", "Pod/Delete"],
+        "SchedulingGates": ["Pod/UpdatePodSchedulingGatesEliminated"],
+    }
+    whole = HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE)
+    assert (whole.event_names(), HintRegistration(NODE, ActionType.ALL).event_names()) == (
+        ["Node/Update", "Node/Add"],
+        ["Node/All"],
+    )
+
+
 def test_equal_pods_keep_their_order_of_arrival(clock: ManualClocks) -> None:
     queue = make(clock)
     for index in range(20):

@@ -1,0 +1,150 @@
+"""What is worth keeping of an explanation: who rejected how many nodes, and the scores of the best ones with the load
+that they were computed from. Small whatever the number of nodes, so that the engine can keep many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.explain import Explanation, Score
+from scheduler.framework import Diagnosis, LoadColumns
+from scheduler.state import Snapshot
+
+EXAMPLES = 3
+"""Names of nodes that stand for all that a plugin rejected for a reason."""
+_MOST_GROUPS = 50
+_MOST_BYTES = 500
+"""Of a reason: an extender or a CEL expression may write a long one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedNodes:
+    """The nodes that a plugin rejected for one reason. A node with several reasons is in several groups.
+
+    Attributes:
+        plugin: whose filter it was.
+        nodes: how many.
+        examples: some of their names, in the order of the node table.
+    """
+
+    plugin: str
+    reason: str
+    nodes: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadInput:
+    """The load of a node as the plugins saw it, in percent of its capacity; None where the source says nothing.
+
+    Attributes:
+        age: seconds since the sample was taken; None where the source does not tell.
+    """
+
+    cpu: float | None
+    memory: float | None
+    age: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredNode:
+    """A feasible node.
+
+    Attributes:
+        total: the weighted sum.
+        chosen: whether the pod got it.
+        scores: by plugin.
+        load: by load source.
+    """
+
+    name: str
+    total: int
+    chosen: bool
+    scores: Mapping[str, Score]
+    load: Mapping[str, LoadInput]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionDetail:
+    """A decision in some kilobytes.
+
+    Attributes:
+        evaluated: nodes that there were.
+        feasible: nodes that passed all filters.
+        ties: how many of them shared the best score; chance decides among these.
+        rejected: the largest groups first.
+        nodes: the best nodes, and the chosen one where it is not among them.
+    """
+
+    evaluated: int
+    feasible: int
+    ties: int
+    rejected: tuple[RejectedNodes, ...]
+    nodes: tuple[ScoredNode, ...]
+
+
+def detail_of(explanation: Explanation, snapshot: Snapshot, chosen: str | None, most: int) -> DecisionDetail:
+    """Return the detail of a decision.
+
+    Args:
+        explanation: made on `snapshot`, which has not changed since.
+        chosen: the node that the pod got, if it got one.
+        most: scored nodes to keep, the chosen one not counted.
+    """
+    names = [name for name, _ in explanation.nodes(most)]
+    if chosen is not None and chosen not in names and snapshot.row(chosen) >= 0:
+        names.append(chosen)
+    return DecisionDetail(
+        evaluated=explanation.diagnosis.total,
+        feasible=len(explanation.feasible),
+        ties=len(explanation.best),
+        rejected=rejected_nodes(explanation.diagnosis, snapshot),
+        nodes=tuple(_scored(explanation, snapshot, name, chosen) for name in names),
+    )
+
+
+def rejected_nodes(diagnosis: Diagnosis, snapshot: Snapshot) -> tuple[RejectedNodes, ...]:
+    """Return who rejected how many nodes, the largest groups first."""
+    groups = sorted(_groups(diagnosis, snapshot), key=lambda group: (-group.nodes, group.plugin, group.reason))
+    return tuple(groups[:_MOST_GROUPS])
+
+
+def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]:
+    if diagnosis.pre_filter is not None:
+        status = diagnosis.pre_filter
+        yield RejectedNodes(status.plugin, status.message[:_MOST_BYTES], diagnosis.total, ())
+        return
+    for rejection in diagnosis.rejections:
+        for bit, reason in enumerate(rejection.reasons):
+            rows = rejection.rows[(rejection.bits >> bit & 1).astype(bool)]
+            if len(rows):
+                examples = tuple(snapshot.name(row) for row in rows[:EXAMPLES].tolist())
+                yield RejectedNodes(rejection.plugin, reason[:_MOST_BYTES], len(rows), examples)
+    absent = diagnosis.absent_status
+    if absent is not None and diagnosis.absent:
+        yield RejectedNodes(absent.plugin, absent.message[:_MOST_BYTES], diagnosis.absent, ())
+
+
+def _scored(explanation: Explanation, snapshot: Snapshot, name: str, chosen: str | None) -> ScoredNode:
+    node, row = explanation.node(name), snapshot.row(name)
+    load = {
+        source: loaded
+        for source, columns in snapshot.table.load_sources().items()
+        if (loaded := _load_of(columns, row, snapshot.now)) is not None
+    }
+    return ScoredNode(name, node.total, name == chosen, node.scores, load)
+
+
+def _load_of(columns: LoadColumns, row: int, now: float) -> LoadInput | None:
+    cpu, memory = _number(columns.cpu_average[row]), _number(columns.memory_average[row])
+    if cpu is None and memory is None:
+        return None
+    sampled_at = float(columns.sampled_at[row])
+    return LoadInput(cpu, memory, round(max(0.0, now - sampled_at), 1) if sampled_at else None)
+
+
+def _number(value: np.float64) -> float | None:
+    return None if np.isnan(value) else round(float(value), 2)

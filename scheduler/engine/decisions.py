@@ -1,0 +1,298 @@
+"""The last decisions, kept in memory for whoever asks why a pod is where it is, or nowhere.
+
+Every attempt leaves a short record. Its details (who rejected which nodes, the scores of the best) are computed once
+more on the same snapshot, before anything else changes it. That costs many times what the decision did, which the
+columns of a class make cheap, so it may take a fixed share of the processor's time: on a calm cluster each decision has
+its details, in a storm of pods a sample of them has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+import structlog
+
+from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
+from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner
+from scheduler.kube.primitives import format_time
+from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
+
+BEST_NODES: Final = 5
+"""Nodes whose scores a record keeps, beside the chosen one."""
+HISTORY_BYTES: Final = 8 << 10
+"""Memory per record, by which the daemon limits them all: most have less."""
+_BURST_SECONDS: Final = 0.05
+"""Processor time for details that a calm period may save up."""
+_RECORD_BYTES: Final = 700
+"""What a record takes beside its message and details: 250 as measured with tracemalloc, and names that it keeps."""
+_MOST_VICTIMS: Final = 20
+"""Victims that are named; the others are counted."""
+_MOST_MESSAGE: Final = 2000
+_encode = msgspec.json.Encoder().encode
+Result = Literal["binding", "scheduled", "unschedulable", "error"]
+log = structlog.get_logger(component="decisions")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much is kept.
+
+    Attributes:
+        records: decisions, 0 for none.
+        bytes: memory for them, about.
+        detail_share: share of the processor's time that details may take, from 0 for none to 1.
+    """
+
+    records: int
+    bytes: int
+    detail_share: float
+
+
+class _Victim(NamedTuple):
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class _Record:
+    """One attempt to place a pod. It holds no object of the cluster: a pod may have a megabyte."""
+
+    at: float
+    namespace: str
+    name: str
+    uid: str
+    scheduler_name: str
+    result: Result
+    node: str | None
+    message: str
+    total: int
+    evaluated: int
+    feasible: int
+    load_ages: Mapping[str, float]
+    rejectors: tuple[str, ...]
+    details: bytes | None
+    attempt: int = 0
+    waited: float | None = None
+    queue: str = ""
+    nominated_node: str = ""
+    victims: tuple[_Victim, ...] = ()
+    victim_count: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return _RECORD_BYTES + len(self.message) + len(self.details or b"")
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """Seconds that details may take: a share of all that go by, and a debt after an expensive one."""
+
+    share: float
+    clock: Callable[[], MonotonicSeconds]
+    left: float = _BURST_SECONDS
+    filled_at: MonotonicSeconds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.filled_at = self.clock()
+
+    def available(self) -> bool:
+        now = self.clock()
+        self.left = min(_BURST_SECONDS, self.left + (now - self.filled_at) * self.share)
+        self.filled_at = now
+        return self.left > 0.0
+
+    def spend(self, seconds: float) -> None:
+        self.left -= seconds
+
+
+class DecisionHistory:
+    """Records of the last attempts, the oldest dropped first. All methods run on the scheduling loop.
+
+    Args:
+        limits: how much is kept.
+        clocks: of the process.
+        queue: says where a pod waits now.
+    """
+
+    def __init__(self, limits: HistoryLimits, clocks: Clocks, queue: SchedulingQueue) -> None:
+        self._limits = limits
+        self._clocks = clocks
+        self._queue = queue
+        self._records: deque[_Record] = deque()
+        self._latest: dict[str, _Record] = {}
+        self._bytes = 0
+        self._allowance = _Allowance(limits.detail_share, clocks.monotonic) if limits.detail_share > 0 else None
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the records take, about."""
+        return self._bytes
+
+    # What happens to a pod ------------------------------------------------------------------------------------------
+
+    def decided(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> None:
+        """A pod was given a node on this snapshot, or none."""
+        pod = placement.pod
+        record = _Record(
+            at=self._clocks.wall(),
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            scheduler_name=pod.scheduler_name,
+            result="binding" if placement.node is not None else "unschedulable",
+            node=placement.node,
+            message=(placement.message or "")[:_MOST_MESSAGE],
+            total=placement.total,
+            evaluated=placement.evaluated,
+            feasible=placement.feasible,
+            load_ages=placement.load_ages,
+            rejectors=tuple(sorted(placement.rejectors)),
+            details=self._details(snapshot, placement, runner),
+        )
+        self._records.append(record)
+        self._latest[pod.uid] = record
+        self._bytes += record.size
+        while len(self._records) > self._limits.records or self._bytes > self._limits.bytes:
+            self._drop_oldest()
+
+    def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
+        """Preemption was tried for a pod that fits nowhere."""
+        record = self._latest.get(pod.uid)
+        if record is not None:
+            record.nominated_node = outcome.nominated_node or ""
+            # Those of the pod's own namespace first: they are named to whoever may read that.
+            victims = sorted(outcome.victims, key=lambda victim: victim.namespace != pod.namespace)
+            record.victims = tuple(_Victim(victim.namespace, victim.name) for victim in victims[:_MOST_VICTIMS])
+            record.victim_count = len(outcome.victims)
+
+    def bound(self, queued: QueuedPod) -> None:
+        """A pod was bound to the node that it was given."""
+        record = self._end(queued, "scheduled")
+        if record is not None and queued.first_active_at is not None:
+            record.waited = self._clocks.monotonic() - queued.first_active_at
+
+    def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
+        """An attempt ended without a node; the pod waits in this queue now."""
+        record = self._end(queued, "unschedulable" if failure.reason == UNSCHEDULABLE else "error")
+        if record is None:
+            return
+        before = record.size
+        record.node, record.queue = None, queue
+        record.message = failure.message[:_MOST_MESSAGE]
+        record.rejectors = tuple(sorted(failure.rejectors))
+        self._bytes += record.size - before
+
+    def _end(self, queued: QueuedPod, result: Result) -> _Record | None:
+        record = self._latest.get(queued.pod.uid)
+        if record is not None:
+            record.result, record.attempt = result, queued.attempts
+        return record
+
+    def _drop_oldest(self) -> None:
+        record = self._records.popleft()
+        self._bytes -= record.size
+        if self._latest.get(record.uid) is record:
+            del self._latest[record.uid]
+
+    def _details(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> bytes | None:
+        allowance = self._allowance
+        if allowance is None or not allowance.available():
+            return None
+        began = time.perf_counter()
+        try:
+            explanation = explain(snapshot, placement.pod, runner)
+            return _encode(detail_of(explanation, snapshot, placement.node, BEST_NODES))
+        except Exception:
+            # A plugin's defect that the decision itself did not meet: the pod must not pay for our curiosity.
+            log.exception("the details of a decision could not be computed", pod=placement.pod.key)
+            return None
+        finally:
+            allowance.spend(time.perf_counter() - began)
+
+    # What is shown --------------------------------------------------------------------------------------------------
+
+    def show(self, *, namespace: str | None = None, pod: str | None = None, most: int = 100) -> dict[str, Any]:
+        """Return the last decisions, the newest first, JSON-ready.
+
+        Args:
+            namespace: only pods of it; victims of other namespaces are counted and not named. None: of all.
+            pod: only the pod of this name.
+            most: decisions to return.
+        """
+        items = []
+        for record in reversed(self._records):
+            if (namespace is None or record.namespace == namespace) and (pod is None or record.name == pod):
+                items.append(_shown(record, namespace))
+                if len(items) == most:
+                    break
+        shown = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList", "items": items}
+        if namespace is None or pod is None:
+            return shown
+        waiting = [
+            self._waiting(queued)
+            for queued in self._queue.pending()
+            if queued.pod.namespace == namespace and queued.pod.name == pod
+        ]
+        return {**shown, "waiting": waiting[0] if waiting else None}
+
+    def _waiting(self, queued: QueuedPod) -> dict[str, Any]:
+        """Where a pod waits, and what would have it tried again."""
+        now = self._clocks.monotonic()
+        queue = self._queue.queue_of(queued.pod.uid)
+        shown: dict[str, Any] = {
+            "queue": queue,
+            "attempts": queued.attempts,
+            "seconds": round(now - queued.queued_at, 3),
+            "rejectedBy": sorted(queued.rejectors),
+            "wokenBy": self._queue.events_that_wake(queued),
+        }
+        if queue == "active":
+            shown["podsAhead"] = self._queue.count_ahead(queued)
+        if queue == "backoff":
+            shown["backoffSeconds"] = round(max(0.0, self._queue.backoff_until(queued) - now), 3)
+        if queued.gated:
+            shown["gate"] = {"plugin": queued.gating_plugin, "message": queued.gate_message[:_MOST_MESSAGE]}
+        return shown
+
+
+def _shown(record: _Record, namespace: str | None) -> dict[str, Any]:
+    """Return a record as shown to somebody who may read the pods of one namespace, or of all."""
+    shown: dict[str, Any] = {
+        "time": format_time(datetime.fromtimestamp(record.at, UTC)),
+        "pod": f"{record.namespace}/{record.name}",
+        "uid": record.uid,
+        "schedulerName": record.scheduler_name,
+        "attempt": record.attempt,
+        "result": record.result,
+        "node": record.node,
+        "message": record.message or None,
+        "total": record.total,
+        "evaluatedNodes": record.evaluated,
+        "feasibleNodes": record.feasible,
+        "loadAgeSeconds": {source: round(age, 1) for source, age in record.load_ages.items()},
+        "details": None if record.details is None else msgspec.Raw(record.details),
+    }
+    if record.waited is not None:
+        shown["waitedSeconds"] = round(record.waited, 3)
+    if record.rejectors:
+        shown["rejectedBy"] = list(record.rejectors)
+    if record.queue:
+        shown["queue"] = record.queue
+    if record.nominated_node:
+        shown["nominatedNode"] = record.nominated_node
+    if record.victim_count:
+        named = [victim for victim in record.victims if namespace is None or victim.namespace == namespace]
+        shown["victims"] = [f"{victim.namespace}/{victim.name}" for victim in named]
+        shown["victimCount"] = record.victim_count
+    return shown

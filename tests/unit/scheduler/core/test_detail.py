@@ -1,0 +1,66 @@
+"""What is kept of an explanation."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core import detail_of, explain
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, SOURCE, cluster, container, load, node, pod, runner
+from tests.unit.scheduler.core.strategies import clusters, pods
+
+DEFAULT = runner()
+WITH_LOAD = runner(
+    {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5}]}},
+    {"TargetLoadPacking": {"watcherAddress": "http://watcher.test:2020"}},
+)
+
+
+def test_rejections_are_counted_by_plugin_and_reason_with_some_names() -> None:
+    full = [node(f"full-{index}", allocatable={"cpu": "1", "memory": "1Gi"}) for index in range(5)]
+    state = cluster(*full, node("closed", unschedulable=True))
+    snapshot = state.snapshot(NOW)
+    detail = detail_of(explain(snapshot, pod("p", container("2", "2Gi")), DEFAULT), snapshot, None, 5)
+    groups = [(group.plugin, group.reason, group.nodes, group.examples) for group in detail.rejected]
+    names = ("full-0", "full-1", "full-2")
+    assert groups == [
+        ("NodeResourcesFit", "Insufficient cpu", 5, names),
+        ("NodeResourcesFit", "Insufficient memory", 5, names),
+        ("NodeUnschedulable", "node(s) were unschedulable", 1, ("closed",)),
+    ]
+    assert (detail.evaluated, detail.feasible, detail.nodes) == (6, 0, ())
+
+
+def test_a_rejection_for_all_nodes_is_one_group() -> None:
+    state = cluster(node("n0"), node("n1"))
+    snapshot = state.snapshot(NOW)
+    wanted = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}])
+    detail = detail_of(explain(snapshot, wanted, DEFAULT), snapshot, None, 5)
+    assert [(group.nodes, group.examples) for group in detail.rejected] == [(2, ())]
+    assert detail.rejected[0].reason == 'persistentvolumeclaim "missing" not found'
+
+
+def test_scored_nodes_carry_the_load_that_plugins_saw_and_its_age() -> None:
+    state = cluster(node("busy"), node("calm"))
+    state.set_load(load({"busy": 80.0, "calm": 10.0}, age=20.0))
+    snapshot = state.snapshot(NOW)
+    detail = detail_of(explain(snapshot, pod("p", container("100m")), WITH_LOAD), snapshot, "calm", 5)
+    shown = {scored.name: (scored.chosen, scored.load[SOURCE].cpu, scored.load[SOURCE].age) for scored in detail.nodes}
+    assert shown == {"calm": (True, 10.0, 20.0), "busy": (False, 80.0, 20.0)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), pods("new"), st.integers(0, 6))
+def test_the_best_nodes_are_kept_and_the_chosen_one(state: ClusterState, info: object, most: int) -> None:
+    snapshot = state.snapshot(NOW)
+    explanation = explain(snapshot, info, DEFAULT)  # type: ignore[arg-type]  # a strategy's
+    everyone = dict(explanation.nodes())
+    feasible = sorted((scored.total for scored in everyone.values() if scored.feasible), reverse=True)
+    chosen = explanation.best[-1] if explanation.best else None
+    detail = detail_of(explanation, snapshot, chosen, most)
+    totals = [scored.total for scored in detail.nodes]
+    assert totals[:most] == feasible[:most]
+    assert len(totals) <= most + 1
+    assert [scored.name for scored in detail.nodes if scored.chosen] == ([chosen] if chosen else [])
+    assert sum(group.nodes for group in detail.rejected) >= len(everyone) - len(feasible)
