@@ -22,7 +22,8 @@ Limits of both tiers
     RuntimeDefault and Unconfined, seLinuxOptions, fsGroup, supplementalGroups, emptyDir medium and sizeLimit,
     imagePullPolicy (but for Never), imagePullSecrets, dnsPolicy, enableServiceLinks.
     SIGTERM goes to the workload's process group, not to its first process alone. Logs have no times, so
-    ``kubectl logs --timestamps`` and ``--since`` are refused; exec, attach and port-forward are not served.
+    ``kubectl logs --timestamps`` and ``--since`` are refused; exec and attach are not served, and
+    port-forward only to clients that speak WebSocket, which kubectl does not to a kubelet.
     It is for trying things out, not for keeping hostile programs in: a pod can read what the user who runs the agent
     can read, except this agent's state and kubeconfig and what ``--mask`` names.
     Pods end with the agent, however it exits, and are started again by its successor with new addresses. An agent that

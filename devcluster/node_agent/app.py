@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from devcluster.node_agent import logs
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
+from devcluster.node_agent.endpoint import KubeletEndpoint
 from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.images import ImageMap
-from devcluster.node_agent.log_endpoint import LogEndpoint
 from devcluster.node_agent.objects import DataKind, Obj
 from devcluster.node_agent.pod import PodWorker
 from devcluster.node_agent.probing import Prober
@@ -103,7 +103,11 @@ class Agent:
             images=tuple(settings.images.names()),
         )
         authority = _authority(config)
-        self._logs = LogEndpoint(HOST_IP, authority, self._node.log_file, self._container_runs) if authority else None
+        self._endpoint = None
+        if authority:
+            self._endpoint = KubeletEndpoint(
+                HOST_IP, authority, self._node.log_file, self._container_runs, self._address_of
+            )
         self._registration = Registration(api, description, time.time)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -118,8 +122,8 @@ class Agent:
         leftovers = kill_recorded(self._node.state_dir / "pods")
         if leftovers:
             log.info("ended %d processes that an earlier agent left behind", leftovers)
-        if self._logs is not None:
-            self._registration.port = await self._logs.start()
+        if self._endpoint is not None:
+            self._registration.port = await self._endpoint.start()
         pods = watch_pods(self._client, self._settings.node_name, self._pods_changed)
         background = [
             asyncio.create_task(job)
@@ -143,8 +147,8 @@ class Agent:
         for task in (*self._tasks.values(), *background):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *background, return_exceptions=True)
-        if self._logs is not None:
-            await self._logs.close()
+        if self._endpoint is not None:
+            await self._endpoint.close()
         await self._data.close()
         await self._node.prober.close()
         await self._client.close()
@@ -185,6 +189,10 @@ class Agent:
     def _container_runs(self, namespace: str, pod: str, container: str) -> bool:
         workers = (worker for worker in self._workers.values() if (worker.namespace, worker.name) == (namespace, pod))
         return any(worker.runs(container) for worker in workers)
+
+    def _address_of(self, namespace: str, pod: str) -> str:
+        workers = (worker for worker in self._workers.values() if (worker.namespace, worker.name) == (namespace, pod))
+        return next((worker.address for worker in workers), "")
 
     async def _housekeeping(self) -> None:
         """Cap logs, and remove the directories of pods that went while no agent was running."""

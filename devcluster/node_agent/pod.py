@@ -90,6 +90,11 @@ class PodWorker:
         return str(self._home.pod["metadata"]["name"])
 
     @property
+    def address(self) -> str:
+        """The pod's address; "" before it has one."""
+        return self._address
+
+    @property
     def namespace(self) -> str:
         """The pod's namespace."""
         return str(self._home.pod["metadata"]["namespace"])

@@ -1,4 +1,5 @@
-"""The part of kubelet's API behind ``kubectl logs``: GET /containerLogs/NAMESPACE/POD/CONTAINER.
+"""The parts of kubelet's API that the API server passes on: GET /containerLogs/NAMESPACE/POD/CONTAINER, which is behind
+``kubectl logs``, and ``port_forward``.
 
 Only the API server may ask: it must show a client certificate of the cluster's authority whose group is system:masters
 (``--kubelet-client-certificate``). Our own certificate is self-signed, as a kubelet's is by default.
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 from aiohttp import web
 
 from devcluster.node_agent import logs
+from devcluster.node_agent.port_forward import AddressOf, forward
 from devcluster.pki import CertificateAuthority
 
 ALLOWED_GROUP = "system:masters"
@@ -29,21 +31,23 @@ LogFile = Callable[[str, str, str], Path]
 Alive = Callable[[str, str, str], bool]
 
 
-class LogEndpoint:
-    """Serves container logs over TLS on the loopback address."""
+class KubeletEndpoint:
+    """Serves container logs and forwarded ports over TLS on the loopback address."""
 
-    def __init__(self, host: str, client_ca: str, log_file: LogFile, alive: Alive) -> None:
+    def __init__(self, host: str, client_ca: str, log_file: LogFile, alive: Alive, address_of: AddressOf) -> None:
         """``client_ca``: PEM of the authority whose clients are let in; functions take namespace, pod, container."""
         self._host = host
         self._tls = _server_context(host, client_ca)
         self._log_file = log_file
         self._alive = alive
+        self._address_of = address_of
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
         """Listen on a free port and return it."""
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        app.router.add_get("/portForward/{namespace}/{pod}", self._forward)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, 0, ssl_context=self._tls)
@@ -55,9 +59,12 @@ class LogEndpoint:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        _require_api_server(request)
+        return await forward(request, self._address_of)
+
     async def _logs(self, request: web.Request) -> web.StreamResponse:
-        if ALLOWED_GROUP not in _groups(request):
-            raise web.HTTPForbidden(text=f"a client certificate of group {ALLOWED_GROUP} is needed\n")
+        _require_api_server(request)
         source = (request.match_info["namespace"], request.match_info["pod"], request.match_info["container"])
         for option in _UNSUPPORTED:
             if request.query.get(option, "false") != "false":
@@ -127,6 +134,11 @@ def _start_of_tail(stream: BinaryIO, lines: int) -> int:
         tail = stream.read(step) + tail
     kept = tail.splitlines(keepends=True)[-lines:] if lines else []
     return end - sum(len(line) for line in kept)
+
+
+def _require_api_server(request: web.Request) -> None:
+    if ALLOWED_GROUP not in _groups(request):
+        raise web.HTTPForbidden(text=f"a client certificate of group {ALLOWED_GROUP} is needed\n")
 
 
 def _groups(request: web.Request) -> set[str]:
