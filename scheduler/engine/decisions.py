@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
+from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner
 from scheduler.kube.primitives import format_time
@@ -28,7 +29,7 @@ BEST_NODES: Final = 5
 """Nodes whose scores a record keeps, beside the chosen one."""
 HISTORY_BYTES: Final = 8 << 10
 """Memory per record, by which the daemon limits them all: most have less."""
-_BURST_SECONDS: Final = 0.05
+_BURST_SECONDS: Final = 0.02
 """Processor time for details that a calm period may save up."""
 _RECORD_BYTES: Final = 700
 """What a record takes beside its message and details: 250 as measured with tracemalloc, and names that it keeps."""
@@ -96,6 +97,7 @@ class _Allowance:
     """Seconds that details may take: a share of all that go by, and a debt after an expensive one."""
 
     share: float
+    """0: nothing is ever available."""
     clock: Callable[[], MonotonicSeconds]
     left: float = _BURST_SECONDS
     filled_at: MonotonicSeconds = field(init=False)
@@ -107,7 +109,7 @@ class _Allowance:
         now = self.clock()
         self.left = min(_BURST_SECONDS, self.left + (now - self.filled_at) * self.share)
         self.filled_at = now
-        return self.left > 0.0
+        return self.share > 0.0 and self.left > 0.0
 
     def spend(self, seconds: float) -> None:
         self.left -= seconds
@@ -120,16 +122,21 @@ class DecisionHistory:
         limits: how much is kept.
         clocks: of the process.
         queue: says where a pod waits now.
+        attempts: the steps of an attempt, by which a waiting pod is looked at again when it is asked about.
     """
 
-    def __init__(self, limits: HistoryLimits, clocks: Clocks, queue: SchedulingQueue) -> None:
+    def __init__(
+        self, limits: HistoryLimits, clocks: Clocks, queue: SchedulingQueue, attempts: AttemptPipeline
+    ) -> None:
         self._limits = limits
+        self._attempts = attempts
         self._clocks = clocks
         self._queue = queue
         self._records: deque[_Record] = deque()
         self._latest: dict[str, _Record] = {}
         self._bytes = 0
-        self._allowance = _Allowance(limits.detail_share, clocks.monotonic) if limits.detail_share > 0 else None
+        # Two, so that whoever asks often takes nothing from what is kept.
+        self._kept, self._asked = (_Allowance(limits.detail_share, clocks.monotonic) for _ in range(2))
 
     def __len__(self) -> int:
         return len(self._records)
@@ -158,7 +165,7 @@ class DecisionHistory:
             feasible=placement.feasible,
             load_ages=placement.load_ages,
             rejectors=tuple(sorted(placement.rejectors)),
-            details=self._details(snapshot, placement, runner),
+            details=self._details(self._kept, snapshot, pod, placement.node, runner),
         )
         self._records.append(record)
         self._latest[pod.uid] = record
@@ -205,17 +212,17 @@ class DecisionHistory:
         if self._latest.get(record.uid) is record:
             del self._latest[record.uid]
 
-    def _details(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> bytes | None:
-        allowance = self._allowance
-        if allowance is None or not allowance.available():
+    def _details(
+        self, allowance: _Allowance, snapshot: Snapshot, pod: PodInfo, node: str | None, runner: ProfileRunner
+    ) -> bytes | None:
+        if not allowance.available():
             return None
         began = time.perf_counter()
         try:
-            explanation = explain(snapshot, placement.pod, runner)
-            return _encode(detail_of(explanation, snapshot, placement.node, BEST_NODES))
+            return _encode(detail_of(explain(snapshot, pod, runner), snapshot, node, BEST_NODES))
         except Exception:
             # A plugin's defect that the decision itself did not meet: the pod must not pay for our curiosity.
-            log.exception("the details of a decision could not be computed", pod=placement.pod.key)
+            log.exception("the details of a decision could not be computed", pod=pod.key)
             return None
         finally:
             allowance.spend(time.perf_counter() - began)
@@ -249,13 +256,15 @@ class DecisionHistory:
     def _waiting(self, queued: QueuedPod) -> dict[str, Any]:
         """Where a pod waits, and what would have it tried again."""
         now = self._clocks.monotonic()
-        queue = self._queue.queue_of(queued.pod.uid)
+        pod, queue = queued.pod, self._queue.queue_of(queued.pod.uid)
+        details = self._details(self._asked, self._attempts.snapshot(), pod, None, self._attempts.runner_of(pod))
         shown: dict[str, Any] = {
             "queue": queue,
             "attempts": queued.attempts,
             "seconds": round(now - queued.queued_at, 3),
             "rejectedBy": sorted(queued.rejectors),
             "wokenBy": self._queue.events_that_wake(queued),
+            "now": None if details is None else msgspec.Raw(details),
         }
         if queue == "active":
             shown["podsAhead"] = self._queue.count_ahead(queued)

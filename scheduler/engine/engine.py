@@ -140,7 +140,9 @@ class Engine:
         self.queue = self._new_queue(
             configuration, QueueTiming(outputs.metrics), unschedulable_after, pop_from_backoff=pop_from_backoff
         )
-        self.decisions = None if outputs.history is None else DecisionHistory(outputs.history, clocks, self.queue)
+        self.decisions = None
+        if outputs.history is not None:
+            self.decisions = DecisionHistory(outputs.history, clocks, self.queue, assembly.attempts)
         self.cycle = SchedulingCycle(
             attempts=assembly.attempts,
             queue=self.queue,

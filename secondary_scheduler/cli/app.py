@@ -28,6 +28,7 @@ COMMANDS = {
     "load-watcher": "secondary_scheduler.cli.loadwatcher",
     "preflight": "secondary_scheduler.cli.preflight",
     "render": "secondary_scheduler.cli.render.command",
+    "explain": "secondary_scheduler.cli.explain.command",
     "fleet": "secondary_scheduler.cli.fleet.command",
     "version": "secondary_scheduler.cli.version.command",
     "completion": "secondary_scheduler.cli.completion.command",

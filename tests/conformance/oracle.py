@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import BinaryIO
 
+from devcluster import processes
 from tests.conformance import profiles
 from tests.conformance.apiclient import COLLECTIONS, Api, ApiError
 from tests.conformance.case import (
@@ -240,7 +241,7 @@ class Oracle:
             if time.monotonic() > deadline:
                 raise NoVerdict(f"after {seconds:.0f} s the real scheduler has not yet logged: {awaited}")
             if not self._control_plane.alive():
-                raise NoVerdict(f"the real scheduler has ended: see {self._control_plane.log}")
+                raise NoVerdict(f"the real scheduler has ended: {processes.last_lines(self._control_plane.log)}")
             await asyncio.sleep(_POLL_SECONDS)
 
     def _read(self) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -220,6 +221,99 @@ def test_a_pod_that_fits_nowhere_says_why(installed: Installed) -> None:
     assert message().startswith(f"0/{NODES + 1} nodes are available: ")
     assert "Insufficient cpu" in message()
     installed.core.delete_namespaced_pod("giant", "default")
+
+
+def kubeconfig_of(installed: Installed, directory: Path, account: str, **user: Any) -> Path:
+    """A kubeconfig with this user, or with a token of a new ServiceAccount in namespace default."""
+    installed.core.create_namespaced_service_account("default", {"metadata": {"name": account}})
+    request = {"spec": {"expirationSeconds": 3600}}
+    token = installed.core.create_namespaced_service_account_token(account, "default", request).status.token
+    document = yaml.safe_load(installed.cluster.kubeconfig.read_text())
+    if "exec" in user:
+        answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}
+        (directory / "answer.json").write_text(json.dumps(answer))
+    document["users"][0]["user"] = user or {"token": token}
+    file = directory / account
+    file.write_text(yaml.safe_dump(document))
+    file.chmod(0o600)
+    return file
+
+
+def allow(installed: Installed, account: str, namespace: str, *rules: dict[str, Any]) -> None:
+    """Give a ServiceAccount rights in a namespace."""
+    rbac = kubernetes.RbacAuthorizationV1Api(installed.api)
+    rbac.create_namespaced_role(namespace, {"metadata": {"name": account}, "rules": list(rules)})
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
+    rbac.create_namespaced_role_binding(
+        namespace, {"metadata": {"name": account}, "roleRef": role, "subjects": [subject]}
+    )
+
+
+ASKING = (
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get", "create"]},
+)
+READING_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+
+
+def explain(kubeconfig: Path, pod: str, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "secondary_scheduler.cli", "explain", "pod", pod, "-n", "default", *more]
+    return subprocess.run(
+        [*command, "--kubeconfig", str(kubeconfig)], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def answer_about(kubeconfig: Path, pod: str) -> Any:
+    """What `explain` answers as JSON; None where it fails."""
+    done = explain(kubeconfig, pod, "-o", "json")
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def test_explain_says_why_a_pod_is_there_to_whoever_may_read_it_with_every_kind_of_login(
+    installed: Installed, tmp_path: Path
+) -> None:
+    single_pod(installed, "explained")
+    node = installed.core.read_namespaced_pod("explained", "default").spec.node_name
+    program = {"command": "/bin/cat", "args": [str(tmp_path / "answer.json")], "interactiveMode": "Never"}
+    execution = {"apiVersion": "client.authentication.k8s.io/v1", **program}
+    logins = {
+        "a token": kubeconfig_of(installed, tmp_path, "viewer"),
+        "a program": kubeconfig_of(installed, tmp_path, "viewer-by-program", exec=execution),
+    }
+    for account in ("viewer", "viewer-by-program"):
+        allow(installed, account, NAMESPACE, *ASKING)
+        allow(installed, account, "default", READING_PODS)
+    for login, kubeconfig in logins.items():
+        # Rights reach the API server's authorizer a moment after they were created.
+        answered = eventually(lambda file=kubeconfig: answer_about(file, "explained"), login)
+        decision = answered["items"][0]
+        assert (decision["node"], decision["result"]) == (node, "scheduled")
+        (chosen,) = [scored for scored in decision["details"]["nodes"] if scored["chosen"]]
+        assert chosen["scores"]["TargetLoadPacking"]["weighted"] >= 0
+        assert next(iter(chosen["load"].values()))["cpu"] is not None
+    shown = explain(logins["a token"], "explained")
+    assert shown.stdout.startswith(f"default/explained: scheduled on {node} (attempt 1")
+    assert "TargetLoadPacking" in shown.stdout
+    by_certificate = explain(installed.cluster.kubeconfig, "explained")
+    assert (by_certificate.returncode, len(by_certificate.stderr.splitlines())) == (1, 1)
+    assert "use a user with a token" in by_certificate.stderr
+
+
+def test_explain_tells_nobody_else_and_says_which_right_is_missing(installed: Installed, tmp_path: Path) -> None:
+    stranger = kubeconfig_of(installed, tmp_path, "stranger")
+    assert "leases" in explain(stranger, "explained").stderr
+    allow(installed, "stranger", NAMESPACE, ASKING[0])
+    refused = eventually(lambda: (run := explain(stranger, "explained")) and "portforward" in run.stderr and run)
+    assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (1, "", 1)
+    tenant = kubeconfig_of(installed, tmp_path, "tenant")
+    allow(installed, "tenant", NAMESPACE, *ASKING)
+    foreign = eventually(lambda: (run := explain(tenant, "explained")) and "get pods" in run.stderr and run)
+    assert (foreign.returncode, foreign.stdout, len(foreign.stderr.splitlines())) == (1, "", 1)
+    allow(installed, "tenant", "default", READING_PODS)
+    unknown = eventually(lambda: (run := explain(tenant, "never-seen")) and "unknown" in run.stderr and run)
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "default/never-seen: unknown to" in unknown.stderr
 
 
 def test_a_pod_is_bound_within_two_seconds(installed: Installed) -> None:

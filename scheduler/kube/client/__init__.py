@@ -28,6 +28,7 @@ from scheduler.kube.client.errors import (
     TooManyRequests,
     Unauthorized,
     WriteWithheld,
+    connection_error,
 )
 from scheduler.kube.client.limiter import TokenBucket
 from scheduler.kube.client.paths import (
@@ -87,6 +88,7 @@ __all__ = [
     "Unauthorized",
     "WriteWithheld",
     "api_path",
+    "connection_error",
     "object_meta",
     "proxy_variable",
     "server_version",

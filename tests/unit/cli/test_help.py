@@ -58,6 +58,7 @@ def test_every_command_ends_with_examples_that_it_accepts(name: str) -> None:
         program, *arguments = words
         assert program == "secondary-scheduler"
         assert " ".join(arguments).startswith(name.split()[0])
-        command = COMMANDS[" ".join(arguments[:2])] if name.split()[0] == "fleet" else COMMANDS[arguments[0]]
-        rest = arguments[2:] if name.split()[0] == "fleet" else arguments[1:]
+        grouped = " ".join(arguments[:2]) in COMMANDS
+        command = COMMANDS[" ".join(arguments[:2])] if grouped else COMMANDS[arguments[0]]
+        rest = arguments[2:] if grouped else arguments[1:]
         command.make_context(name, list(rest))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from scheduler.core import PostFilterOutcome, decide
+from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
 from scheduler.kube.client.errors import api_error
@@ -18,6 +19,7 @@ from scheduler.state import SchedulingQueue
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 
+PROFILE = runner()
 ALWAYS = HistoryLimits(records=100, bytes=1 << 20, detail_share=1.0)
 
 
@@ -60,6 +62,7 @@ async def test_a_pod_that_fits_nowhere_says_where_it_waits_and_what_would_wake_i
     waiting = answer["waiting"]
     assert (waiting["queue"], waiting["attempts"], waiting["rejectedBy"]) == ("unschedulable", 1, ["NodeResourcesFit"])
     assert "Node/Add" in waiting["wokenBy"]["NodeResourcesFit"]
+    assert waiting["now"]["rejected"] == decision["details"]["rejected"]
 
 
 async def test_a_refused_binding_is_an_error_with_its_reason(engine: Engine) -> None:
@@ -84,10 +87,8 @@ class Clock:
 
 def history(limits: HistoryLimits, clock: Clock | None = None) -> DecisionHistory:
     clocks = Clocks(lambda: WallSeconds(NOW), (clock or Clock()).monotonic)
-    return DecisionHistory(limits, clocks, SchedulingQueue(clocks=clocks, sort_key=lambda queued, at: at))
-
-
-PROFILE = runner()
+    attempts = AttemptPipeline(cluster(node("n0")), {"test": PROFILE}, random.Random(1), clocks)
+    return DecisionHistory(limits, clocks, SchedulingQueue(clocks=clocks, sort_key=lambda queued, at: at), attempts)
 
 
 def record(decisions: DecisionHistory, info: PodInfo) -> None:
@@ -100,11 +101,11 @@ def named(decisions: DecisionHistory, **query: Any) -> list[str]:
 
 
 def test_the_oldest_are_dropped_beyond_the_number_and_the_memory() -> None:
-    few = history(HistoryLimits(records=3, bytes=1 << 20, detail_share=0.0))
+    three = history(HistoryLimits(records=3, bytes=1 << 20, detail_share=0.0))
     for index in range(5):
-        record(few, pod(f"p{index}", container("1")))
-    assert named(few) == ["default/p4", "default/p3", "default/p2"]
-    assert named(few, most=1) == ["default/p4"]
+        record(three, pod(f"p{index}", container("1")))
+    assert named(three) == ["default/p4", "default/p3", "default/p2"]
+    assert named(three, most=1) == ["default/p4"]
     small = history(HistoryLimits(records=1000, bytes=10_000, detail_share=1.0))
     for index in range(50):
         record(small, pod(f"p{index}", container("1")))
@@ -134,9 +135,9 @@ def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
     record(decisions, preemptor)
     victims = [pod("theirs", namespace="theirs"), pod("ours")]
     decisions.post_filtered(preemptor, PostFilterOutcome("preempted", "n0", tuple(victims)))
-    everywhere, here = decisions.show()["items"][0], decisions.show(namespace="default")["items"][0]
+    everywhere, own = decisions.show()["items"][0], decisions.show(namespace="default")["items"][0]
     assert (everywhere["victims"], everywhere["victimCount"]) == (["default/ours", "theirs/theirs"], 2)
-    assert (here["victims"], here["victimCount"]) == (["default/ours"], 2)
+    assert (own["victims"], own["victimCount"]) == (["default/ours"], 2)
 
 
 def test_a_namespace_shows_its_own_pods_only() -> None:

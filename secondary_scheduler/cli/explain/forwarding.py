@@ -1,0 +1,150 @@
+"""One request to a port of a pod, through the API server (`pods/portforward`).
+
+The way in was chosen in docs/adr/0025: it works with every login, needs no Service and no route to the pod, and nothing
+of it can break the cluster. The tunnel leads to the pod that the API server knows by this name, so the certificate in
+it, which is self-signed by default, need not be verified. Inside, the caller is known by its own token or certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import aiohttp
+
+from scheduler.kube.client import ClientConfig, Credentials, api_path, connection_error
+from secondary_scheduler.cli.errors import CommandError, printable
+
+_PROTOCOL = "v4.channel.k8s.io"
+_DATA, _ERROR = 0, 1
+_CONNECT_SECONDS, _ANSWER_SECONDS = 15.0, 30.0
+_MOST = 16 << 20
+"""Bytes of an answer; 500 decisions have some 4 MiB."""
+_CHUNK = 64 << 10
+
+
+class Answer(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+
+
+def get(config: ClientConfig, namespace: str, pod: str, port: int, path: str, query: Mapping[str, str]) -> Answer:
+    """GET a path of a pod's HTTPS port as the kubeconfig's user.
+
+    Raises:
+        CommandError: the API server refuses the tunnel, or the pod does not answer.
+    """
+    target = f"{path}?{urlencode(query)}" if query else path
+    return asyncio.run(_get(config, namespace, pod, port, target))
+
+
+async def _get(config: ClientConfig, namespace: str, pod: str, port: int, target: str) -> Answer:
+    credentials = Credentials(config)
+    path = api_path("v1", "pods", namespace=namespace, name=pod, subresource="portforward")
+    authorization = credentials.authorization()
+    headers = {"Authorization": authorization} if authorization else {}
+    place = f"pod {namespace}/{pod}"
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            asyncio.timeout(_CONNECT_SECONDS + _ANSWER_SECONDS),
+            session.ws_connect(
+                f"{config.server.rstrip('/')}{path}?ports={port}",
+                protocols=(_PROTOCOL,),
+                headers=headers,
+                max_msg_size=1 << 20,
+                server_hostname=config.tls_server_name,
+                ssl=credentials.ssl_context() if credentials.secure else True,
+            ) as tunnel,
+        ):
+            return await _exchange(tunnel, config, f"{place} port {port}", target)
+    except aiohttp.WSServerHandshakeError as error:
+        raise CommandError(_refusal(error.status, namespace, place)) from error
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        reason = connection_error("GET", path, error, sent=True)
+        raise CommandError(printable(f"{place}: port {port} cannot be reached: {reason}")) from error
+
+
+def _refusal(status: int, namespace: str, place: str) -> str:
+    if status in (401, 403):
+        return (
+            f"{place}: the API server does not let this user forward ports there ({status}); it needs get and create "
+            f"on pods/portforward in namespace {namespace}"
+        )
+    return f"{place}: the API server answers {status} to the forwarding of a port"
+
+
+async def _exchange(tunnel: aiohttp.ClientWebSocketResponse, config: ClientConfig, place: str, target: str) -> Answer:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    ours.settimeout(_ANSWER_SECONDS)
+    problems: list[str] = []
+    pumps = [asyncio.create_task(_send(theirs, tunnel)), asyncio.create_task(_receive(tunnel, theirs, problems))]
+    try:
+        return await asyncio.to_thread(_ask, ours, config, target)
+    except (OSError, http.client.HTTPException) as error:
+        reason = "; ".join(problems) or str(error) or type(error).__name__
+        raise CommandError(printable(f"{place}: {reason}")) from error
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        theirs.close()
+        ours.close()
+
+
+async def _send(source: socket.socket, tunnel: aiohttp.ClientWebSocketResponse) -> None:
+    loop = asyncio.get_running_loop()
+    while data := await loop.sock_recv(source, _CHUNK):
+        await tunnel.send_bytes(bytes([_DATA]) + data)
+
+
+async def _receive(tunnel: aiohttp.ClientWebSocketResponse, sink: socket.socket, problems: list[str]) -> None:
+    loop = asyncio.get_running_loop()
+    begun: set[int] = set()
+    try:
+        async for message in tunnel:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel not in begun:
+                begun.add(channel)  # the first message of a channel repeats the port
+            elif channel == _DATA:
+                await loop.sock_sendall(sink, data)
+            elif channel == _ERROR:
+                problems.append(data.decode("utf-8", "replace"))
+                return
+    finally:
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+
+def _ask(raw: socket.socket, config: ClientConfig, target: str) -> Answer:
+    """Speak HTTPS over a connected socket; called in a thread."""
+    inside = replace(
+        config,
+        server="https://scheduler",
+        ca_file=None,
+        ca_data=None,
+        tls_server_name=None,
+        insecure_skip_tls_verify=True,
+    )
+    credentials = Credentials(inside)
+    with credentials.ssl_context().wrap_socket(raw) as secure:
+        connection = http.client.HTTPConnection("scheduler")
+        connection.sock = secure
+        authorization = credentials.authorization()
+        connection.request("GET", target, headers={"Authorization": authorization} if authorization else {})
+        response = connection.getresponse()
+        body = response.read(_MOST + 1)
+        if len(body) > _MOST:
+            raise http.client.HTTPException(f"the answer is larger than {_MOST >> 20} MiB")
+        return Answer(response.status, body)

@@ -1,0 +1,30 @@
+"""Which pods of a namespace lead: the Leases of our schedulers name them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
+from scheduler.kube.client import SyncConnection, api_path
+
+_MOST_LEASES = 500
+_MOST_LEADERS = 10
+
+
+def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
+    """Return the names of the pods that lead, of all instances in a namespace.
+
+    Raises:
+        KubeError: its Leases cannot be listed.
+    """
+    path = api_path("coordination.k8s.io/v1", "leases", namespace=namespace)
+    leases = json.loads(connection.get(path, {"limit": _MOST_LEASES})).get("items") or ()
+    return [pod for lease in leases if (pod := _holder(lease))][:_MOST_LEADERS]
+
+
+def _holder(lease: dict[str, Any]) -> str:
+    """The pod that holds a Lease of ours; "" for any other Lease. An identity is `POD_UUID`, as upstream's."""
+    if ANNOTATION_CONFIGURATION_HASH not in ((lease.get("metadata") or {}).get("annotations") or {}):
+        return ""
+    return str((lease.get("spec") or {}).get("holderIdentity") or "").rpartition("_")[0]

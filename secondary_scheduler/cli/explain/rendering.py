@@ -1,0 +1,128 @@
+"""What the scheduler remembers of a pod, for people."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from secondary_scheduler.cli.errors import printable
+
+Json = Mapping[str, Any]
+_WIDTH = 110
+_NOT_KEPT = (
+    "The scores of this decision were not kept: many pods came at once, and details may take a share of the time only "
+    "(--decision-details)."
+)
+
+
+def lines(answer: Json, *, wide: bool) -> Iterator[str]:
+    """Yield the text about a pod: its last attempt in full, where it waits, and the attempts before.
+
+    Args:
+        answer: a DecisionList about one pod, with at least one decision or `waiting`.
+        wide: show each score as computed, scaled and weighted, not only weighted.
+    """
+    items: Sequence[Json] = answer.get("items") or ()
+    if items:
+        yield from map(printable, _decision(items[0], wide=wide))
+    if answer.get("waiting"):
+        if items:
+            yield ""
+        yield from map(printable, _waiting(answer["waiting"], wide=wide))
+    if len(items) > 1:
+        yield ""
+        yield "Earlier attempts:"
+        rows = [[str(item["time"]), _outcome(item), str(item.get("message") or "")] for item in items[1:]]
+        yield from (printable(f"  {line}") for line in _aligned(rows))
+
+
+def _decision(item: Json, *, wide: bool) -> Iterator[str]:
+    attempt = f"attempt {item['attempt']}"
+    if "waitedSeconds" in item:
+        attempt += f", after {item['waitedSeconds']} s"
+    yield f"{item['pod']}: {_outcome(item)} ({attempt}, {item['time']}, {item['schedulerName']})"
+    yield from (f"  {line}" for line in textwrap.wrap(str(item.get("message") or ""), _WIDTH))
+    if item.get("victimCount"):
+        named = ", ".join(item["victims"])
+        others = item["victimCount"] - len(item["victims"])
+        rest = f"{others} of other namespaces" if others else ""
+        yield f"  preempts on {item.get('nominatedNode') or '-'}: {' and '.join(filter(None, (named, rest)))}"
+    details = item.get("details")
+    yield ""
+    if details is None:
+        yield f"{item['feasibleNodes']} of {item['evaluatedNodes']} nodes fit. {_NOT_KEPT}"
+        return
+    yield from _details(details, wide=wide)
+
+
+def _details(details: Json, *, wide: bool) -> Iterator[str]:
+    ties = f", {details['ties']} of them equally well" if details["ties"] > 1 else ""
+    yield f"{details['feasible']} of {details['evaluated']} nodes fit{ties}."
+    if details["nodes"]:
+        yield from (f"  {line}" for line in _aligned(_scoreboard(details["nodes"], wide=wide)))
+    if details["rejected"]:
+        yield "Rejected:"
+        yield from (f"  {line}" for line in _aligned(_rejections(details["rejected"])))
+
+
+def _outcome(item: Json) -> str:
+    node = item.get("node")
+    return f"{item['result']} on {node}" if node else str(item["result"])
+
+
+def _scoreboard(nodes: Sequence[Json], *, wide: bool) -> Iterator[list[str]]:
+    plugins = sorted({plugin for node in nodes for plugin in node["scores"]})
+    sources = sorted({source for node in nodes for source in node["load"]})
+    yield ["", "NODE", "TOTAL", *plugins, *(["LOAD (CPU, MEMORY, AGE)"] if sources else [])]
+    for node in nodes:
+        scores = [_score(node["scores"].get(plugin), wide=wide) for plugin in plugins]
+        load = [_load(next(iter(node["load"].values()), None))] if sources else []
+        yield ["*" if node["chosen"] else "", node["name"], str(node["total"]), *scores, *load]
+
+
+def _score(score: Json | None, *, wide: bool) -> str:
+    if score is None:
+        return "-"
+    return f"{score['raw']}/{score['normalized']}/{score['weighted']}" if wide else str(score["weighted"])
+
+
+def _load(load: Json | None) -> str:
+    if load is None:
+        return "not measured"
+    cpu, memory = ("-" if value is None else f"{value:.0f}%" for value in (load["cpu"], load["memory"]))
+    return f"{cpu} {memory} {'-' if load['age'] is None else format(load['age'], '.0f') + ' s'}"
+
+
+def _rejections(groups: Iterable[Json]) -> Iterator[list[str]]:
+    for group in groups:
+        names = ", ".join(group["examples"])
+        more = ", …" if 0 < len(group["examples"]) < group["nodes"] else ""
+        count = f"{group['nodes']} nodes" if group["nodes"] != 1 else "1 node"
+        yield [count, group["plugin"], group["reason"], names + more]
+
+
+def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
+    extra = ""
+    if "podsAhead" in waiting:
+        extra = f", {waiting['podsAhead']} pods go first"
+    elif "backoffSeconds" in waiting:
+        extra = f", tried again in {waiting['backoffSeconds']} s"
+    queue, seconds, attempts = waiting["queue"], waiting["seconds"], waiting["attempts"]
+    yield f"It waits in the {queue} queue for {seconds} s, after {attempts} attempts{extra}."
+    if waiting.get("gate"):
+        yield f"  {waiting['gate']['plugin']}: {waiting['gate']['message']}"
+    if waiting.get("now"):
+        yield "At this moment:"
+        yield from (f"  {line}" for line in _details(waiting["now"], wide=wide))
+    events = {plugin: names for plugin, names in waiting["wokenBy"].items() if names}
+    if events:
+        yield "It is tried again when one of these may help:"
+        yield from (f"  {line}" for line in _aligned([plugin, ", ".join(names)] for plugin, names in events.items()))
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,125 @@
+"""`explain`: what it prints, and which pods it asks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from secondary_scheduler.cli.explain.leaders import leading_pods
+from secondary_scheduler.cli.explain.rendering import lines
+
+SCORE = {"raw": 40, "normalized": 50, "weighted": 250}
+
+
+def node(name: str, total: int, *, chosen: bool = False, cpu: float | None = 35.4) -> dict[str, Any]:
+    load = {"watcher:http://w": {"cpu": cpu, "memory": None, "age": 12.0}}
+    return {"name": name, "total": total, "chosen": chosen, "scores": {"TargetLoadPacking": SCORE}, "load": load}
+
+
+def decision(**fields: Any) -> dict[str, Any]:
+    return {
+        "time": "2026-11-24T10:00:00Z", "pod": "shop/web", "uid": "u", "schedulerName": "s", "attempt": 1,
+        "result": "scheduled", "node": "n1", "message": None, "total": 250, "evaluatedNodes": 3, "feasibleNodes": 2,
+        "loadAgeSeconds": {},
+        "details": {
+            "evaluated": 3, "feasible": 2, "ties": 1, "nodes": [node("n1", 250, chosen=True), node("n2", 100)],
+            "rejected": [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 1, "examples": ["n3"]}],
+        },
+        **fields,
+    }  # fmt: skip
+
+
+def shown(*items: dict[str, Any], waiting: dict[str, Any] | None = None, wide: bool = False) -> list[str]:
+    return list(lines({"items": items, "waiting": waiting}, wide=wide))
+
+
+def test_a_placed_pod_has_the_scores_of_its_node_and_the_load_behind_them() -> None:
+    assert shown(decision(waitedSeconds=0.4)) == [
+        "shop/web: scheduled on n1 (attempt 1, after 0.4 s, 2026-11-24T10:00:00Z, s)",
+        "",
+        "2 of 3 nodes fit.",
+        "     NODE  TOTAL  TargetLoadPacking  LOAD (CPU, MEMORY, AGE)",
+        "  *  n1    250    250                35% - 12 s",
+        "     n2    100    250                35% - 12 s",
+        "Rejected:",
+        "  1 node  NodeResourcesFit  Insufficient cpu  n3",
+    ]
+    assert "  *  n1    250    40/50/250          35% - 12 s" in shown(decision(), wide=True)
+
+
+WAITING = {
+    "queue": "backoff", "attempts": 2, "seconds": 3.5, "backoffSeconds": 1.5, "rejectedBy": ["NodeResourcesFit"],
+    "wokenBy": {"NodeResourcesFit": ["Node/Add", "Pod/Delete"], "DefaultPreemption": []}, "now": None,
+}  # fmt: skip
+
+
+def test_a_pending_pod_says_where_it_waits_and_what_would_help() -> None:
+    rejected = decision(result="unschedulable", node=None, message="0/3 nodes are available: 3 Insufficient cpu.")
+    text = shown(rejected, waiting=WAITING)
+    assert text[1] == "  0/3 nodes are available: 3 Insufficient cpu."
+    assert text[-3:] == [
+        "It waits in the backoff queue for 3.5 s, after 2 attempts, tried again in 1.5 s.",
+        "It is tried again when one of these may help:",
+        "  NodeResourcesFit  Node/Add, Pod/Delete",
+    ]
+
+
+def test_a_gated_pod_that_was_never_tried_shows_its_gate() -> None:
+    gate = {"plugin": "SchedulingGates", "message": "waiting for scheduling gates: [g]"}
+    waiting = {"queue": "gated", "attempts": 0, "seconds": 9.0, "rejectedBy": [], "wokenBy": {}, "gate": gate}
+    assert shown(waiting=waiting) == [
+        "It waits in the gated queue for 9.0 s, after 0 attempts.",
+        "  SchedulingGates: waiting for scheduling gates: [g]",
+    ]
+
+
+def test_victims_of_other_namespaces_are_a_number() -> None:
+    preempting = decision(result="unschedulable", node=None, nominatedNode="n2", victims=["shop/a"], victimCount=3)
+    assert "  preempts on n2: shop/a and 2 of other namespaces" in shown(preempting)
+
+
+def test_a_decision_without_details_says_why() -> None:
+    assert any("scores of this decision were not kept" in line for line in shown(decision(details=None)))
+
+
+def test_earlier_attempts_are_a_line_each() -> None:
+    earlier = decision(result="unschedulable", node=None, message="0/1 nodes are available.")
+    assert shown(decision(), earlier)[-2:] == [
+        "Earlier attempts:",
+        "  2026-11-24T10:00:00Z  unschedulable  0/1 nodes are available.",
+    ]
+
+
+def test_no_text_of_the_cluster_steers_the_terminal() -> None:
+    hostile = decision(message="\x1b[2Jgone", node="n\x1b]0;owned\x07", waitedSeconds=1)
+    assert not any(character < " " for line in shown(hostile) for character in line)
+
+
+class FakeConnection:
+    """Answers with Leases."""
+
+    def __init__(self, *leases: dict[str, Any]) -> None:
+        self._leases = leases
+
+    def get(self, path: str, params: Any) -> bytes:
+        assert path == "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+        return json.dumps({"items": self._leases}).encode()
+
+
+def lease(holder: str | None, *, ours: bool = True) -> dict[str, Any]:
+    annotations = {"secondary-scheduler.io/configuration-hash": "h"} if ours else {}
+    return {"metadata": {"annotations": annotations}, "spec": {"holderIdentity": holder}}
+
+
+@pytest.mark.parametrize(
+    ("leases", "pods"),
+    [
+        ([lease("scheduler-7f-abc_1b2c"), lease("other_pod_9a")], ["scheduler-7f-abc", "other_pod"]),
+        ([lease("operator-x_1", ours=False), lease(None), lease("")], []),
+        ([], []),
+    ],
+)
+def test_the_leases_of_our_schedulers_name_the_pods_that_lead(leases: list[dict[str, Any]], pods: list[str]) -> None:
+    assert leading_pods(FakeConnection(*leases), "ns") == pods  # type: ignore[arg-type]
