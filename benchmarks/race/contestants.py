@@ -16,6 +16,7 @@ from devcluster.processes import ProcessRecord, ServiceProcess
 OURS, PEER, NULL = "ours", "peer", "null"
 ROOT = Path(__file__).resolve().parent.parent.parent
 QPS, BURST = 5000, 10000
+_OPEN = "/healthz,/readyz,/livez,/metrics"
 _VERBOSITY = "2"
 """What the operator passes at its normal log level."""
 
@@ -68,7 +69,7 @@ def start(
         argv = [sys.executable, "-m", "scheduler", *argv]
     else:
         rights = (f"--{purpose}-kubeconfig={layout.kubeconfig}" for purpose in ("authentication", "authorization"))
-        argv = [str(binaries[scenario.peer]), *argv, *rights]
+        argv = [str(binaries[scenario.peer]), *argv, *rights, f"--authorization-always-allow-paths={_OPEN}"]
     service = ServiceProcess(role, argv, ports=[port], env=environment)
     return Contestant(role, processes.start(service, layout.root), port)
 

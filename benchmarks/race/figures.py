@@ -38,6 +38,8 @@ UNITS = {
     "event_age_max": "s",
     "events": "",
     "bound": "",
+    "hints_used": "pods",
+    "hints_not_used": "pods",
 }
 
 

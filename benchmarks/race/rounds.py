@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ from devcluster.ports import LOOPBACK
 from scheduler.kube.client import KubeClient
 from scheduler.kube.primitives import quantity_milli_value
 
+_BATCH_ATTEMPTS = re.compile(r'^scheduler_batch_attempts_total\{.*result="(\w+)".*\} (\S+)$', re.MULTILINE)
 _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0
 """Events have ended when none came for so long."""
@@ -120,6 +122,8 @@ class _Round:
                 figures |= {"livez_p99": 1000 * percentile(probe, 0.99), "livez_max": 1000 * max(probe)}
             if role != NULL:
                 figures |= await self._steady(contestant)
+            if role == PEER:
+                figures |= await batching(contestant)
             figures["rss"] = peak_memory(contestant.process.pid) / 2**20
         await self._clear()
         return ContestantRun(figures=figures, curve=curve(times, started))
@@ -238,6 +242,25 @@ def _cpu_request(template: Json) -> int:
         quantity_milli_value(container.get("resources", {}).get("requests", {}).get("cpu", "0"))
         for container in containers
     )
+
+
+async def batching(contestant: Contestant) -> dict[str, float]:
+    """How many attempts of the peer took the node that an earlier one for an equal pod had left over, and how many
+    could not; nothing for a kube-scheduler without batching, which came with 1.35."""
+    url = f"https://{LOOPBACK}:{contestant.port}/metrics"
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=servers.unchecked_tls())) as session,
+        session.get(url) as answer,
+    ):
+        text = await answer.text() if answer.status == 200 else ""
+    attempts = dict.fromkeys(("hint_used", "hint_not_used"), 0.0)
+    matches = _BATCH_ATTEMPTS.findall(text)
+    for result, count in matches:
+        if result in attempts:
+            attempts[result] += float(count)
+    if not matches:
+        return {}
+    return {"hints_used": attempts["hint_used"], "hints_not_used": attempts["hint_not_used"]}
 
 
 @contextlib.asynccontextmanager
