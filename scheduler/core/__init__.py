@@ -19,6 +19,7 @@ from scheduler.core.gang import (
 )
 from scheduler.core.placement import Placement
 from scheduler.core.postfilter import PostFilterOutcome, post_filters_asking, run_post_filters
+from scheduler.core.shortage import NodeShortage, Shortage, find_shortage
 
 __all__ = [
     "PREEMPTION_OVER_BUDGET",
@@ -28,16 +29,19 @@ __all__ = [
     "Interested",
     "LoadInput",
     "NodeExplanation",
+    "NodeShortage",
     "Placement",
     "PostFilterOutcome",
     "RejectedNodes",
     "Score",
     "ScoredNode",
+    "Shortage",
     "decide",
     "decide_asking",
     "decide_gang_asking",
     "detail_of",
     "explain",
+    "find_shortage",
     "gang_message",
     "gang_plugins",
     "nobody",

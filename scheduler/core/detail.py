@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.explain import Explanation, Score
-from scheduler.framework import Diagnosis, LoadColumns
+from scheduler.core.shortage import Shortage, find_shortage
+from scheduler.framework import Diagnosis, LoadColumns, ProfileRunner
 from scheduler.state import Snapshot
 
 EXAMPLES = 3
@@ -77,6 +78,7 @@ class DecisionDetail:
         ties: how many of them shared the best score; chance decides among these.
         rejected: the largest groups first.
         nodes: the best nodes, and the chosen one where it is not among them.
+        shortage: what a pod that fits nowhere lacks where only room is missing.
     """
 
     evaluated: int
@@ -84,13 +86,16 @@ class DecisionDetail:
     ties: int
     rejected: tuple[RejectedNodes, ...]
     nodes: tuple[ScoredNode, ...]
+    shortage: Shortage | None = None
 
 
-def detail_of(explanation: Explanation, snapshot: Snapshot, chosen: str | None, most: int) -> DecisionDetail:
+def detail_of(
+    explanation: Explanation, snapshot: Snapshot, profile: ProfileRunner, chosen: str | None, most: int
+) -> DecisionDetail:
     """Return the detail of a decision.
 
     Args:
-        explanation: made on `snapshot`, which has not changed since.
+        explanation: made on `snapshot`, which has not changed since, with this profile.
         chosen: the node that the pod got, if it got one.
         most: scored nodes to keep, the chosen one not counted.
     """
@@ -103,6 +108,7 @@ def detail_of(explanation: Explanation, snapshot: Snapshot, chosen: str | None, 
         ties=len(explanation.best),
         rejected=rejected_nodes(explanation.diagnosis, snapshot),
         nodes=tuple(_scored(explanation, snapshot, name, chosen) for name in names),
+        shortage=None if len(explanation.feasible) else find_shortage(snapshot, explanation.pod, profile),
     )
 
 

@@ -219,7 +219,7 @@ class DecisionHistory:
             return None
         began = time.perf_counter()
         try:
-            return _encode(detail_of(explain(snapshot, pod, runner), snapshot, node, BEST_NODES))
+            return _encode(detail_of(explain(snapshot, pod, runner), snapshot, runner, node, BEST_NODES))
         except Exception:
             # A plugin's defect that the decision itself did not meet: the pod must not pay for our curiosity.
             log.exception("the details of a decision could not be computed", pod=pod.key)

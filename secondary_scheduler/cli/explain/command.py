@@ -115,10 +115,10 @@ def _ask(
         reason = printable(answer.body[:300].decode("utf-8", "replace").strip())
         advice = _advice(answer.status, pod_namespace, reason)
         raise CommandError(f"{namespace}/{pod} answers {answer.status}: {reason}{advice}")
-    asked = ", ".join(pods)
+    schedulers = ", ".join(pods)
     raise CommandError(
         printable(
-            f"{pod_namespace}/{name}: unknown to {asked}; it belongs to another scheduler, was never seen, or its "
+            f"{pod_namespace}/{name}: unknown to {schedulers}; it belongs to another scheduler, was never seen, or its "
             "attempts have been forgotten (--decision-history, or a restart)"
         )
     )

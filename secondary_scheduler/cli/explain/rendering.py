@@ -64,6 +64,20 @@ def _details(details: Json, *, wide: bool) -> Iterator[str]:
     if details["rejected"]:
         yield "Rejected:"
         yield from (f"  {line}" for line in _aligned(_rejections(details["rejected"])))
+    if details.get("shortage"):
+        yield from _shortage(details["shortage"])
+
+
+def _shortage(shortage: Json) -> Iterator[str]:
+    too_small = f", {shortage['too_small']} of them even when empty" if shortage["too_small"] else ""
+    yield f"Nothing but room is missing on {_counted(shortage['nodes'], 'node')}{too_small}."
+    for lacking in shortage["nearest"]:
+        amounts = ", ".join(f"{amount} {resource}" for resource, amount in lacking["missing"].items())
+        yield f"  {lacking['node']} lacks {amounts}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _outcome(item: Json) -> str:
@@ -98,18 +112,17 @@ def _rejections(groups: Iterable[Json]) -> Iterator[list[str]]:
     for group in groups:
         names = ", ".join(group["examples"])
         more = ", …" if 0 < len(group["examples"]) < group["nodes"] else ""
-        count = f"{group['nodes']} nodes" if group["nodes"] != 1 else "1 node"
-        yield [count, group["plugin"], group["reason"], names + more]
+        yield [_counted(group["nodes"], "node"), group["plugin"], group["reason"], names + more]
 
 
 def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
     extra = ""
     if "podsAhead" in waiting:
-        extra = f", {waiting['podsAhead']} pods go first"
+        extra = f", {_counted(waiting['podsAhead'], 'pod')} first"
     elif "backoffSeconds" in waiting:
         extra = f", tried again in {waiting['backoffSeconds']} s"
     queue, seconds, attempts = waiting["queue"], waiting["seconds"], waiting["attempts"]
-    yield f"It waits in the {queue} queue for {seconds} s, after {attempts} attempts{extra}."
+    yield f"It waits in the {queue} queue for {seconds} s, after {_counted(attempts, 'attempt')}{extra}."
     if waiting.get("gate"):
         yield f"  {waiting['gate']['plugin']}: {waiting['gate']['message']}"
     if waiting.get("now"):

@@ -66,6 +66,17 @@ def test_a_pending_pod_says_where_it_waits_and_what_would_help() -> None:
     ]
 
 
+def test_room_that_is_missing_is_told_with_the_nearest_nodes() -> None:
+    nearest = [{"node": "n7", "missing": {"cpu": "300m"}}, {"node": "n3", "missing": {"cpu": "1", "memory": "2Gi"}}]
+    shortage = {"nodes": 14, "too_small": 2, "nearest": nearest}
+    details = {"evaluated": 20, "feasible": 0, "ties": 0, "nodes": [], "rejected": [], "shortage": shortage}
+    assert shown(decision(result="unschedulable", node=None, details=details))[-3:] == [
+        "Nothing but room is missing on 14 nodes, 2 of them even when empty.",
+        "  n7 lacks 300m cpu",
+        "  n3 lacks 1 cpu, 2Gi memory",
+    ]
+
+
 def test_a_gated_pod_that_was_never_tried_shows_its_gate() -> None:
     gate = {"plugin": "SchedulingGates", "message": "waiting for scheduling gates: [g]"}
     waiting = {"queue": "gated", "attempts": 0, "seconds": 9.0, "rejectedBy": [], "wokenBy": {}, "gate": gate}

@@ -21,7 +21,7 @@ def test_rejections_are_counted_by_plugin_and_reason_with_some_names() -> None:
     full = [node(f"full-{index}", allocatable={"cpu": "1", "memory": "1Gi"}) for index in range(5)]
     state = cluster(*full, node("closed", unschedulable=True))
     snapshot = state.snapshot(NOW)
-    detail = detail_of(explain(snapshot, pod("p", container("2", "2Gi")), DEFAULT), snapshot, None, 5)
+    detail = detail_of(explain(snapshot, pod("p", container("2", "2Gi")), DEFAULT), snapshot, DEFAULT, None, 5)
     groups = [(group.plugin, group.reason, group.nodes, group.examples) for group in detail.rejected]
     names = ("full-0", "full-1", "full-2")
     assert groups == [
@@ -36,7 +36,7 @@ def test_a_rejection_for_all_nodes_is_one_group() -> None:
     state = cluster(node("n0"), node("n1"))
     snapshot = state.snapshot(NOW)
     wanted = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}])
-    detail = detail_of(explain(snapshot, wanted, DEFAULT), snapshot, None, 5)
+    detail = detail_of(explain(snapshot, wanted, DEFAULT), snapshot, DEFAULT, None, 5)
     assert [(group.nodes, group.examples) for group in detail.rejected] == [(2, ())]
     assert detail.rejected[0].reason == 'persistentvolumeclaim "missing" not found'
 
@@ -45,7 +45,7 @@ def test_scored_nodes_carry_the_load_that_plugins_saw_and_its_age() -> None:
     state = cluster(node("busy"), node("calm"))
     state.set_load(load({"busy": 80.0, "calm": 10.0}, age=20.0))
     snapshot = state.snapshot(NOW)
-    detail = detail_of(explain(snapshot, pod("p", container("100m")), WITH_LOAD), snapshot, "calm", 5)
+    detail = detail_of(explain(snapshot, pod("p", container("100m")), WITH_LOAD), snapshot, WITH_LOAD, "calm", 5)
     shown = {scored.name: (scored.chosen, scored.load[SOURCE].cpu, scored.load[SOURCE].age) for scored in detail.nodes}
     assert shown == {"calm": (True, 10.0, 20.0), "busy": (False, 80.0, 20.0)}
 
@@ -58,7 +58,7 @@ def test_the_best_nodes_are_kept_and_the_chosen_one(state: ClusterState, info: o
     everyone = dict(explanation.nodes())
     feasible = sorted((scored.total for scored in everyone.values() if scored.feasible), reverse=True)
     chosen = explanation.best[-1] if explanation.best else None
-    detail = detail_of(explanation, snapshot, chosen, most)
+    detail = detail_of(explanation, snapshot, DEFAULT, chosen, most)
     totals = [scored.total for scored in detail.nodes]
     assert totals[:most] == feasible[:most]
     assert len(totals) <= most + 1
