@@ -69,6 +69,12 @@ _1_32 = replace(
     },
     # framework/plugins/noderesources/balanced_allocation.go: pods without requests are scored.
     scores={"NodeResourcesBalancedAllocation": lambda _pod, scored: not scored},
+    unasked={
+        **_1_33.unasked,
+        "resized": "InPlacePodVerticalScaling is off: what the kubelet allocated does not count",
+        # framework/plugins/nodeports/node_ports.go; up to 1.30 framework/types.go, calculateResource.
+        "sidecars": "host ports of sidecars do not count, and up to 1.30 a node's sums for scores leave sidecars out",
+    },
 )
 _1_31 = replace(
     _1_32,
