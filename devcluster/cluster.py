@@ -16,7 +16,7 @@ from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
 from devcluster.progress import Reporter, SilentReporter
 from devcluster.spec import ClusterSpec
-from devcluster.startup import start_cluster
+from devcluster.startup import ensure_binaries, missing_binaries, start_cluster
 from devcluster.state import RecordedCluster, StateDirectory
 
 
@@ -145,6 +145,14 @@ class LocalCluster:
     def binary(self, name: str) -> Path:
         """The executable that the cluster uses, by its name in the table of binaries (`etcd`, `kubectl`, …)."""
         return self._state().binaries[name]
+
+    def missing_binaries(self) -> list[str]:
+        """Names of the programs that `start` would have to build first. Raises DevClusterError."""
+        return missing_binaries(self.spec)
+
+    def build(self, report: Reporter) -> None:
+        """Build what is missing, as `start` would. Raises DevClusterError."""
+        ensure_binaries(self.spec, report)
 
     def start(self, report: Reporter | None = None) -> bool:
         """Start the cluster and wait until it is ready; False when it was already running.

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 
 from devcluster import bootstrap, inventory, olm, ports, processes, releases
 from devcluster.api import AdminClient
@@ -40,7 +41,7 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     if spec.olm:
         olm.catalog_directory(spec.olm_catalog)
     release = releases.control_plane_of(spec.kubernetes)
-    paths = binaries.ensure(_binary_names(spec), report, release.minor)
+    paths = ensure_binaries(spec, report)
     others = other_clusters(spec.state_root, spec.name)
     state = RecordedCluster(
         name=spec.name,
@@ -58,6 +59,19 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     directory.create()
     directory.write(state)
     _Startup(spec, directory, state, report).run()
+
+
+def ensure_binaries(spec: ClusterSpec, report: Reporter) -> dict[str, Path]:
+    """The programs that a cluster runs, by name; what is found nowhere is built.
+
+    Raises BinaryError or SpecError.
+    """
+    return binaries.ensure(_binary_names(spec), report, releases.control_plane_of(spec.kubernetes).minor)
+
+
+def missing_binaries(spec: ClusterSpec) -> list[str]:
+    """Names of the programs of a cluster that would have to be built. Raises BinaryError or SpecError."""
+    return binaries.missing(_binary_names(spec), releases.control_plane_of(spec.kubernetes).minor)
 
 
 def _binary_names(spec: ClusterSpec) -> list[str]:

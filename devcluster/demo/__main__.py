@@ -16,6 +16,7 @@ from rich.console import Console
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
+from devcluster.demo import recorded
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
@@ -73,6 +74,11 @@ def _clean_up(cluster: LocalCluster, console: Console, message: str) -> None:
 
 
 def _run(cluster: LocalCluster, console: Console) -> None:
+    if cluster.missing_binaries():
+        console.rule("0. Until the control plane is built: the same pods on a recorded cluster", align="left")
+        recorded.show(console, CHECKOUT)
+        with reporter(console) as report:
+            cluster.build(report)
     started = time.monotonic()
     with reporter(console) as report:
         report.note(f"1. A local cluster with {NODES} simulated nodes and one real one")

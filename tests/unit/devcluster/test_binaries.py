@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import itertools
 import os
 import re
 import subprocess
@@ -11,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from devcluster import releases
 from devcluster.errors import BinaryError, SpecError
-from devcluster.progress import SilentReporter
+from devcluster.progress import PlainReporter, SilentReporter
 from devcluster.toolchain import binaries, golang
 from devcluster.toolchain.binaries import BINARIES, MODULES, OnPath
 
@@ -43,12 +46,14 @@ def tool() -> MakeTool:
 
 
 def fake_go(directory: Path, builds: Path, body: str = "exit 0", version: str = "1.26") -> None:
-    """A `go` of this version, 1.26, that notes each build and makes an empty output."""
+    """A `go` of this version, 1.26, that notes each build, makes an empty output and compiles two packages of two."""
     (directory / "go").write_text(
         '#!/bin/sh\nif [ "$1" = version ]; then echo go version goVERSION.0 linux/amd64; exit 0; fi\n'.replace(
             "VERSION", version
         )
+        + 'if [ "$1" = list ]; then echo "go: downloading a.io/b v1.0.0" >&2; echo fmt; echo a.io/b; exit 0; fi\n'
         + f'echo "$PWD $*" >> {builds}\n'
+        "echo fmt >&2; echo a.io/b >&2\n"
         'while [ "$1" != -o ]; do shift; done\n'
         f': > "$2"; /bin/chmod +x "$2"; {body}\n'
     )
@@ -144,6 +149,39 @@ def test_what_is_missing_is_built_once(tmp_path: Path) -> None:
         str(MODULES / "kwok"),
     ]
     assert all(os.access(path, os.X_OK) for path in first.values())
+
+
+def test_progress_is_downloads_then_packages(tmp_path: Path) -> None:
+    fake_go(tmp_path / "path", tmp_path / "builds")
+    reported: list[tuple[int, int, str]] = []
+    golang.build(
+        tmp_path / "path" / "go",
+        MODULES / "etcd",
+        "go.etcd.io/etcd/server/v3",
+        "",
+        tmp_path / "etcd",
+        advance=lambda done, total, unit: reported.append((done, total, unit)),
+    )
+    assert reported == [
+        (1, 0, "modules downloaded"),
+        (1, 2, "packages compiled"),
+        (2, 2, "packages compiled"),
+    ]
+
+
+def test_a_log_says_what_is_built_how_long_it_takes_and_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_go(tmp_path / "path", tmp_path / "builds")
+    text = io.StringIO()
+    clock = itertools.count(0, 15)
+    report = PlainReporter(Console(file=text, width=200), clock=lambda: float(next(clock)))
+    binaries.ensure(["etcd", "kwok"], report)
+    lines = text.getvalue().splitlines()
+    assert lines[0].startswith("Built from source, once: etcd, kwok. On two cores that takes about ")
+    assert re.fullmatch(rf"building etcd {BINARIES['etcd'].version} \(1 of 2, about \d+ min left\) …", lines[1])
+    assert "  1 of 2 packages compiled" in lines
+    assert lines[-1].startswith(f"building kwok {BINARIES['kwok'].version} (2 of 2, less than a minute left): ")
 
 
 def test_build_tags_reach_the_compiler(tmp_path: Path) -> None:
