@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -99,6 +100,8 @@ async def _run(options: argparse.Namespace, seed: int, control_plane: ControlPla
 def main(arguments: list[str]) -> int:
     """Exit code 0 when everything agrees, 1 on a difference or a refused case, 2 on wrong usage."""
     options = _parse(arguments)
+    # As on Ctrl-C: the control plane and the scheduler end with the run.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
         minor = minor_of(options.kubernetes) or 0
         have = _asked(options.kubernetes, minor)

@@ -10,7 +10,7 @@ from scheduler.catalog import descriptors
 from scheduler.core import Explanation
 from tests.conformance import profiles
 
-_FILTERED, _REJECTED, _DISTINGUISHED, _DECIDED = "filtered", "rejected", "told apart", "decided"
+_FILTERED, _REJECTED, _DISTINGUISHED, _DECIDED = "filtered", "rejected", "distinguished", "decided"
 _COLUMNS = (_FILTERED, _REJECTED, _DISTINGUISHED, _DECIDED)
 _SILENT: dict[str, str] = {
     "NodeName": "a pod that names its node comes to no scheduler",
