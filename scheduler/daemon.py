@@ -380,7 +380,7 @@ class Daemon:
             decisions=None if self.engine.decisions is None else self._decisions,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
-        return new_server(options, answers)
+        return new_server(options, answers, self.metrics.show_certificate)
 
     def _history_limits(self) -> HistoryLimits | None:
         """Without a port nobody could read the history."""

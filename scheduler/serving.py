@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -21,14 +21,20 @@ from scheduler.observe import (
     SplitReviewClient,
     follow_renewals,
     serving_context,
+    validity,
 )
 from scheduler.options import USER_AGENT, Options
 
 log = structlog.get_logger(component="app")
 
 
-def new_server(options: Options, answers: Answers) -> Server:
+def new_server(
+    options: Options, answers: Answers, show_certificate: Callable[[float, float], None] = lambda *_: None
+) -> Server:
     """Return the server, which has its port but does not answer yet.
+
+    `show_certificate` is told since when and until when the certificate that is served from a file is valid, at the
+    start and at each renewal, in the server's thread.
 
     Raises:
         OSError: the address or port cannot be used.
@@ -47,16 +53,22 @@ def new_server(options: Options, answers: Answers) -> Server:
 
     tls = new_context()
 
+    def show_validity() -> None:
+        if certificate is not None and (period := validity(certificate)) is not None:
+            show_certificate(*period)
+
     def make_tls() -> ssl.SSLContext:
         files = [file for file in (certificate, key, authorities.file) if file is not None]
         own = SelfSigned(options.bind_address) if certificate is None else None
         if own is not None:
             own.use(tls)
+        show_validity()
 
         def renew() -> ssl.SSLContext:
             context = new_context()
             if own is not None:
                 own.use(context)
+            show_validity()
             return context
 
         served = "serving certificate or client authorities" if authorities.asked_for else "serving certificate"

@@ -67,6 +67,10 @@ class BindingEngine(Protocol):
         """Whether a pod still waits for a node, as far as the watch knows."""
 
 
+OUTCOMES = ("bound", "conflict", "gone", "unknown", "failed")
+"""Labels of the metric of Bindings."""
+
+
 class _Doubt(enum.Enum):
     """An answer to a Binding that does not tell whether the pod is bound. The values are labels of the metric."""
 
@@ -98,6 +102,9 @@ class Binder:
         self._client = client
         self._recorder = recorder
         self._metrics = metrics
+        # `increase` does not see what a series begins with.
+        for outcome in OUTCOMES:
+            metrics.bindings.labels(outcome)
         self._since: dict[str, float] = {}
         self._waits: dict[str, asyncio.Timeout] = {}
         self._stopping = asyncio.Event()

@@ -24,6 +24,7 @@ from scheduler.state import ClusterState
 REJECTIONS = frozenset({"OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage"})
 """Reasons of a failed pod for which the kubelet had no room (pkg/kubelet/lifecycle/predicate.go, admit); that of an
 extended resource is counted as `OutOf`, as anybody may make up names of such."""
+_OTHER_REJECTION = "OutOf"
 _NAMED_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 _OTHER = "other"
 _NODES_NAMED = 3
@@ -68,6 +69,9 @@ class Overcommits:
         self._clock = clock
         self._before: frozenset[str] = frozenset()
         self._rejections: deque[tuple[MonotonicSeconds, str]] = deque(maxlen=_REJECTIONS_REMEMBERED)
+        # `increase` does not see the first rejection of a series that begins with it.
+        for reason in (*REJECTIONS, _OTHER_REJECTION):
+            metrics.kubelet_rejections.labels(reason)
 
     # What the watch shows -------------------------------------------------------------------------------------------
 
@@ -100,7 +104,7 @@ class Overcommits:
         """Count a pod of ours that its kubelet rejected for want of room."""
         if not pod.reason.startswith("OutOf") or pod.scheduler_name not in self._scheduler_names:
             return
-        reason = pod.reason if pod.reason in REJECTIONS else "OutOf"
+        reason = pod.reason if pod.reason in REJECTIONS else _OTHER_REJECTION
         self._metrics.kubelet_rejections.labels(reason).inc()
         self._rejections.append((self._clock(), reason))
 

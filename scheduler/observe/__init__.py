@@ -8,7 +8,7 @@ The endpoints are imported when they are asked for, in the server's thread: aioh
 
 from scheduler.observe.answers import Answers, ReviewClient, SplitReviewClient
 from scheduler.observe.authorization import Authorizer
-from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed
+from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed, validity
 from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
@@ -43,4 +43,5 @@ __all__ = [
     "stop_serving",
     "task_stacks",
     "use_self_signed",
+    "validity",
 ]

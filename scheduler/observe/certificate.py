@@ -136,6 +136,21 @@ def _signature(files: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]
     return tuple(signature)
 
 
+def validity(cert_file: Path) -> tuple[float, float] | None:
+    """Return since when and until when the first certificate of a PEM file is valid, in seconds since 1970.
+
+    None where it cannot be read: OpenSSL serves some that this library is too strict for.
+    """
+    # Here, since it takes a while and is not needed where no file is given.
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate(cert_file.read_bytes())
+        return certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+    except (OSError, ValueError):
+        return None
+
+
 def use_self_signed(context: ssl.SSLContext, address: str) -> None:
     """Make a certificate for `address` and use it. Takes a tenth of a second the first time, mostly imports.
 

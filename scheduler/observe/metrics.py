@@ -357,12 +357,22 @@ class Metrics:
         self.lease_slow_paths = new.counters(
             "leader_election_slowpath_total", "Renewals that had to read the Lease before they wrote it", "name"
         )
+        self.certificate = new.gauge(
+            "secondary_scheduler_serving_certificate_timestamp_seconds",
+            "Since when and until when the certificate of --tls-cert-file is valid: not_before, not_after",
+            "bound",
+        )
         self.loop_lag = new.gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
 
     def show_features(self, gates: Iterable[tuple[str, str, bool]]) -> None:
         """Set which features are on: name and stage of a gate, and whether it is."""
         for name, stage, enabled in gates:
             self.features.labels(name, stage).set(enabled)
+
+    def show_certificate(self, not_before: float, not_after: float) -> None:
+        """Set for how long the serving certificate is valid, in seconds since 1970."""
+        self.certificate.labels("not_before").set(not_before)
+        self.certificate.labels("not_after").set(not_after)
 
     def count_observations(self, counters: Mapping[str, int]) -> None:
         """Add what plugins counted in one attempt, by observation."""

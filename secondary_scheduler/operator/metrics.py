@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 _PREFIX = "secondary_scheduler_operator_"
 _STATUSES = ("True", "False", "Unknown")
+_DEGRADED = "Degraded"
 
 
 class Metrics:
@@ -40,6 +41,12 @@ class Metrics:
             ["namespace", "name", "condition", "status"],
             registry=self.registry,
         )
+        self.degraded = Gauge(
+            _PREFIX + "degraded",
+            "1 for the reason of an instance's condition Degraded while that is True.",
+            ["namespace", "name", "reason"],
+            registry=self.registry,
+        )
 
     def show_conditions(self, resource: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Mirror the conditions of an instance."""
@@ -48,10 +55,19 @@ class Metrics:
             for value in _STATUSES:
                 labels = (metadata["namespace"], metadata["name"], condition["type"], value)
                 self.conditions.labels(*labels).set(condition["status"] == value)
+            if condition["type"] == _DEGRADED:
+                self._show_reason(metadata["namespace"], metadata["name"], condition)
+
+    def _show_reason(self, namespace: str, name: str, condition: Mapping[str, Any]) -> None:
+        # The series of a former reason would say that it lasts.
+        self.degraded.remove_by_labels({"namespace": namespace, "name": name})
+        if condition["status"] == "True":
+            self.degraded.labels(namespace, name, condition["reason"]).set(1)
 
     def forget_instance(self, namespace: str, name: str) -> None:
         """Drop the series of a deleted instance."""
-        self.conditions.remove_by_labels({"namespace": namespace, "name": name})
+        for gauge in (self.conditions, self.degraded):
+            gauge.remove_by_labels({"namespace": namespace, "name": name})
 
     def expose(self) -> bytes:
         """The text that Prometheus scrapes."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from cryptography import x509
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
@@ -131,6 +132,9 @@ def test_a_renewed_serving_certificate_is_served_without_a_restart(control_plane
         present()
         eventually(lambda: serving_certificate(running.port) != before, "the renewed one is served")
         assert running.records("serving certificate renewed")
+        shown = x509.load_der_x509_certificate(serving_certificate(running.port)).not_valid_after_utc.timestamp()
+        name = 'secondary_scheduler_serving_certificate_timestamp_seconds{bound="not_after"}'
+        assert float(running.get("/metrics").text.partition(f"{name} ")[2].split()[0]) == shown
 
 
 class Wire:

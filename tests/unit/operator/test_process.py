@@ -142,12 +142,34 @@ def test_condition_series_follow_the_instance_and_go_with_it():
         samples = {s: metrics.registry.get_sample_value(name, {**labels, "status": s}) for s in ("True", "False")}
         return samples["True"], samples["False"]
 
-    metrics.show_conditions(resource, {"conditions": [{"type": "Degraded", "status": "True"}]})
+    metrics.show_conditions(resource, {"conditions": [{"type": "Degraded", "status": "True", "reason": "R"}]})
     assert values() == (1, 0)
     metrics.show_conditions(resource, {"conditions": [{"type": "Degraded", "status": "False"}]})
     assert values() == (0, 1)
     metrics.forget_instance("ns", "cluster")
     assert values() == (None, None)
+
+
+def test_the_reason_of_degraded_is_shown_while_it_lasts_and_none_beside_it():
+    metrics = Metrics("1")
+    resource = {"metadata": {"namespace": "ns", "name": "cluster"}}
+
+    def reasons():
+        (family,) = (each for each in metrics.registry.collect() if each.name.endswith("_operator_degraded"))
+        return {sample.labels["reason"]: sample.value for sample in family.samples}
+
+    def show(status, reason):
+        metrics.show_conditions(resource, {"conditions": [{"type": "Degraded", "status": status, "reason": reason}]})
+
+    show("True", "ConfigInvalid")
+    assert reasons() == {"ConfigInvalid": 1}
+    show("True", "CanaryFailed")
+    assert reasons() == {"CanaryFailed": 1}
+    show("False", "AsExpected")
+    assert reasons() == {}
+    show("True", "CanaryFailed")
+    metrics.forget_instance("ns", "cluster")
+    assert reasons() == {}
 
 
 @pytest.mark.parametrize(

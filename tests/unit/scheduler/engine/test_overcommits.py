@@ -29,7 +29,7 @@ def _rejections(engine: Engine) -> dict[str, float]:
         sample.labels["reason"]: sample.value
         for metric in engine.metrics.kubelet_rejections.collect()
         for sample in metric.samples
-        if sample.name.endswith("_total")
+        if sample.name.endswith("_total") and sample.value
     }
 
 
@@ -53,6 +53,15 @@ async def idle(engine: Engine) -> Engine:
     engine.leading = False
     engine.add_node("n1", cpu="1")
     return engine
+
+
+async def test_rejections_and_bindings_begin_with_zero_so_that_the_first_is_seen_as_an_increase(idle: Engine) -> None:
+    value = idle.metrics.registry.get_sample_value
+    reasons = ("OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage", "OutOf")
+    name = "secondary_scheduler_kubelet_rejections_total"
+    assert [value(name, {"reason": reason}) for reason in reasons] == [0] * 5
+    outcomes = ("bound", "conflict", "gone", "unknown", "failed")
+    assert [value("secondary_scheduler_bindings_total", {"outcome": each}) for each in outcomes] == [0] * 5
 
 
 async def test_the_pod_that_came_too_late_is_counted_once_with_its_scheduler(idle: Engine) -> None:

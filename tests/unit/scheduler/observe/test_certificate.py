@@ -7,9 +7,10 @@ import ssl
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from devcluster import pki
-from scheduler.observe.certificate import follow_renewals, serving_context
+from scheduler.observe.certificate import follow_renewals, serving_context, validity
 
 INTERMEDIATE = (
     "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256",
@@ -112,3 +113,17 @@ def test_half_a_renewal_keeps_the_former_certificate_and_is_reported_once(tmp_pa
     renewed.now += 2
     assert renewed.seen() != first
     assert renewed.reports[1:] == [None]
+
+
+def test_the_validity_of_a_certificate_is_that_of_the_first_one_in_its_file(tmp_path: Path) -> None:
+    authority = pki.CertificateAuthority("serving")
+    pair = authority.server("scheduler", [], ["127.0.0.1"])
+    file = tmp_path / "tls.crt"
+    file.write_bytes(pair.certificate + authority.pair.certificate)
+    period = validity(file)
+    assert period is not None
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
+    assert period == (certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
+    file.write_text("half a renewal")
+    assert validity(file) is None
+    assert validity(tmp_path / "absent.crt") is None
