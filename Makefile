@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 ifdef KUBERNETES
 export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
 endif
-.PHONY: help setup olm schemas image lock demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
+.PHONY: help setup olm schemas dashboard image lock demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -60,6 +60,9 @@ olm: setup  ## Render bundle and catalog for OLM (deploy/olm) anew from the comp
 
 schemas: setup  ## Write the JSON Schemas of stack files and configurations (docs/schemas) anew from the models
 	@$(BIN)/python tools/schemas.py
+
+dashboard: setup  ## Write the Grafana dashboard (deploy/grafana) anew from the table of panels
+	@$(BIN)/python -m tools.dashboard
 
 image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on
 	@$(BIN)/python tools/image.py $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .alerts import SchedulerAlerts, SchedulerAlertsArgs
     from .catalog_source import CatalogSource, CatalogSourceArgs
     from .crd import PluginCrds, PluginCrdsArgs, SecondarySchedulerCrd, SecondarySchedulerCrdArgs
+    from .dashboard import SchedulerDashboard, SchedulerDashboardArgs
     from .described import custom_plugins
     from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
     from .document import CredentialRules, CustomPlugin, PolicyRule
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .olm_operator import OlmOperator, OlmOperatorArgs
     from .operand_rollout import OperandRollout, OperandRolloutArgs
     from .operator_install import OperatorInstall, OperatorInstallArgs
+    from .operator_monitor import OperatorMonitor, OperatorMonitorArgs
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
     from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
@@ -61,6 +63,8 @@ __getattr__ = lazy_attributes(
         "PluginCrdsArgs": "crd",
         "SecondarySchedulerCrd": "crd",
         "SecondarySchedulerCrdArgs": "crd",
+        "SchedulerDashboard": "dashboard",
+        "SchedulerDashboardArgs": "dashboard",
         "custom_plugins": "described",
         "DirectScheduler": "direct_scheduler",
         "DirectSchedulerArgs": "direct_scheduler",
@@ -90,6 +94,8 @@ __getattr__ = lazy_attributes(
         "OperandRolloutArgs": "operand_rollout",
         "OperatorInstall": "operator_install",
         "OperatorInstallArgs": "operator_install",
+        "OperatorMonitor": "operator_monitor",
+        "OperatorMonitorArgs": "operator_monitor",
         "OperatorNetwork": "operator_network",
         "OperatorNetworkArgs": "operator_network",
         "SchedulerPriority": "priority_class",
@@ -141,6 +147,8 @@ __all__ = [
     "OperandRolloutArgs",
     "OperatorInstall",
     "OperatorInstallArgs",
+    "OperatorMonitor",
+    "OperatorMonitorArgs",
     "OperatorNetwork",
     "OperatorNetworkArgs",
     "OptionalObjects",
@@ -151,6 +159,8 @@ __all__ = [
     "SchedulerAlertsArgs",
     "SchedulerConfiguration",
     "SchedulerConfigurationArgs",
+    "SchedulerDashboard",
+    "SchedulerDashboardArgs",
     "SchedulerInstallation",
     "SchedulerInstallationArgs",
     "SchedulerPriority",

@@ -132,6 +132,11 @@ class Installation:
     crd: bool = False
     adopting: pulumi.ProviderResource | None = None
 
+    @property
+    def brings_our_operator(self) -> bool:
+        """Whether there is an operator of ours that this installation, or OLM for it, installs."""
+        return self.mode in ("manifests", "olm", "catalog") and not self.upstream
+
 
 def install(args: InstallationArgs, parts: Parts) -> Installation:
     """Register the components of an install mode, up to and including the operator."""

@@ -36,6 +36,8 @@ class OptionalObjects(TypedDict, total=False):
     """Scraping by the Prometheus operator. Default: where the cluster has the kind; mode direct: on OpenShift only."""
     prometheus_rule: bool | None
     """Alerts of the Prometheus operator. Default: on OpenShift only."""
+    grafana_dashboard: bool | None
+    """A ConfigMap with the Grafana dashboard; for one installation of a cluster. Default: false."""
 
 
 class SchedulerInstallationArgs(TypedDict):
@@ -73,6 +75,8 @@ class SchedulerInstallationArgs(TypedDict):
     """How long the scheduler may take to become ready before the update fails. Default: 180."""
     objects: OptionalObjects | None
     """Which optional objects to create."""
+    runbook_url: str | None
+    """Address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it."""
     egress_ports: list[int] | None
     """TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources."""
     allowed_images: list[pulumi.Input[str]] | None

@@ -8,13 +8,15 @@ from typing import Any
 
 import pulumi
 
-from scheduler.catalog import CredentialRules
+from scheduler.catalog import CredentialRules, operand_name
 
 from .alerts import SchedulerAlerts, SchedulerAlertsArgs
+from .dashboard import SchedulerDashboard, SchedulerDashboardArgs
 from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
 from .installation import Installation
 from .metric_credentials import SecretKeyReference
 from .operand_rollout import OperandRollout, OperandRolloutArgs
+from .operator_monitor import OperatorMonitor, OperatorMonitorArgs
 from .parts import Parts
 from .priority_class import SchedulerPriority, SchedulerPriorityArgs
 from .secondary_scheduler import RESOURCE_NAME, SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
@@ -35,9 +37,10 @@ class SchedulerArgs:
     replicas: number of schedulers; with an operator at most as many as there are nodes for them.
     allow_default_scheduler_name: allow a profile named default-scheduler.
     allow_token_in_config_map: allow a configuration that holds the metric source's token.
-    priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects to create.
-        None for service_monitor: an operator creates it where the cluster has the kind, and this program does on
-        OpenShift.
+    priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule, grafana_dashboard: which optional
+        objects to create. None for service_monitor: an operator creates it where the cluster has the kind, and this
+        program does on OpenShift.
+    runbooks: address of the page with the runbooks, for the alerts; "" if it is not published.
     priority_class_name: an existing PriorityClass to use instead of creating one.
     egress_ports: TCP ports of the stack's settings that the scheduler needs beside those of its configuration.
     source_ports: TCP ports of the metric sources in its configuration; an operator finds them itself.
@@ -67,6 +70,8 @@ class SchedulerArgs:
     flow_schemas: bool = True
     service_monitor: bool | None = None
     prometheus_rule: bool = False
+    grafana_dashboard: bool = False
+    runbooks: str = ""
     egress_ports: Sequence[int] = ()
     source_ports: Sequence[int] = ()
     resources: Mapping[str, Any] | None = None
@@ -96,9 +101,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
             priority, needs = scheduler_priority.name, [*needs, scheduler_priority]
         else:
             priority = pulumi.Output.from_input(args.priority_class_name)
-    if args.prometheus_rule:
-        alerts = SchedulerAlertsArgs(installation.namespace)
-        needs.append(SchedulerAlerts(parts.name("alerts"), alerts, parts.options("alerts")))
+    needs += _monitoring(installation, args, parts)
     if installation.mode == "direct":
         direct = DirectSchedulerArgs(
             namespace,
@@ -156,3 +159,21 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
         scheduler, namespace, args.image, args.config_map_name, installation.adopting, args.ready_seconds
     )
     return RunningScheduler(OperandRollout(parts.name("rollout"), rollout_args, parts.options("rollout")))
+
+
+def _monitoring(installation: Installation, args: SchedulerArgs, parts: Parts) -> list[pulumi.Resource]:
+    """Alerts and dashboard. Alerts about the operator go with the one installation that brings ours and scrapes it."""
+    resources: list[pulumi.Resource] = []
+    namespace, name = installation.namespace, operand_name(args.resource_name)
+    if args.prometheus_rule:
+        operator = installation.brings_our_operator and args.service_monitor is not False
+        if operator:
+            monitor = OperatorMonitorArgs(namespace, installation.needs)
+            part = "operator-monitor"
+            resources.append(OperatorMonitor(parts.name(part), monitor, parts.options(part)))
+        alerts = SchedulerAlertsArgs(namespace, name, operator, args.runbooks)
+        resources.append(SchedulerAlerts(parts.name("alerts"), alerts, parts.options("alerts")))
+    if args.grafana_dashboard:
+        dashboard = SchedulerDashboardArgs(namespace, name)
+        resources.append(SchedulerDashboard(parts.name("dashboard"), dashboard, parts.options("dashboard")))
+    return resources

@@ -39,7 +39,9 @@ class OptionalObjects:
         flow_schemas: fair shares of a busy API server.
         admission_policies: limits of what a SecondaryScheduler may run; they need Kubernetes 1.30.
         service_monitor: None: the operator creates it where the cluster has the kind; without one on OpenShift only.
-        prometheus_rule: None: on OpenShift only.
+        prometheus_rule: None: on OpenShift only. Brings the scraping of our operator, for the alerts about it, unless
+            service_monitor is False.
+        grafana_dashboard: a ConfigMap with the Grafana dashboard; for one installation of a cluster.
     """
 
     priority_class: bool = True
@@ -48,6 +50,7 @@ class OptionalObjects:
     admission_policies: bool = True
     service_monitor: bool | None = None
     prometheus_rule: bool | None = None
+    grafana_dashboard: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,7 @@ class SchedulerInstallationArgs:
     ready_seconds: how long the scheduler, and an operator from manifests, may each take to become ready before the
         update fails.
     objects: which optional objects to create.
+    runbook_url: address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it.
     egress_ports: TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
     instances: further SecondarySchedulers that the operator serves, by namespace (None: its own) and name.
@@ -113,6 +117,7 @@ class SchedulerInstallationArgs:
     resources: Mapping[str, Any] | None = None
     ready_seconds: int = 180
     objects: OptionalObjects = field(default_factory=OptionalObjects)
+    runbook_url: str = ""
     egress_ports: Sequence[int] = ()
     allowed_images: Sequence[pulumi.Input[str]] = ()
     instances: Sequence[tuple[str | None, str]] = ()
@@ -346,6 +351,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
             flow_schemas=objects.flow_schemas,
             service_monitor=objects.service_monitor,
             prometheus_rule=args.openshift if objects.prometheus_rule is None else objects.prometheus_rule,
+            grafana_dashboard=objects.grafana_dashboard,
+            runbooks=args.runbook_url,
             egress_ports=args.egress_ports,
             source_ports=operand.source_ports(self._configuration),
             resources=args.resources,

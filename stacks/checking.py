@@ -28,6 +28,7 @@ OBJECTS = (
     "profiles",
     "extraPlugins",
     "optionalObjects",
+    "alerts",
     "allowedImages",
     "forceConflicts",
     "egressPorts",

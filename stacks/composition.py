@@ -40,6 +40,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
         ready_seconds=settings.ready_seconds,
         objects=components.OptionalObjects(**settings.optional_objects.model_dump()),
+        runbook_url=settings.alerts.runbook_url or "",
         egress_ports=settings.egress_ports,
         allowed_images=settings.allowed_images,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],

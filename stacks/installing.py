@@ -13,6 +13,7 @@ InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 OperatorFlavour = Literal["ours", "upstream"]
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?):[0-9]{1,5}")
+_PAGE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[\w.~!$&'()*+,;=:@%/-]*)?", re.ASCII)
 _PACKAGES: dict[OperatorFlavour, str] = {
     "ours": "secondary-scheduler-operator",
     "upstream": "openshift-secondary-scheduler-operator",
@@ -24,6 +25,12 @@ _MARKETPLACE = "openshift-marketplace"
 def _address(value: str) -> str:
     if not _ADDRESS.fullmatch(value):
         raise ValueError("is not an address; write HOST:PORT of the registry, without a scheme")
+    return value
+
+
+def _page(value: str) -> str:
+    if not _PAGE.fullmatch(value):
+        raise ValueError("is not the address of a page; write https://HOST/PATH, without a query or fragment")
     return value
 
 
@@ -91,6 +98,7 @@ class OptionalObjects(SettingsModel):
             Kubernetes 1.30.
         service_monitor, prometheus_rule: scraping and alerts through the Prometheus operator, whose CRDs must exist;
             default: on OpenShift only.
+        grafana_dashboard: a ConfigMap with the Grafana dashboard, for the sidecar of Grafana's Helm chart.
     """
 
     priority_class: bool = True
@@ -99,3 +107,15 @@ class OptionalObjects(SettingsModel):
     admission_policies: bool = True
     service_monitor: bool | None = None
     prometheus_rule: bool | None = None
+    grafana_dashboard: bool = False
+
+
+class AlertSettings(SettingsModel):
+    """What the alerts say.
+
+    Attributes:
+        runbook_url: address of the page with the runbooks, docs/runbooks.md, where you publish it: alerts link to its
+            sections.
+    """
+
+    runbook_url: Annotated[str, AfterValidator(_page)] | None = None

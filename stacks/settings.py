@@ -28,7 +28,7 @@ from components.settings import (
 from scheduler import __version__
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS
 from scheduler.config import image_flavour, split_image
-from stacks.installing import InstallMode, OperatorSource, OptionalObjects
+from stacks.installing import AlertSettings, InstallMode, OperatorSource, OptionalObjects
 
 _OUR_NAME = "/kube-scheduler"
 _SET_OPERATOR = "set it: pulumi config set operatorImage"
@@ -136,6 +136,7 @@ class StackSettings(ProfileSettings):
         force_conflicts: objects, as Kind/name, whose fields are taken over from other managers, for one update.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
+        alerts: what the alerts of optional_objects.prometheus_rule say.
         allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
             image.
         egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
@@ -163,6 +164,7 @@ class StackSettings(ProfileSettings):
         None, validate_default=True
     )
     optional_objects: OptionalObjects = OptionalObjects()
+    alerts: AlertSettings = AlertSettings()
     allowed_images: tuple[Repository, ...] = ()
     egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field((), max_length=32)
     resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None

@@ -50,6 +50,7 @@ from scheduler.operand.objects import (
     metrics_service_annotations,
     metrics_service_spec,
     role_ref,
+    scrape_endpoint,
     service_monitor_spec,
 )
 
@@ -88,6 +89,7 @@ __all__ = [
     "pod_security",
     "role_ref",
     "scheduler_network_policy_spec",
+    "scrape_endpoint",
     "secret_names",
     "service_monitor_spec",
     "serving_cert_secret_name",

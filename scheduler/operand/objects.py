@@ -108,25 +108,33 @@ def flow_schema_spec(purpose: str, operand: str, namespace: str) -> Json:
 
 def service_monitor_spec(operand: str, namespace: str, *, openshift: bool) -> Json:
     """Return the spec of a ServiceMonitor for the metrics Service."""
-    tls: Json = {"insecureSkipVerify": True}  # its certificate is self-signed
-    if openshift:
-        tls = {"caFile": _SERVICE_CA, "serverName": f"{metrics_service_name(operand)}.{namespace}.svc"}
-    endpoint = {
-        "port": "https",
-        "scheme": "https",
-        "path": "/metrics",
-        "interval": "30s",
-        "bearerTokenFile": _PROMETHEUS_TOKEN,
-        "tlsConfig": tls,
-        # The namespace of the pod that a metric is about; `namespace` is that of the scheduler which reports it.
-        "metricRelabelings": [
-            {"action": "replace", "sourceLabels": ["exported_namespace"], "targetLabel": "pod_namespace"}
-        ],
-    }
+    endpoint = scrape_endpoint("https", f"{metrics_service_name(operand)}.{namespace}.svc" if openshift else "")
+    # The namespace of the pod that a metric is about; `namespace` is that of the scheduler which reports it.
+    endpoint["metricRelabelings"] = [
+        {"action": "replace", "sourceLabels": ["exported_namespace"], "targetLabel": "pod_namespace"}
+    ]
     return {
         "namespaceSelector": {"matchNames": [namespace]},
         "selector": {"matchLabels": _pods(operand)},
         "endpoints": [endpoint],
+    }
+
+
+def scrape_endpoint(port: str, server_name: str = "") -> Json:
+    """Return an endpoint of a ServiceMonitor: `/metrics` over HTTPS, with Prometheus' own token.
+
+    `port` is the name of the Service's port. With a server name the certificate is verified, as one of OpenShift's
+    service CA; without, it is self-signed.
+    """
+    return {
+        "port": port,
+        "scheme": "https",
+        "path": "/metrics",
+        "interval": "30s",
+        "bearerTokenFile": _PROMETHEUS_TOKEN,
+        "tlsConfig": (
+            {"caFile": _SERVICE_CA, "serverName": server_name} if server_name else {"insecureSkipVerify": True}
+        ),
     }
 
 

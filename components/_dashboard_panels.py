@@ -1,0 +1,400 @@
+"""The panels of the Grafana dashboard, as a table: rows of panels with their queries.
+
+In a query `$job` and `$namespace` stand for variables of the dashboard, and `$__rate_interval` for Grafana's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, TypedDict
+
+SCHEDULER: Final = 'job="$job",namespace="$namespace"'
+"""Selects the scheduler's series."""
+OPERATOR: Final = 'namespace="$namespace"'
+"""Selects the operator's: it serves the instances of its namespace."""
+RATE: Final = "$__rate_interval"
+
+
+class Query(TypedDict):
+    """An expression in PromQL, and how its series are called: text with labels as `{{label}}`."""
+
+    expr: str
+    legend: str
+
+
+class Panel(TypedDict):
+    """One panel; `unit` is one of Grafana's, `width` is in the 24 columns of the grid."""
+
+    title: str
+    description: str
+    kind: Literal["timeseries", "stat"]
+    unit: str
+    width: int
+    queries: Sequence[Query]
+
+
+class Row(TypedDict):
+    """A row with a title; `collapsed` where it is of use to few."""
+
+    title: str
+    collapsed: bool
+    panels: Sequence[Panel]
+
+
+def rows() -> list[Row]:
+    """Return the rows in the order in which they are shown."""
+    return [
+        _row("Health and leader", _health()),
+        _row("Queue and attempts", _queue()),
+        _row("Latency", _latency()),
+        _row("Load of the nodes", _load()),
+        _row("Bindings and API server", _bindings()),
+        _row("Preemption", _preemption()),
+        _row("Gangs and quotas", _gangs()),
+        _row("Devices", _devices(), collapsed=True),
+        _row("Process", _process()),
+    ]
+
+
+def _row(title: str, panels: Sequence[Panel], *, collapsed: bool = False) -> Row:
+    return {"title": title, "collapsed": collapsed, "panels": panels}
+
+
+def _panel(
+    title: str,
+    description: str,
+    *queries: tuple[str, str],
+    unit: str = "short",
+    width: int = 8,
+    kind: Literal["timeseries", "stat"] = "timeseries",
+) -> Panel:
+    return {
+        "title": title,
+        "description": description,
+        "kind": kind,
+        "unit": unit,
+        "width": width,
+        "queries": [{"expr": expr, "legend": legend} for expr, legend in queries],
+    }
+
+
+def _rate(metric: str, *labels: str, only: str = "") -> tuple[str, str]:
+    """The rate of a counter by labels."""
+    selected = f"{SCHEDULER},{only}" if only else SCHEDULER
+    by = f" by ({', '.join(labels)})" if labels else ""
+    return f"sum{by} (rate({metric}{{{selected}}}[{RATE}]))", _legend(labels) or metric
+
+
+def _quantile(share: float, histogram: str, *labels: str, only: str = "") -> tuple[str, str]:
+    """A quantile of a histogram by labels."""
+    selected = f"{SCHEDULER},{only}" if only else SCHEDULER
+    by = ", ".join((*labels, "le"))
+    expression = f"histogram_quantile({share}, sum by ({by}) (rate({histogram}_bucket{{{selected}}}[{RATE}])))"
+    return expression, " ".join(filter(None, (_legend(labels), f"p{share * 100:g}")))
+
+
+def _most(gauge: str, *labels: str, only: str = "") -> tuple[str, str]:
+    """The largest value of a gauge among the replicas, by labels."""
+    selected = f"{SCHEDULER},{only}" if only else SCHEDULER
+    by = f" by ({', '.join(labels)})" if labels else ""
+    return f"max{by} ({gauge}{{{selected}}})", _legend(labels) or gauge
+
+
+def _each(gauge: str, legend: str = "{{pod}}") -> tuple[str, str]:
+    """A gauge of every replica."""
+    return f"{gauge}{{{SCHEDULER}}}", legend
+
+
+def _legend(labels: Sequence[str]) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in labels)
+
+
+def _health() -> list[Panel]:
+    condition = f'secondary_scheduler_operator_condition{{{OPERATOR},status="True"}}'
+    degraded = f"secondary_scheduler_operator_degraded{{{OPERATOR}}}"
+    return [
+        _panel(
+            "Schedulers up",
+            "Replicas that Prometheus scrapes. None: pods that request this scheduler stay pending.",
+            (f"sum(up{{{SCHEDULER}}})", "up"),
+            kind="stat",
+            width=4,
+        ),
+        _panel(
+            "Leaders",
+            "Replicas that hold the Lease: one. For a moment it is none while the leader changes.",
+            (f"sum(leader_election_master_status{{{SCHEDULER}}})", "leaders"),
+            kind="stat",
+            width=4,
+        ),
+        _panel("Leader", "1 for the replica that schedules.", _each("leader_election_master_status")),
+        _panel(
+            "Watches that are refused",
+            "1 while the API server refuses the watch of a kind (401, 403): the copy of it grows old.",
+            _most("secondary_scheduler_watch_refused", "resource"),
+        ),
+        _panel(
+            "Conditions",
+            "Conditions of SecondarySchedulers that are True, as our operator reports them.",
+            (f"max by (exported_namespace, name, condition) ({condition})", "{{name}} {{condition}}"),
+            width=12,
+        ),
+        _panel(
+            "Degraded",
+            "Why a SecondaryScheduler is Degraded; nothing while all is well, or without our operator.",
+            (f"max by (exported_namespace, name, reason) ({degraded})", "{{name}} {{reason}}"),
+            width=12,
+        ),
+    ]
+
+
+def _queue() -> list[Panel]:
+    return [
+        _panel(
+            "Waiting pods",
+            "Pods by queue: active (to be tried next), backoff, unschedulable, gated. Replicas that do not lead count"
+            " pods as active that the leader is about to place.",
+            _most("scheduler_pending_pods", "queue"),
+        ),
+        _panel(
+            "Attempts per second",
+            "By result: scheduled, unschedulable, error.",
+            _rate("scheduler_schedule_attempts_total", "result"),
+        ),
+        _panel(
+            "Waiting pods by plugin",
+            "Pods by the plugins that rejected them last.",
+            _most("scheduler_unschedulable_pods", "plugin"),
+        ),
+        _panel(
+            "Pods that enter a queue",
+            "Per second, by queue and by the event that led there.",
+            _rate("scheduler_queue_incoming_pods_total", "queue", "event"),
+            width=12,
+        ),
+        _panel(
+            "Cache",
+            "Nodes, pods and assumed pods (placed, and not yet seen on their node).",
+            _most("scheduler_cache_size", "type"),
+            width=12,
+        ),
+    ]
+
+
+def _latency() -> list[Panel]:
+    decision = "scheduler_scheduling_algorithm_duration_seconds"
+    attempt = "scheduler_scheduling_attempt_duration_seconds"
+    waited = "scheduler_pod_scheduling_sli_duration_seconds"
+    return [
+        _panel(
+            "Decision",
+            "Time to choose a node for a pod, without the binding.",
+            *(_quantile(share, decision) for share in (0.5, 0.9, 0.99)),
+            unit="s",
+        ),
+        _panel(
+            "Attempt",
+            "Time of an attempt from the queue to the end of the binding; gangs wait for their members in between.",
+            _quantile(0.5, attempt, "result"),
+            _quantile(0.99, attempt, "result"),
+            unit="s",
+        ),
+        _panel(
+            "From the queue to the node",
+            "Time from a pod's first entry into the active queue to its binding, whatever the number of attempts.",
+            *(_quantile(share, waited) for share in (0.5, 0.99)),
+            unit="s",
+        ),
+        _panel(
+            "Extension points",
+            "p99 of all plugins of an extension point.",
+            _quantile(0.99, "scheduler_framework_extension_point_duration_seconds", "extension_point"),
+            unit="s",
+            width=12,
+        ),
+        _panel(
+            "Plugins",
+            "p99 of one plugin at one extension point; a tenth of the attempts is measured.",
+            _quantile(0.99, "scheduler_plugin_execution_duration_seconds", "plugin", "extension_point"),
+            unit="s",
+            width=12,
+        ),
+    ]
+
+
+def _load() -> list[Panel]:
+    return [
+        _panel(
+            "Load is fresh",
+            "1 while the source has fresh load that matches nodes; nothing without a plugin that reads load.",
+            _most("secondary_scheduler_load_data_fresh", "source"),
+        ),
+        _panel(
+            "Age of the newest sample",
+            "By source.",
+            _most("secondary_scheduler_load_data_age_seconds", "source"),
+            unit="s",
+        ),
+        _panel(
+            "Nodes by load",
+            "Nodes whose load is fresh, stale (too old) or absent.",
+            _most("secondary_scheduler_load_node_states", "source", "state"),
+        ),
+        _panel(
+            "Failed reads",
+            "Per second.",
+            _rate("secondary_scheduler_load_refresh_failures_total", "source"),
+        ),
+        _panel(
+            "Series without a node",
+            "Series of the source that match no node of the cluster.",
+            _most("secondary_scheduler_load_unmatched_instances", "source"),
+        ),
+        _panel(
+            "Values that can be no load",
+            "Per second: NaN, infinite, negative or absurdly large ones are dropped.",
+            _rate("secondary_scheduler_load_rejected_values_total", "source", "query"),
+        ),
+    ]
+
+
+def _bindings() -> list[Panel]:
+    return [
+        _panel(
+            "Bindings per second",
+            "By outcome; unknown ones had no answer and are looked up.",
+            _rate("secondary_scheduler_bindings_total", "outcome"),
+        ),
+        _panel(
+            "Requests per second",
+            "Requests to the API server by HTTP status and method.",
+            _rate("rest_client_requests_total", "code", "method"),
+        ),
+        _panel(
+            "Time of requests",
+            "p99 by verb, without watches.",
+            _quantile(0.99, "rest_client_request_duration_seconds", "verb"),
+            unit="s",
+        ),
+        _panel(
+            "Wait for the rate limit",
+            "p99 of the wait that clientConnection.qps causes.",
+            _quantile(0.99, "rest_client_rate_limiter_duration_seconds", "verb"),
+            unit="s",
+        ),
+        _panel(
+            "Nodes with too many pods",
+            "Nodes whose pods request more than is allocatable, and pods that came too late per second.",
+            _most("secondary_scheduler_overcommitted_nodes", "resource"),
+            _rate("secondary_scheduler_overcommits_total", "scheduler", "resource"),
+        ),
+        _panel(
+            "Pods that kubelets reject",
+            "Per second, by reason: there was no room when the pod arrived.",
+            _rate("secondary_scheduler_kubelet_rejections_total", "reason"),
+        ),
+    ]
+
+
+def _preemption() -> list[Panel]:
+    return [
+        _panel(
+            "Attempts to preempt",
+            "Per second: attempts, and what came of those that were carried out.",
+            _rate("scheduler_preemption_attempts_total"),
+            _rate("scheduler_preemption_goroutines_execution_total", "result"),
+        ),
+        _panel(
+            "Victims",
+            "Pods that are preempted at a time.",
+            *(_quantile(share, "scheduler_preemption_victims") for share in (0.5, 0.99)),
+        ),
+        _panel(
+            "Time to carry it out",
+            "p99, at the API server.",
+            _quantile(0.99, "scheduler_preemption_goroutines_duration_seconds", "result"),
+            unit="s",
+        ),
+    ]
+
+
+def _gangs() -> list[Panel]:
+    groups = "scheduler_podgroup_schedule_attempts_total"
+    return [
+        _panel("Gangs per second", "By outcome.", _rate("secondary_scheduler_gangs_total", "outcome"), width=6),
+        _panel(
+            "Time until a gang is bound",
+            "p99 from its first reservation to the Binding that makes it complete.",
+            _quantile(0.99, "secondary_scheduler_gang_binding_duration_seconds"),
+            unit="s",
+            width=6,
+        ),
+        _panel(
+            "PodGroups of Kubernetes",
+            "Attempts per second, by result; with the plugin GangScheduling.",
+            _rate(groups, "result"),
+            width=6,
+        ),
+        _panel(
+            "Pods that a gang or a quota keeps waiting",
+            "Waiting pods that the plugins for gangs and quotas rejected last.",
+            _most("scheduler_unschedulable_pods", "plugin", only='plugin=~"Coscheduling|GangScheduling|Capacity.*"'),
+            width=6,
+        ),
+    ]
+
+
+def _devices() -> list[Panel]:
+    waits = "scheduler_dra_bindingconditions_wait_duration_seconds"
+    return [
+        _panel(
+            "Pods that wait for devices",
+            "Waiting pods that DynamicResources rejected last.",
+            _most("scheduler_unschedulable_pods", "profile", only='plugin="DynamicResources"'),
+        ),
+        _panel(
+            "ResourceClaims for extended resources",
+            "Created per second, by status; on Kubernetes 1.36 and newer.",
+            _rate("scheduler_resourceclaim_creates_total", "status"),
+            _rate("dynamic_resource_allocation_resourceclaim_creates_total", "status"),
+        ),
+        _panel(
+            "Wait for binding conditions",
+            "p99 by driver; on Kubernetes 1.36 and newer.",
+            _quantile(0.99, waits, "driver", "status"),
+            unit="s",
+        ),
+    ]
+
+
+def _process() -> list[Panel]:
+    certificate = f'secondary_scheduler_serving_certificate_timestamp_seconds{{{SCHEDULER},bound="not_after"}}'
+    return [
+        _panel("CPU", "Cores in use.", (f"rate(process_cpu_seconds_total{{{SCHEDULER}}}[{RATE}])", "{{pod}}"), width=6),
+        _panel("Memory", "Resident memory.", _each("process_resident_memory_bytes"), unit="bytes", width=6),
+        _panel(
+            "Lag of the event loop",
+            "How late the event loop was last: a busy one decides late.",
+            _each("secondary_scheduler_loop_lag_seconds"),
+            unit="s",
+            width=6,
+        ),
+        _panel("Open files", "File descriptors.", _each("process_open_fds"), width=6),
+        _panel(
+            "Configuration",
+            "Hash of the configuration that a replica has loaded; two only while a new one is rolled out.",
+            (f"count by (hash) (secondary_scheduler_configuration_info{{{SCHEDULER}}})", "{{hash}}"),
+        ),
+        _panel(
+            "Age of the process",
+            "It begins again with each restart.",
+            (f"time() - process_start_time_seconds{{{SCHEDULER}}}", "{{pod}}"),
+            unit="s",
+        ),
+        _panel(
+            "Serving certificate",
+            "Time until the certificate of --tls-cert-file ends; nothing where it is self-signed.",
+            (f"{certificate} - time()", "{{pod}}"),
+            unit="s",
+        ),
+    ]

@@ -1,0 +1,69 @@
+"""The alerts as Prometheus evaluates them: promtool runs them over series of each way to fail, and of what is close."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.alerts import alert_rules
+from devcluster.progress import SilentReporter
+from devcluster.toolchain.binaries import ensure
+from tests.integration.alerts.cases import CASES, JOB, NAMESPACE, OPERATOR, Case
+
+pytestmark = pytest.mark.integration
+
+RULES = {rule["alert"]: rule for rule in alert_rules(NAMESPACE, operator=True)}
+
+
+@pytest.fixture(scope="module")
+def promtool() -> Path:
+    return ensure(["promtool"], SilentReporter())["promtool"]
+
+
+def with_values_only(rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule whose only annotation has what the description shows of labels and value, without the prose between."""
+    shown = re.findall(r"{{.*?}}", rule["annotations"]["description"])
+    return {**rule, "annotations": {"values": " | ".join(shown)}}
+
+
+def expected(case: Case) -> list[dict[str, Any]]:
+    if case.firing is None:
+        return []
+    rule = RULES[case.alert]
+    job = OPERATOR if OPERATOR in rule["expr"] else JOB
+    labels = {"job": job, "namespace": NAMESPACE, **rule["labels"], **case.firing.labels}
+    return [{"exp_labels": labels, "exp_annotations": {"values": " | ".join(case.firing.values)}}]
+
+
+def promtool_test(case: Case) -> dict[str, Any]:
+    series = [{"series": name, "values": values} for name, values in case.series.items()]
+    return {"interval": "30s", "name": str(case), "input_series": series, "alert_rule_test": evaluations(case)}
+
+
+def evaluations(case: Case) -> list[dict[str, Any]]:
+    quiet_minutes = case.quiet_minutes if case.firing else case.minutes
+    at = [{"eval_time": f"{30 * scrape}s", "alertname": case.alert} for scrape in range(2 * quiet_minutes)]
+    return [*at, {"eval_time": f"{case.minutes}m", "alertname": case.alert, "exp_alerts": expected(case)}]
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_an_alert_fires_for_its_problem_and_for_nothing_close_to_it(alert: str, promtool: Path, tmp_path: Path) -> None:
+    groups = [{"name": "alerts", "rules": [with_values_only(RULES[alert])]}]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    tests = [promtool_test(case) for case in CASES if case.alert == alert]
+    content = {"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(content))
+    command = [str(promtool), "test", "rules", str(tmp_path / "test.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+
+
+def test_every_alert_has_a_case_for_which_it_fires_and_one_for_which_it_does_not() -> None:
+    assert {case.alert for case in CASES if case.firing} == RULES.keys()
+    assert {case.alert for case in CASES if not case.firing} == RULES.keys()
+    assert len({str(case) for case in CASES}) == len(CASES)
