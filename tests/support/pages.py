@@ -32,6 +32,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
     "kubernetes": (
         INSTALL,
         "docs/operating.md",
+        "docs/runbooks.md",
         "docs/explain.md",
         "docs/load.md",
         "docs/simulate.md",

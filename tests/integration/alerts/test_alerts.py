@@ -14,6 +14,7 @@ from components.alerts import alert_rules
 from devcluster.progress import SilentReporter
 from devcluster.toolchain.binaries import ensure
 from tests.integration.alerts.cases import CASES, JOB, NAMESPACE, OPERATOR, Case
+from tests.support.queries import QUERIES
 
 pytestmark = pytest.mark.integration
 
@@ -67,3 +68,14 @@ def test_every_alert_has_a_case_for_which_it_fires_and_one_for_which_it_does_not
     assert {case.alert for case in CASES if case.firing} == RULES.keys()
     assert {case.alert for case in CASES if not case.firing} == RULES.keys()
     assert len({str(case) for case in CASES}) == len(CASES)
+
+
+def test_promtool_parses_every_query_and_every_rule(promtool: Path, tmp_path: Path) -> None:
+    recorded = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(QUERIES.values())]
+    assert len(recorded) > 50
+    groups = [{"name": "queries", "rules": recorded}, {"name": "alerts", "rules": list(RULES.values())}]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    command = [str(promtool), "check", "rules", "--lint-fatal", str(tmp_path / "rules.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    assert f"{len(recorded) + len(RULES)} rules found" in done.stdout

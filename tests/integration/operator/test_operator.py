@@ -18,6 +18,7 @@ from scheduler.catalog import (
     plugin_rules,
 )
 from scheduler.config import configuration_hash, load_configuration
+from tests.support.queries import mistakes_about, scraped
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.unit.operator.builders import BAD_CONFIG, CONFIG, IMAGE, OTHER_CONFIG
 
@@ -323,6 +324,10 @@ def test_health_and_metrics_are_served(running, operator):
     text = metrics()
     assert 'secondary_scheduler_operator_condition{condition="Available"' in text
     assert "secondary_scheduler_operator_leader 1.0" in text
+    live = scraped(text)
+    assert mistakes_about(live) == {}
+    condition = live["secondary_scheduler_operator_condition"]
+    assert condition.labels == {"exported_namespace", "name", "condition", "status"}
 
 
 def test_an_operator_stopped_while_an_instance_goes_finishes_the_deletion(running, operator):

@@ -20,6 +20,7 @@ from kubernetes import config as kubernetes_config
 from devcluster import pki
 from devcluster.cluster import LocalCluster
 from tests.support.daemon import Cluster, configuration, daemon
+from tests.support.queries import QUERIES, labels_of, mistakes_about, scraped, selected
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration]
@@ -342,3 +343,23 @@ def limited_administrator(cluster: Cluster) -> str:
         }
     )
     return token
+
+
+def test_alerts_and_dashboard_ask_for_names_and_labels_of_a_live_scrape(
+    control_plane: LocalCluster, cluster: Cluster, tmp_path: Path
+) -> None:
+    """What has no series here, as it needs an event, is what the registry declares."""
+    content = configuration(control_plane.kubeconfig, NAME, source("http://127.0.0.1:9"))
+    with daemon(tmp_path, content) as running:
+        cluster.place(NAME)
+
+        def bound() -> bool:
+            return 'secondary_scheduler_bindings_total{outcome="bound"} 1' in running.get("/metrics").text
+
+        eventually(bound, "the pod is counted")
+        live = scraped(running.get("/metrics").text)
+    assert mistakes_about(live) == {}
+    used = {name for query in QUERIES.values() for name, _ in selected(query)}
+    seen = {name for name in used if labels_of(name, live) is not None}
+    assert {"secondary_scheduler_load_data_fresh", "scheduler_schedule_attempts_total"} <= seen
+    assert len(seen) > 25, f"not seen: {sorted(used - seen)}"

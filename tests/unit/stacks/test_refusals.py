@@ -87,6 +87,10 @@ REFUSALS = {
     "optional object that is none": (
         "optionalObjects", {"flowSchema": False}, "optionalObjects.flowSchema", ['did you mean "flowSchemas"?'],
     ),
+    "runbooks at no address": ("alerts", {"runbookUrl": "docs/runbooks.md"}, "alerts.runbookUrl", ["https://HOST/PATH"]),
+    "runbooks with a section": (
+        "alerts", {"runbookUrl": "https://git.example.com/runbooks.md#down"}, "alerts.runbookUrl", ["fragment"],
+    ),
     "no replica": ("replicas", "0", "replicas", ["must be at least 1, not 0"]),
     "replicas that are no number": ("replicas", "many", "replicas", ["must be a whole number"]),
     "time to become ready that is too short": ("readySeconds", "1", "readySeconds", ["must be at least 10, not 1"]),
