@@ -81,7 +81,7 @@ def operator_alerts(namespace: str) -> Iterator[Alert]:
     """Yield the alerts about our operator in a namespace and the instances that it serves."""
     selected = f'job="{OPERATOR_JOB}",namespace="{namespace}"'
     instance = "namespace, job, exported_namespace, name"
-    described = "SecondaryScheduler {{ $labels.exported_namespace }}/{{ $labels.name }}"
+    place = "SecondaryScheduler {{ $labels.exported_namespace }}/{{ $labels.name }}"
     degraded = f"secondary_scheduler_operator_degraded{{{selected}"
     progressing = f'secondary_scheduler_operator_condition{{{selected},condition="Progressing",status="True"}}'
     yield Alert(
@@ -99,7 +99,7 @@ def operator_alerts(namespace: str) -> Iterator[Alert]:
         lasting="10m",
         severity="warning",
         summary="The operator refuses a configuration: what ran before goes on.",
-        description=f"{described} has been Degraded for 10 minutes with the reason {{{{ $labels.reason }}}}: its spec or"
+        description=f"{place} has been Degraded for 10 minutes with the reason {{{{ $labels.reason }}}}: its spec or"
         " ConfigMap has to be changed. The condition's message names object and field.",
     )
     yield Alert(
@@ -109,7 +109,7 @@ def operator_alerts(namespace: str) -> Iterator[Alert]:
         lasting="15m",
         severity="warning",
         summary="The operator cannot run the secondary scheduler as it should be.",
-        description=f"{described} has been Degraded for 15 minutes with the reason {{{{ $labels.reason }}}}. After"
+        description=f"{place} has been Degraded for 15 minutes with the reason {{{{ $labels.reason }}}}. After"
         " CanaryFailed and RolledBack the former revision goes on.",
     )
     yield Alert(
@@ -121,7 +121,7 @@ def operator_alerts(namespace: str) -> Iterator[Alert]:
         lasting="30m",
         severity="warning",
         summary="A rollout of the secondary scheduler does not end.",
-        description=f"{described} has been Progressing for 30 minutes without being Degraded. The condition's message says"
+        description=f"{place} has been Progressing for 30 minutes without being Degraded. The condition's message says"
         " what it waits for.",
     )
 
