@@ -201,6 +201,11 @@ def _bindings() -> list[Case]:
         quiet(
             alert, "one pod in an hour, each fails", bindings(bound="0x200", failed="0x20 1x100 2x80", unknown="0x200")
         ),
+        quiet(
+            alert,
+            "one pod in four minutes, each fails",
+            bindings(bound="0x200", failed="0x7 1x7 2x7 3x7 4x7 5x7 6x7 7x7 8x7 9x100", unknown="0x200"),
+        ),
         quiet(alert, "a rollout: the counters begin again", new_process),
         quiet(alert, "there are no pods", bindings(bound="0x200", failed="0x200", unknown="0x200")),
     ]
