@@ -378,6 +378,7 @@ class Daemon:
             profiling=self.configuration.model.enable_profiling,
             loop_stacks=task_stacks,
             decisions=None if self.engine.decisions is None else self._decisions,
+            node_loads=self._feeds.node_loads,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
         return new_server(options, answers, self.metrics.show_certificate)

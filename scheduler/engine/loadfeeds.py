@@ -11,10 +11,11 @@ import structlog
 from scheduler.catalog import CredentialRules
 from scheduler.config import Configuration
 from scheduler.engine.engine import Engine
+from scheduler.engine.nodeloads import NodeLoads
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, configured_sources, load_source
-from scheduler.observe import Metrics
+from scheduler.observe import Metrics, SourceLoads
 
 log = structlog.get_logger(component="loads")
 
@@ -28,6 +29,9 @@ class LoadFeeds:
         self._metrics = metrics
         self._settings, self._ignored = configured_sources(configuration.profiles, rules)
         self._feeds: dict[str, LoadFeed] = {}
+        self._loads = {
+            key: NodeLoads(engine.state, key, settings.max_age_seconds) for key, settings in self._settings.items()
+        }
         # Only plugins that read a load ask for recent assignments, and keeping them costs time.
         engine.state.assignments.keep(bool(self._settings))
 
@@ -70,6 +74,15 @@ class LoadFeeds:
         """Bring the gauges of freshness up to date."""
         for feed in self._feeds.values():
             feed.show_age(feed.status())
+
+    def node_loads(self) -> list[SourceLoads]:
+        """Return the state of each source and the nodes' load; called on the loop."""
+        now = self._engine.clocks.wall()
+        statuses = {key: feed.status() for key, feed in self._feeds.items()}
+        return [
+            SourceLoads(key, status.fresh, status.age_seconds, self._loads[key].rows(now))
+            for key, status in statuses.items()
+        ]
 
     def _capacity_of(self, node: str) -> tuple[int, int] | None:
         """Called on a collector's thread; a dictionary may be read there while it changes."""

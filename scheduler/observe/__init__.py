@@ -17,6 +17,7 @@ from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 from scheduler.observe.series import Count, Distribution, Histograms
 from scheduler.observe.server import RefusedCallers, Server, stop_serving
+from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
 from scheduler.observe.workqueue import WorkQueueMetrics
 
 __all__ = [
@@ -29,13 +30,16 @@ __all__ = [
     "GaugeRefresh",
     "HealthChecks",
     "Histograms",
+    "LoadEstimate",
     "LoopWatchdog",
     "Metrics",
+    "NodeLoadRow",
     "PodResources",
     "RefusedCallers",
     "ReviewClient",
     "SelfSigned",
     "Server",
+    "SourceLoads",
     "SplitReviewClient",
     "WorkQueueMetrics",
     "follow_renewals",

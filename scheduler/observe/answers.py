@@ -17,6 +17,7 @@ from scheduler.observe.health import HealthChecks
 from scheduler.observe.profiling import Stack
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
+from scheduler.observe.sourceloads import SourceLoads
 
 
 class ReviewClient(Protocol):
@@ -84,6 +85,9 @@ class Answers:
     decisions: Callable[[str | None, str | None, int], dict[str, Any] | None] | None = None
     """Returns the last decisions about the pods of a namespace (None: of all), of this name (None: of any), at most so
     many; None where this process does not lead. Called on the loop. Without it `/debug/decisions` is not served."""
+    node_loads: Callable[[], Iterable[SourceLoads]] | None = None
+    """Returns the nodes' load by source, for `/debug/nodes`; called on the loop, gone through on the serving thread.
+    Without it that path is not served."""
     pod_resources: Callable[[], Iterable[PodResources]] = list
     """The pods that `/metrics/resources` shows; called on the loop, gone through on the serving thread. None where this
     process does not lead."""

@@ -21,6 +21,7 @@ from scheduler.observe.clients import MASTERS, CertifiedUser
 
 TOO_MANY = 429
 DECISIONS: Final = "/debug/decisions"
+NODES: Final = "/debug/nodes"
 _DECISIONS_OF_NAMESPACE: Final = re.compile(rf"{DECISIONS}/namespaces/([a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?)")
 _CACHE_SECONDS = 10.0
 """How long an answer counts, unless a flag says otherwise; upstream's value."""
@@ -186,11 +187,14 @@ def namespace_of(path: str) -> str | None:
 def access_to(path: str) -> dict[str, Any]:
     """Return what a caller must be allowed, as a part of a SubjectAccessReview.
 
-    That is `get` on the path, but for the decisions about a namespace's pods: to `get` these pods.
+    That is `get` on the path, but for the decisions about a namespace's pods: to `get` these pods; and for the nodes'
+    load: to `get` nodes.
     """
     namespace = namespace_of(path)
     if namespace is not None:
         return {"resourceAttributes": {"namespace": namespace, "verb": "get", "resource": "pods"}}
+    if path == NODES:
+        return {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
     return {"nonResourceAttributes": {"path": path, "verb": "get"}}
 
 

@@ -22,6 +22,7 @@ from scheduler.observe.clients import user_of
 from scheduler.observe.decisions import DecisionEndpoints
 from scheduler.observe.health import FailureLog, report
 from scheduler.observe.healthmetrics import HealthMetrics
+from scheduler.observe.nodeloads import NodeLoadEndpoint
 from scheduler.observe.pages import Page, ProcessStatus, flags_page
 from scheduler.observe.pprof import ProfilingEndpoints
 from scheduler.observe.resources import resource_metrics
@@ -66,6 +67,8 @@ class Endpoints:
             ProfilingEndpoints(self._answers).add_to(application)
         if self._answers.decisions is not None:
             DecisionEndpoints(self._answers).add_to(application)
+        if self._answers.node_loads is not None:
+            NodeLoadEndpoint(self._answers).add_to(application)
         return application
 
     def _note_check(self, endpoint: str, check: str, reason: str | None) -> None:

@@ -28,6 +28,8 @@ COMMANDS = {
     "load-watcher": "secondary_scheduler.cli.loadwatcher",
     "preflight": "secondary_scheduler.cli.preflight",
     "render": "secondary_scheduler.cli.render.command",
+    "status": "secondary_scheduler.cli.status.command",
+    "top": "secondary_scheduler.cli.top.command",
     "explain": "secondary_scheduler.cli.explain.command",
     "fleet": "secondary_scheduler.cli.fleet.command",
     "version": "secondary_scheduler.cli.version.command",

@@ -1,8 +1,11 @@
-"""The form of a command's output, for commands that have a table for people and a document for programs."""
+"""The form of a command's output: a table for people, or a document for programs."""
 
 from __future__ import annotations
 
 import enum
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 
 class OutputFormat(enum.StrEnum):
@@ -10,3 +13,34 @@ class OutputFormat(enum.StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class FullOutputFormat(enum.StrEnum):
+    """Values of `--output`, for commands that have all of them."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def is_document(self) -> bool:
+        """Whether a program reads it."""
+        return self in (FullOutputFormat.JSON, FullOutputFormat.YAML)
+
+
+def document_text(document: Mapping[str, Any], output: FullOutputFormat) -> str:
+    """Return a document as YAML or, in every other form, as JSON; it ends with a newline."""
+    if output is FullOutputFormat.YAML:
+        from secondary_scheduler.cli.yamltext import dump_yaml
+
+        return dump_yaml(document).decode()
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows of a table, which has at least one, in columns two blanks apart."""
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,4 +1,4 @@
 """`secondary-scheduler explain`: why a pod is where it is, or nowhere, as the running scheduler remembers it.
 
-`leaders` finds the scheduler, `forwarding` asks it, `rendering` writes its answer for people.
+`rendering` writes the scheduler's answer for people.
 """

@@ -10,8 +10,16 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.explain.output import ExplainFormat
-from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption, NamespaceOption
+from secondary_scheduler.cli.kubeoptions import (
+    ContextOption,
+    FullOutputOption,
+    KubeconfigOption,
+    NamespaceOption,
+    PortOption,
+    SchedulerNamespaceOption,
+    SchedulerPodOption,
+)
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
 
 if TYPE_CHECKING:
     from scheduler.kube.client import ClientConfig
@@ -39,17 +47,12 @@ def register(parent: typer.Typer) -> None:
 def explain_pod(
     name: Annotated[str, typer.Argument(help="Name of the pod.")],
     namespace: NamespaceOption = None,
-    scheduler_namespace: Annotated[
-        str | None,
-        typer.Option("--scheduler-namespace", help="Namespace that the scheduler runs in (default: the operator's)."),
-    ] = None,
-    scheduler_pod: Annotated[
-        str | None, typer.Option("--scheduler-pod", help="Pod of the scheduler to ask (default: those that lead).")
-    ] = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The scheduler's --secure-port.")] = _PORT,
+    scheduler_namespace: SchedulerNamespaceOption = None,
+    scheduler_pod: SchedulerPodOption = None,
+    port: PortOption = _PORT,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: Annotated[ExplainFormat, typer.Option("-o", "--output", help="Form of the output.")] = ExplainFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Why a pod was placed where it is, or nowhere.
 
@@ -68,22 +71,18 @@ def explain_pod(
     except (ConfigError, KubeError) as error:
         raise CommandError(printable(str(error))) from error
     answer = _ask(config, place, pods, port, namespace or config.namespace, name)
-    if output is ExplainFormat.JSON:
-        typer.echo(json.dumps(answer, indent=2))
-    elif output is ExplainFormat.YAML:
-        from secondary_scheduler.cli.yamltext import dump_yaml
-
-        typer.echo(dump_yaml(answer).decode(), nl=False)
+    if output.is_document:
+        typer.echo(document_text(answer, output), nl=False)
     else:
         from secondary_scheduler.cli.explain.rendering import lines
 
-        for line in lines(answer, wide=output is ExplainFormat.WIDE):
+        for line in lines(answer, wide=output is FullOutputFormat.WIDE):
             typer.echo(line)
 
 
 def _leaders(config: ClientConfig, namespace: str) -> list[str]:
     from scheduler.kube.client import SyncConnection
-    from secondary_scheduler.cli.explain.leaders import leading_pods
+    from secondary_scheduler.cli.leaders import leading_pods
 
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
     try:
@@ -102,7 +101,7 @@ def _ask(
     config: ClientConfig, namespace: str, pods: list[str], port: int, pod_namespace: str, name: str
 ) -> dict[str, Any]:
     """Return the answer of the scheduler that knows the pod."""
-    from secondary_scheduler.cli.explain.forwarding import get
+    from secondary_scheduler.cli.forwarding import get
 
     path = f"/debug/decisions/namespaces/{quote(pod_namespace, safe='')}"
     for pod in pods:
@@ -112,9 +111,9 @@ def _ask(
             if document.get("items") or document.get("waiting"):
                 return document
             continue
-        reason = printable(answer.body[:300].decode("utf-8", "replace").strip())
-        advice = _advice(answer.status, pod_namespace, reason)
-        raise CommandError(f"{namespace}/{pod} answers {answer.status}: {reason}{advice}")
+        right = f"to get pods in namespace {pod_namespace}"
+        absent = "it serves no decisions: it is older, or runs with --decision-history=0"
+        raise CommandError(f"{namespace}/{pod} answers {answer.refusal(right, absent)}")
     schedulers = ", ".join(pods)
     raise CommandError(
         printable(
@@ -122,16 +121,3 @@ def _ask(
             "attempts have been forgotten (--decision-history, or a restart)"
         )
     )
-
-
-def _advice(status: int, namespace: str, reason: str) -> str:
-    if "bearer token is needed" in reason:
-        return (
-            "; this kubeconfig's user has a client certificate, which a scheduler without --client-ca-file does not "
-            "know: use a user with a token"
-        )
-    if status == 403:
-        return f"; this user needs to get pods in namespace {namespace}"
-    if status == 404:
-        return "; it serves no decisions: it is older, or runs with --decision-history=0"
-    return ""

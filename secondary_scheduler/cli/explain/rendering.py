@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.cli.output import aligned
 
 Json = Mapping[str, Any]
 _WIDTH = 110
@@ -34,7 +35,7 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
         yield ""
         yield "Earlier attempts:"
         rows = [[str(item["time"]), _outcome(item), str(item.get("message") or "")] for item in items[1:]]
-        yield from (printable(f"  {line}") for line in _aligned(rows))
+        yield from (printable(f"  {line}") for line in aligned(rows))
 
 
 def _decision(item: Json, *, wide: bool) -> Iterator[str]:
@@ -60,10 +61,10 @@ def _details(details: Json, *, wide: bool) -> Iterator[str]:
     ties = f", {details['ties']} of them equally well" if details["ties"] > 1 else ""
     yield f"{details['feasible']} of {details['evaluated']} nodes fit{ties}."
     if details["nodes"]:
-        yield from (f"  {line}" for line in _aligned(_scoreboard(details["nodes"], wide=wide)))
+        yield from (f"  {line}" for line in aligned(_scoreboard(details["nodes"], wide=wide)))
     if details["rejected"]:
         yield "Rejected:"
-        yield from (f"  {line}" for line in _aligned(_rejections(details["rejected"])))
+        yield from (f"  {line}" for line in aligned(_rejections(details["rejected"])))
     if details.get("shortage"):
         yield from _shortage(details["shortage"])
 
@@ -131,11 +132,4 @@ def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
     events = {plugin: names for plugin, names in waiting["wokenBy"].items() if names}
     if events:
         yield "It is tried again when one of these may help:"
-        yield from (f"  {line}" for line in _aligned([plugin, ", ".join(names)] for plugin, names in events.items()))
-
-
-def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    table = list(rows)
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield from (f"  {line}" for line in aligned([plugin, ", ".join(names)] for plugin, names in events.items()))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scheduler.kube.client import MalformedResponse, SyncConnection, api_path
+from scheduler.kube.client import SyncConnection, api_path
+from secondary_scheduler.cli.listing import list_items, read_object
 
-_PAGE = 200
 _ROLES = {"kube-scheduler": "scheduler", "secondary-scheduler-operator": "operator"}
 
 
@@ -39,7 +38,7 @@ def server_version(connection: SyncConnection) -> str:
     Raises:
         KubeError: it does not answer, or with something else.
     """
-    return str(_object(connection.get("/version"), "/version").get("gitVersion") or "unknown")
+    return str(read_object(connection.get("/version"), "/version").get("gitVersion") or "unknown")
 
 
 def installed_components(connection: SyncConnection, namespace: str | None) -> list[InstalledComponent]:
@@ -50,22 +49,13 @@ def installed_components(connection: SyncConnection, namespace: str | None) -> l
     """
     path = api_path("apps/v1", "deployments", namespace=namespace)
     components = [
-        component for deployment in _items(connection, path) if (component := _component(deployment)) is not None
+        component for deployment in list_items(connection, path) if (component := component_of(deployment)) is not None
     ]
     return sorted(components)
 
 
-def _items(connection: SyncConnection, path: str) -> Iterator[dict[str, Any]]:
-    token = ""
-    while True:
-        page = _object(connection.get(path, {"limit": _PAGE, **({"continue": token} if token else {})}), path)
-        yield from (item for item in page.get("items") or () if isinstance(item, dict))
-        token = str((page.get("metadata") or {}).get("continue") or "")
-        if not token:
-            return
-
-
-def _component(deployment: dict[str, Any]) -> InstalledComponent | None:
+def component_of(deployment: Mapping[str, Any]) -> InstalledComponent | None:
+    """What a Deployment runs; None for one that is neither an operator nor a scheduler."""
     spec, status, metadata = (deployment.get(key) or {} for key in ("spec", "status", "metadata"))
     for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
         # Upstream's operator has its name in the first argument of its command, too.
@@ -76,13 +66,3 @@ def _component(deployment: dict[str, Any]) -> InstalledComponent | None:
             name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
             return InstalledComponent(role, namespace, name, str(container.get("image")), ready)
     return None
-
-
-def _object(body: bytes, path: str) -> dict[str, Any]:
-    try:
-        content = json.loads(body)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise MalformedResponse(f"GET {path}: not a JSON object")
-    return content

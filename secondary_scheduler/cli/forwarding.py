@@ -35,6 +35,28 @@ class Answer(NamedTuple):
     status: int
     body: bytes
 
+    @property
+    def reason(self) -> str:
+        """What a refusal says, in one line."""
+        return printable(self.body[:300].decode("utf-8", "replace").strip())
+
+    @property
+    def is_unknown_user(self) -> bool:
+        """Whether the scheduler does not know the caller, so that no right would help."""
+        return self.status == 401 or "bearer token is needed" in self.reason
+
+    def refusal(self, right: str, absent: str) -> str:
+        """Say what a status other than 200 means: `right` is what the caller needs, `absent` why a path may not be
+        served. It begins with the status."""
+        reason = self.reason
+        advice = {403: f"; this user needs {right}", 404: f"; {absent}"}.get(self.status, "")
+        if "bearer token is needed" in reason:
+            advice = (
+                "; this kubeconfig's user has a client certificate, which a scheduler without --client-ca-file does "
+                "not know: use a user with a token"
+            )
+        return f"{self.status}: {reason}{advice}"
+
 
 def get(config: ClientConfig, namespace: str, pod: str, port: int, path: str, query: Mapping[str, str]) -> Answer:
     """GET a path of a pod's HTTPS port as the kubeconfig's user.
@@ -42,13 +64,16 @@ def get(config: ClientConfig, namespace: str, pod: str, port: int, path: str, qu
     Raises:
         CommandError: the API server refuses the tunnel, or the pod does not answer.
     """
+    return asyncio.run(fetch(config, namespace, pod, port, path, query))
+
+
+async def fetch(
+    config: ClientConfig, namespace: str, pod: str, port: int, path: str, query: Mapping[str, str]
+) -> Answer:
+    """As `get`, for a caller with more than one question at a time."""
     target = f"{path}?{urlencode(query)}" if query else path
-    return asyncio.run(_get(config, namespace, pod, port, target))
-
-
-async def _get(config: ClientConfig, namespace: str, pod: str, port: int, target: str) -> Answer:
     credentials = Credentials(config)
-    path = api_path("v1", "pods", namespace=namespace, name=pod, subresource="portforward")
+    tunnelled = api_path("v1", "pods", namespace=namespace, name=pod, subresource="portforward")
     authorization = credentials.authorization()
     headers = {"Authorization": authorization} if authorization else {}
     place = f"pod {namespace}/{pod}"
@@ -57,7 +82,7 @@ async def _get(config: ClientConfig, namespace: str, pod: str, port: int, target
             aiohttp.ClientSession() as session,
             asyncio.timeout(_CONNECT_SECONDS + _ANSWER_SECONDS),
             session.ws_connect(
-                f"{config.server.rstrip('/')}{path}?ports={port}",
+                f"{config.server.rstrip('/')}{tunnelled}?ports={port}",
                 protocols=(_PROTOCOL,),
                 headers=headers,
                 max_msg_size=1 << 20,
@@ -69,7 +94,7 @@ async def _get(config: ClientConfig, namespace: str, pod: str, port: int, target
     except aiohttp.WSServerHandshakeError as error:
         raise CommandError(_refusal(error.status, namespace, place)) from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        reason = connection_error("GET", path, error, sent=True)
+        reason = connection_error("GET", tunnelled, error, sent=True)
         raise CommandError(printable(f"{place}: port {port} cannot be reached: {reason}")) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
@@ -20,11 +21,16 @@ def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
     """
     path = api_path("coordination.k8s.io/v1", "leases", namespace=namespace)
     leases = json.loads(connection.get(path, {"limit": _MOST_LEASES})).get("items") or ()
-    return [pod for lease in leases if (pod := _holder(lease))][:_MOST_LEADERS]
+    return [pod for lease in leases if (pod := holder_of(lease))][:_MOST_LEADERS]
 
 
-def _holder(lease: dict[str, Any]) -> str:
-    """The pod that holds a Lease of ours; "" for any other Lease. An identity is `POD_UUID`, as upstream's."""
-    if ANNOTATION_CONFIGURATION_HASH not in ((lease.get("metadata") or {}).get("annotations") or {}):
+def holder_of(lease: Mapping[str, Any], *, ours_only: bool = True) -> str:
+    """The pod that holds a Lease; "" where none does. An identity is `POD_UUID`, as upstream's.
+
+    Args:
+        lease: the object.
+        ours_only: "" also for a Lease that none of our schedulers has written to.
+    """
+    if ours_only and ANNOTATION_CONFIGURATION_HASH not in ((lease.get("metadata") or {}).get("annotations") or {}):
         return ""
     return str((lease.get("spec") or {}).get("holderIdentity") or "").rpartition("_")[0]

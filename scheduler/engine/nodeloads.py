@@ -1,0 +1,76 @@
+"""The nodes' load as plugins see it, for whoever asks: as measured, and with the pods that came since.
+
+The loop copies columns, in a millisecond or two for 5,000 nodes; rows are made of them on the thread that shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from scheduler.framework import FloatArray, is_fresh
+from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.observe import LoadEstimate, NodeLoadRow
+from scheduler.state import ClusterState
+
+
+class NodeLoads:
+    """The loads of one source. All methods run on the scheduling loop.
+
+    Of recent pods, requests count, as LoadVariationRiskBalancing and LowRiskOverCommitment have it. TargetLoadPacking's
+    prediction also depends on its arguments.
+    """
+
+    def __init__(self, state: ClusterState, source: str, max_age: float) -> None:
+        """`source` is the key by which plugins find it; `max_age` the oldest age that is fresh, in seconds."""
+        self._state = state
+        self._source = source
+        self._max_age = max_age
+        self._cpu = UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False)
+        self._memory = UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False)
+
+    def rows(self, now: float) -> Iterable[NodeLoadRow]:
+        """Return the nodes that have a load. They are those of now, whenever and on whichever thread they are gone
+        through.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        view = self._state.snapshot(now)
+        load = view.load(self._source)
+        if load is None:
+            return ()
+        rows = view.rows
+        infos = [view.info(row) for row in rows.tolist()]
+        capacity_cpu = view.capacity_cpu[rows]
+        capacity_memory = np.array([info.capacity_memory for info in infos], dtype=float)
+        cpu, memory = load.cpu_average[rows], load.memory_average[rows]
+        estimated_cpu = cpu + _percent(self._cpu.by_row(view, load)[rows], capacity_cpu)
+        estimated_memory = memory + _percent(self._memory.by_row(view, load)[rows], capacity_memory)
+        names = [info.name for info in infos]
+        return _each(names, (cpu, memory, estimated_cpu, estimated_memory), load.sampled_at[rows], now, self._max_age)
+
+
+def _percent(amount: FloatArray, capacity: FloatArray) -> FloatArray:
+    return np.divide(amount * 100.0, capacity, out=np.zeros(len(amount)), where=capacity > 0)
+
+
+def _each(
+    names: list[str], figures: tuple[FloatArray, ...], sampled_at: FloatArray, now: float, max_age: float
+) -> Iterator[NodeLoadRow]:
+    fresh = is_fresh(sampled_at, now, max_age)
+    columns = [np.round(figure, 2).tolist() for figure in figures]
+    ages = np.round(np.maximum(now - sampled_at, 0.0), 1)
+    each = zip(names, *columns, np.where(sampled_at == 0.0, np.nan, ages).tolist(), fresh.tolist(), strict=True)
+    for name, cpu, memory, estimated_cpu, estimated_memory, age, is_usable in each:
+        measured_cpu, measured_memory = _number(cpu), _number(memory)
+        if measured_cpu is None and measured_memory is None:
+            continue
+        estimate = LoadEstimate(_number(estimated_cpu), _number(estimated_memory))
+        yield NodeLoadRow(name, measured_cpu, measured_memory, estimate, _number(age), is_usable)
+
+
+def _number(value: float) -> float | None:
+    """NaN is not measured, which is never 0."""
+    return None if value != value else value

@@ -1,0 +1,96 @@
+"""Lists of the API server, page by page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from scheduler.kube.client import MalformedResponse, SyncConnection
+
+_PAGE = 200
+
+
+def list_items(
+    connection: SyncConnection, path: str, params: Mapping[str, str | int] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a list; what is no object is left out.
+
+    Raises:
+        KubeError: a page cannot be had.
+    """
+    token = ""
+    while True:
+        asked: dict[str, str | int] = {"limit": _PAGE, **(params or {})}
+        page = read_object(connection.get(path, {**asked, "continue": token} if token else asked), path)
+        yield from (item for item in page.get("items") or () if isinstance(item, dict))
+        token = str((page.get("metadata") or {}).get("continue") or "")
+        if not token:
+            return
+
+
+def read_object(body: bytes, path: str) -> dict[str, Any]:
+    """Return the JSON object that was read from a path.
+
+    Raises:
+        MalformedResponse: it is none.
+    """
+    try:
+        content = json.loads(body)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise MalformedResponse(f"GET {path}: not a JSON object")
+    return content
+
+
+def part(content: object, *keys: str) -> dict[str, Any]:
+    """Return a map within a map; empty where there is none, whatever else there may be."""
+    for key in keys:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
+
+
+def parts(content: object, *keys: str) -> list[dict[str, Any]]:
+    """Return the maps of a list within a map."""
+    listed = part(content, *keys[:-1]).get(keys[-1])
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+class _ListMeta(Struct, rename={"continued": "continue"}):
+    continued: str | None = None
+
+
+class _RawPage(Struct):
+    metadata: _ListMeta | None = None
+    items: list[Raw] | None = None
+
+
+_raw_page = msgspec.json.Decoder(_RawPage)
+
+
+def list_raw(connection: SyncConnection, path: str, params: Mapping[str, str | int]) -> Iterator[Raw]:
+    """Yield the objects of a list as JSON, for whoever decodes only a part of each.
+
+    Args:
+        connection: to the API server.
+        path: of the list.
+        params: `limit` among them says how many a page has.
+
+    Raises:
+        KubeError: a page cannot be had.
+    """
+    token = ""
+    while True:
+        body = connection.get(path, {**params, "continue": token} if token else params)
+        try:
+            page = _raw_page.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise MalformedResponse(f"GET {path}: not a list: {error}") from error
+        yield from page.items or ()
+        token = (page.metadata.continued or "") if page.metadata is not None else ""
+        if not token:
+            return

@@ -1,0 +1,196 @@
+"""What only a running scheduler knows: its queue, its attempts and its load sources.
+
+It is asked for its metrics and its last decisions through a forwarded port, as docs/adr/0025 has it: with the caller's
+own rights. All schedulers are asked at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.primitives import TimestampError, parse_time
+from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.forwarding import Answer, fetch
+from secondary_scheduler.cli.listing import parts
+
+Json = dict[str, Any]
+_METRICS = {
+    "scheduler_pending_pods",
+    "scheduler_schedule_attempts_total",
+    "secondary_scheduler_load_data_fresh",
+    "secondary_scheduler_load_data_age_seconds",
+    "secondary_scheduler_load_node_states",
+    "process_start_time_seconds",
+}
+_QUEUES = ("active", "backoff", "unschedulable", "gated")
+_DECISIONS = 100
+"""The newest decisions, from which the present rate and the last errors follow."""
+_MOST_ERRORS = 10
+_MOST_LINES = 200_000
+Sample = tuple[Mapping[str, str], float]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A scheduler to ask.
+
+    Attributes:
+        pod: the one that leads.
+        port: its `--secure-port`.
+        is_ours: whether it has decisions to show.
+    """
+
+    namespace: str
+    pod: str
+    port: int
+    is_ours: bool
+
+
+@dataclass(frozen=True)
+class LiveState:
+    """What a scheduler answered.
+
+    Attributes:
+        metrics: what its metrics say, as `metrics_part` returns it; empty where they could not be had.
+        attempts: what its decisions say, as `decisions_part` returns it; empty likewise.
+        missing: why something is not shown, a line each.
+    """
+
+    metrics: Json
+    attempts: Json
+    missing: tuple[str, ...]
+
+
+def ask_all(config: ClientConfig, questions: Sequence[Question], now: datetime) -> list[LiveState]:
+    """Return what each scheduler answers, in order; one that does not answer says so in `missing`."""
+
+    async def ask_each() -> list[LiveState]:
+        return list(await asyncio.gather(*(_ask(config, question, now) for question in questions)))
+
+    return asyncio.run(ask_each())
+
+
+async def _ask(config: ClientConfig, question: Question, now: datetime) -> LiveState:
+    place = f"{question.namespace}/{question.pod}"
+
+    async def get(path: str, **query: str) -> Answer:
+        return await fetch(config, question.namespace, question.pod, question.port, path, query)
+
+    missing: list[str] = []
+    metrics: Json = {}
+    attempts: Json = {}
+    try:
+        answer = await get("/metrics")
+        if answer.is_unknown_user:
+            refusal = answer.refusal("", "")
+            return LiveState({}, {}, (f"queue, attempts and load by source: {place} answers {refusal}",))
+        if answer.status == 200:
+            metrics = metrics_part(answer.body.decode("utf-8", "replace"))
+        else:
+            refusal = answer.refusal("get on the path /metrics (nonResourceURLs)", "it serves no metrics")
+            missing.append(f"queue and load by source: {place} answers {refusal}")
+        if question.is_ours:
+            answer = await get("/debug/decisions", limit=str(_DECISIONS))
+            if answer.status == 200:
+                attempts = decisions_part(json.loads(answer.body), now)
+            elif answer.status != 404:
+                refusal = answer.refusal("get on the path /debug/decisions (nonResourceURLs)", "")
+                missing.append(f"last attempts and errors: {place} answers {refusal}")
+    except CommandError as error:
+        missing.append(f"queue, attempts and load by source: {error}")
+    except ValueError as error:
+        missing.append(f"what {place} answers cannot be read: {error}")
+    return LiveState(metrics, attempts, tuple(missing))
+
+
+def metrics_part(text: str) -> Json:
+    """Return queue, attempts since the start and load sources, from a scheduler's metrics.
+
+    Raises:
+        ValueError: the text is no exposition of metrics.
+    """
+    samples = _samples(text)
+    pending = {labels.get("queue"): value for labels, value in samples.get("scheduler_pending_pods", ())}
+    total: Counter[str] = Counter()
+    for labels, value in samples.get("scheduler_schedule_attempts_total", ()):
+        total[labels.get("result", "")] += int(value)
+    started = next((value for _, value in samples.get("process_start_time_seconds", ())), None)
+    return {
+        "queue": {queue: int(pending.get(queue, 0)) for queue in _QUEUES} if pending else None,
+        "totals": dict(sorted(total.items())),
+        "startedAt": started,
+        "load": list(_sources(samples)),
+    }
+
+
+def _samples(text: str) -> dict[str, list[Sample]]:
+    """The samples that are of interest by the metric's name: a scheduler has thousands of others."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    lines = text.splitlines()[:_MOST_LINES]
+    chosen = [line for line in lines if line.partition("{")[0].partition(" ")[0] in _METRICS]
+    samples: dict[str, list[Sample]] = {}
+    for family in text_string_to_metric_families("\n".join(chosen) + "\n"):
+        for sample in family.samples:
+            if math.isfinite(sample.value) or sample.name.endswith("age_seconds"):
+                samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return samples
+
+
+def _sources(samples: Mapping[str, list[Sample]]) -> Iterator[Json]:
+    ages = {labels.get("source"): age for labels, age in samples.get("secondary_scheduler_load_data_age_seconds", ())}
+    states: dict[str | None, dict[str, int]] = {}
+    for labels, count in samples.get("secondary_scheduler_load_node_states", ()):
+        states.setdefault(labels.get("source"), {})[labels.get("state", "")] = int(count)
+    for labels, fresh in samples.get("secondary_scheduler_load_data_fresh", ()):
+        source = labels.get("source")
+        age = ages.get(source, math.nan)
+        nodes = states.get(source, {})
+        yield {
+            "source": source,
+            "fresh": bool(fresh),
+            "ageSeconds": round(age, 1) if math.isfinite(age) else None,
+            "nodes": {state: nodes.get(state, 0) for state in ("fresh", "stale", "absent")},
+        }
+
+
+def decisions_part(document: object, now: datetime) -> Json:
+    """Return how many attempts there were lately, with which results, and the last errors.
+
+    Args:
+        document: a DecisionList of all namespaces, the newest first.
+        now: when it was asked for.
+    """
+    items = parts(document, "items")
+    times = [time for item in items if (time := _time(item)) is not None]
+    if not times:
+        return {"count": 0, "seconds": 0.0, "results": {}, "errors": []}
+    results = Counter(str(item.get("result")) for item in items)
+    return {
+        "count": len(items),
+        "seconds": max(0.0, round((now - min(times)).total_seconds(), 1)),
+        "results": dict(sorted(results.items())),
+        "errors": list(_errors(items)),
+    }
+
+
+def _errors(items: Iterable[Json]) -> Iterator[Json]:
+    errors = [item for item in items if item.get("result") == "error"]
+    for item in errors[:_MOST_ERRORS]:
+        fields = {"time": item.get("time"), "pod": item.get("pod"), "message": item.get("message")}
+        yield {name: str(value or "") for name, value in fields.items()}
+
+
+def _time(item: Json) -> datetime | None:
+    try:
+        return parse_time(str(item.get("time")))
+    except TimestampError:
+        return None

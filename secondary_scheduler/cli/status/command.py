@@ -1,0 +1,94 @@
+"""`secondary-scheduler status`: how the installations on a cluster are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.kubeoptions import (
+    AllNamespacesOption,
+    ContextOption,
+    FullOutputOption,
+    KubeconfigOption,
+    NamespaceOption,
+)
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.typed import require_apart
+from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
+
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.status.health import State
+
+_EXAMPLES = examples("status", "status --context prod -o wide", "status --watch", "status -n batch-scheduler -o json")
+_COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "failed": typer.colors.RED}
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `status`."""
+    parent.command("status", epilog=_EXAMPLES)(status)
+
+
+def status(
+    call: typer.Context,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: FullOutputOption = FullOutputFormat.TABLE,
+    watch: WatchOption = False,
+    interval: IntervalOption = INTERVAL,
+) -> None:
+    """Show how the installed schedulers are.
+
+    For each SecondaryScheduler, and each scheduler without one: problems, replicas and leader, plugins, configuration,
+    load, queue, attempts, versions. By default it looks for SecondarySchedulers in all namespaces, and for other
+    schedulers beside them and where the operator is installed to. Exit code 1: an instance is not healthy, or there is
+    none.
+    """
+    require_apart(call, "namespace", "all_namespaces")
+    require_watch(call, watch=watch)
+    from scheduler.kube.client import ConfigError, KubeError
+    from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.status.document import read_status
+
+    try:
+        config = load_connection(kubeconfig, context)
+    except ConfigError as error:
+        raise CommandError(printable(str(error))) from error
+
+    def look() -> dict[str, Any]:
+        try:
+            return read_status(config, namespace, everywhere=all_namespaces)
+        except KubeError as error:
+            raise CommandError(printable(f"{config.server}: {error}")) from error
+
+    if watch:
+        show_repeatedly(lambda: _text(look(), output, several=True), interval)
+    document = look()
+    typer.echo(_text(document, output), nl=False)
+    if not document["instances"]:
+        place = f"in namespace {namespace}" if namespace else "there"
+        raise CommandError(f"no scheduler is installed {place}, or none may be seen; --all-namespaces looks everywhere")
+    if document["state"] == "failed":
+        raise typer.Exit(ExitCode.ERROR)
+
+
+def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool = False) -> str:
+    if output.is_document:
+        return ("---\n" if several and output is FullOutputFormat.YAML else "") + document_text(document, output)
+    from secondary_scheduler.cli.status.rendering import lines, unpainted
+
+    wide = output is FullOutputFormat.WIDE
+    is_painted = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    shown = lines(document, datetime.now(UTC), wide=wide, paint=_paint if is_painted else unpainted)
+    return "".join(f"{line}\n" for line in shown)
+
+
+def _paint(word: str, state: State) -> str:
+    return typer.style(word, fg=_COLOURS[state], bold=state == "failed")

@@ -1,0 +1,102 @@
+"""The document of `status`: everything that is known about the installations, and a judgement of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from scheduler.kube.client import ClientConfig, SyncConnection
+from scheduler.kube.primitives import format_time
+from secondary_scheduler.cli.status.asking import LiveState, Question, ask_all
+from secondary_scheduler.cli.status.health import State, problems_of, worst
+from secondary_scheduler.cli.status.instances import Instance, instance_part, instances_of
+from secondary_scheduler.cli.status.reading import CallerLimits, Installations, read_installations
+
+_TIMEOUT = 15.0
+
+
+def read_status(config: ClientConfig, namespace: str | None, *, everywhere: bool) -> dict[str, Any]:
+    """Read the installations of a namespace (None: of all) and ask the schedulers that lead.
+
+    Raises:
+        KubeError: the API server does not answer.
+    """
+    limits = CallerLimits()
+    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/status")
+    try:
+        read = read_installations(connection, config.server, namespace, limits, everywhere=everywhere)
+    finally:
+        connection.close()
+    instances = instances_of(read)
+    now = datetime.now(UTC)
+    led = [instance for instance in instances if instance.leader]
+    answers = ask_all(config, [_question(instance) for instance in led], now) if led else []
+    live = {instance.place: answer for instance, answer in zip(led, answers, strict=True)}
+    for answer in answers:
+        for line in answer.missing:
+            limits.note(line)
+    return status_document(read, instances, live, limits, now)
+
+
+def _question(instance: Instance) -> Question:
+    # The pod is where the Deployment is, which is where the SecondaryScheduler is, too.
+    return Question(instance.place[0], instance.leader, instance.port, instance.flavour.is_ours)
+
+
+def status_document(
+    read: Installations,
+    instances: Sequence[Instance],
+    live: Mapping[tuple[str, str], LiveState],
+    limits: CallerLimits,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the document.
+
+    Args:
+        read: what the API server says.
+        instances: those of it.
+        live: what the schedulers answered, by the instance's place.
+        limits: what could not be read.
+        now: the time of the answers.
+    """
+    shown = [
+        _with_live(instance, instance_part(instance, read), live.get(instance.place), now) for instance in instances
+    ]
+    states = [State(instance["state"]) for instance in shown]
+    return {
+        "apiVersion": "secondary-scheduler.io/v1",
+        "kind": "Status",
+        "time": format_time(now),
+        "state": (worst(states) if states else State.FAILED).value,
+        "cluster": {
+            "server": read.server,
+            "kubernetes": read.kubernetes,
+            "openshift": read.openshift or None,
+        },
+        "instances": shown,
+        "notShown": limits.lines,
+    }
+
+
+def _with_live(instance: Instance, document: dict[str, Any], live: LiveState | None, now: datetime) -> dict[str, Any]:
+    readable = instance.scheduler is not None or instance.lease_readable
+    problems = problems_of(document, lease_readable=instance.lease_readable, deployment_readable=readable, now=now)
+    state = worst(severity for severity, _, _ in problems)
+    metrics, attempts = (live.metrics, live.attempts) if live else ({}, {})
+    return {
+        **{key: document[key] for key in ("namespace", "name", "kind")},
+        "state": state.value,
+        "problems": [
+            {"severity": severity.value, "subject": subject, "message": message}
+            for severity, subject, message in problems
+        ],
+        **{key: value for key, value in document.items() if key not in ("namespace", "name", "kind")},
+        "loadSources": metrics.get("load") if metrics else None,
+        "queue": metrics.get("queue") if metrics else None,
+        "attempts": {
+            "sinceStart": metrics.get("totals") if metrics else None,
+            "last": {key: attempts[key] for key in ("count", "seconds", "results")} if attempts else None,
+        },
+        "errors": attempts["errors"] if attempts else None,
+    }

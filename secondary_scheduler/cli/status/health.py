@@ -1,0 +1,143 @@
+"""Whether an instance is healthy, by what its document says."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from secondary_scheduler.cli.ages import age_of, seconds_since
+
+Json = Mapping[str, Any]
+_LEASE_PATIENCE_SECONDS = 60.0
+"""Beyond a Lease's duration: this machine's clock and the cluster's may differ."""
+
+
+class State(enum.StrEnum):
+    """How an instance is, or a cluster: the worst of its problems."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+Problem = tuple[State, str, str]
+"""Severity, what it is about, message."""
+_EXPECTED = {
+    "Available": "True",
+    "Progressing": "False",
+    "Degraded": "False",
+    "Upgradeable": "True",
+    "LoadDataFresh": "True",
+    "NodesOvercommitted": "False",
+    "KubernetesVersionCurrent": "True",
+}
+_SEVERITY = {
+    ("Available", "False"): State.FAILED,
+    ("Degraded", "True"): State.FAILED,
+    ("LoadDataFresh", "False"): State.FAILED,
+    ("NodesOvercommitted", "True"): State.WARNING,
+    ("KubernetesVersionCurrent", "False"): State.WARNING,
+    ("ReplicaFailure", "True"): State.FAILED,
+}
+
+
+def is_expected(condition: Json) -> bool:
+    """Whether a condition is as it should be, so that it needs no line of its own."""
+    kind, status = condition["type"], condition["status"]
+    # Of a Deployment, Progressing stays True; of ours, Unknown means that nothing is reported.
+    if kind == "Progressing" and condition["reason"] == "NewReplicaSetAvailable":
+        return True
+    if status == "Unknown" and condition["reason"] == "NotReported":
+        return True
+    return bool(status == _EXPECTED.get(kind, status))
+
+
+def problems_of(instance: Json, *, lease_readable: bool, deployment_readable: bool, now: datetime) -> list[Problem]:
+    """Return what is wrong with an instance, the worst first.
+
+    Args:
+        instance: its part of the document.
+        lease_readable, deployment_readable: whether the caller would see its Lease and Deployment.
+        now: to judge ages by.
+    """
+    if instance["managementState"] == "Removed":
+        return []
+    problems = [*_conditions(instance["conditions"]), *_replicas(instance, deployment_readable)]
+    if lease_readable:
+        problems += _leader(instance, now)
+    problems += _configuration(instance)
+    problems += _reports(instance)
+    return sorted(problems, key=lambda problem: problem[0] is not State.FAILED)
+
+
+def worst(states: Iterable[State]) -> State:
+    """Return the worst of these, `ok` of none."""
+    order = list(State)
+    return max(states, key=order.index, default=State.OK)
+
+
+def _conditions(conditions: Iterable[Json]) -> Iterator[Problem]:
+    for condition in conditions:
+        severity = _SEVERITY.get((condition["type"], condition["status"]))
+        if severity is not None:
+            yield severity, condition["type"], _explained(condition)
+
+
+def _explained(condition: Json) -> str:
+    return ": ".join(filter(None, (condition["reason"], condition["message"])))
+
+
+def _replicas(instance: Json, readable: bool) -> Iterator[Problem]:
+    deployment = instance["deployment"]
+    if deployment is None:
+        if readable:
+            yield State.FAILED, "Deployment", "there is none; does the operator run?"
+        return
+    ready, wanted = deployment["ready"], deployment["replicas"]
+    if wanted == 0:
+        yield State.FAILED, "Deployment", f"{deployment['name']} is scaled to 0 replicas"
+    elif ready == 0 and not _is_reported(instance, "Available"):
+        yield State.FAILED, "Deployment", f"none of {wanted} replicas of {deployment['name']} is ready"
+    elif ready < wanted:
+        yield State.WARNING, "Deployment", f"{ready} of {wanted} replicas of {deployment['name']} are ready"
+
+
+def _is_reported(instance: Json, kind: str) -> bool:
+    """Whether a condition says that something is wrong already."""
+    return any(each["type"] == kind and not is_expected(each) for each in instance["conditions"])
+
+
+def _leader(instance: Json, now: datetime) -> Iterator[Problem]:
+    deployment, leader = instance["deployment"], instance["leader"]
+    if deployment is None or not deployment["ready"] or not instance["leaderElection"]:
+        return
+    if leader is None:
+        yield State.FAILED, "Lease", "no replica leads: no pod is scheduled"
+        return
+    silent = seconds_since(leader["renewedAt"], now)
+    if silent is not None and silent > leader["leaseDurationSeconds"] + _LEASE_PATIENCE_SECONDS:
+        yield State.FAILED, "Lease", f"{leader['pod']} has not renewed it for {age_of(leader['renewedAt'], now)}"
+
+
+def _configuration(instance: Json) -> Iterator[Problem]:
+    wanted, running = instance["configuration"]["wanted"], instance["configuration"]["running"]
+    changing = any(each["type"] == "Progressing" and not is_expected(each) for each in instance["conditions"])
+    if wanted and running and wanted != running and not changing:
+        yield State.FAILED, "configuration", f"{running} runs, and {wanted} is wanted"
+    if isinstance(instance["profiles"], dict):
+        yield State.WARNING, "configuration", f"cannot be read: {instance['profiles']['problem']}"
+
+
+def _reports(instance: Json) -> Iterator[Problem]:
+    load, versions = instance["loadData"], instance["versions"]
+    has_condition = any(each["type"] == "LoadDataFresh" for each in instance["conditions"])
+    if load is not None and not load["fresh"] and not has_condition:
+        yield State.FAILED, "load", load["message"] or "the load data are stale"
+    if instance["unreadResources"]:
+        yield State.WARNING, "resources", f"pods are placed without {instance['unreadResources']}"
+    if versions["operatorReady"] and str(versions["operatorReady"]).startswith("0/"):
+        yield State.WARNING, "operator", "none of its replicas is ready: changes are not acted on"
+    for message in versions["incompatibilities"]:
+        yield State.WARNING, "versions", message

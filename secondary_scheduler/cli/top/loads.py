@@ -1,0 +1,95 @@
+"""The nodes' load as the running scheduler sees it: its `/debug/nodes`, through a forwarded port (docs/adr/0025)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from scheduler.kube.client import ClientConfig
+from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.forwarding import fetch
+
+PATH = "/debug/nodes"
+Json = dict[str, Any]
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """Percent of a node's capacity, with the pods that came too late to show in the measurement."""
+
+    cpu: float | None = None
+    memory: float | None = None
+
+
+class NodeLoad(msgspec.Struct, frozen=True, rename={"age_seconds": "ageSeconds"}):
+    """A node's load in percent of its capacity; None: not measured."""
+
+    name: str
+    cpu: float | None = None
+    memory: float | None = None
+    estimated: Estimate = Estimate()
+    age_seconds: float | None = None
+    fresh: bool = False
+
+
+class Source(msgspec.Struct, frozen=True, rename={"age_seconds": "ageSeconds"}):
+    """A load source and the nodes that it has a load of."""
+
+    source: str
+    fresh: bool
+    age_seconds: float | None = None
+    nodes: tuple[NodeLoad, ...] = ()
+
+
+class _Report(msgspec.Struct):
+    sources: list[Source] = []
+
+
+_report = msgspec.json.Decoder(_Report)
+
+
+@dataclass
+class Loads:
+    """What the schedulers answered.
+
+    Attributes:
+        sources: by name; of two schedulers that read the same, the first.
+        missing: why a load is not shown, a line each.
+    """
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def read_loads(config: ClientConfig, namespace: str, pods: Sequence[str], port: int) -> Loads:
+    """Ask these pods of a namespace, all at the same time."""
+
+    async def ask_each() -> list[list[Source] | str]:
+        return list(await asyncio.gather(*(_ask(config, namespace, pod, port) for pod in pods)))
+
+    loads = Loads()
+    for answer in asyncio.run(ask_each()):
+        if isinstance(answer, str):
+            loads.missing.append(answer)
+        else:
+            for source in answer:
+                loads.sources.setdefault(source.source, source)
+    return loads
+
+
+async def _ask(config: ClientConfig, namespace: str, pod: str, port: int) -> list[Source] | str:
+    place = f"{namespace}/{pod}"
+    try:
+        answer = await fetch(config, namespace, pod, port, PATH, {})
+    except CommandError as error:
+        return f"load: {error}"
+    if answer.status != 200:
+        refusal = answer.refusal("to get nodes", "it is an older version, or not this project's scheduler")
+        return f"load: {place} answers {refusal}"
+    try:
+        return _report.decode(answer.body).sources
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return f"load: what {place} answers cannot be read: {error}"

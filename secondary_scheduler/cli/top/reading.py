@@ -1,0 +1,151 @@
+"""Nodes and pods of a cluster, page by page: of each pod no more is kept than its node's sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from scheduler.catalog import KubernetesVersion
+from scheduler.helpers import pod_requests
+from scheduler.kube.client import SyncConnection, api_path
+from scheduler.kube.model import Node, Pod
+from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
+from secondary_scheduler.cli.listing import list_raw
+
+_NODES_PER_PAGE, _PODS_PER_PAGE = 250, 500
+MOST_NODES, MOST_PODS = 20_000, 500_000
+"""As many are counted: beyond, the answer would no longer be one that a person waits for."""
+_ON_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+_node = msgspec.json.Decoder(Node)
+_pod = msgspec.json.Decoder(Pod)
+
+
+@dataclass(slots=True)
+class NodeSums:
+    """What the pods of a node have together: CPU in milli-units, memory in bytes, and how many there are of each
+    scheduler name."""
+
+    cpu: int = 0
+    memory: int = 0
+    pods: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class PodSums:
+    """The pods that have a node and have not ended.
+
+    Attributes:
+        by_node: sums by the node's name.
+        unreadable: pods that are counted, but whose requests could not be read.
+        complete: whether all pods were counted.
+    """
+
+    by_node: dict[str, NodeSums] = field(default_factory=dict)
+    unreadable: int = 0
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCapacity:
+    """A node: allocatable CPU in milli-units, memory in bytes, and pods."""
+
+    name: str
+    cpu: int
+    memory: int
+    pods: int
+    ready: bool
+    schedulable: bool
+
+
+def read_nodes(connection: SyncConnection, selector: str) -> list[NodeCapacity]:
+    """Return the nodes with these labels, all if the selector is empty, at most 20,000.
+
+    Raises:
+        KubeError: they cannot be listed.
+    """
+    params: dict[str, str | int] = {"limit": _NODES_PER_PAGE, **({"labelSelector": selector} if selector else {})}
+    nodes: list[NodeCapacity] = []
+    for raw in list_raw(connection, api_path("v1", "nodes"), params):
+        if len(nodes) == MOST_NODES:
+            break
+        try:
+            nodes.append(_capacity(_node.decode(raw)))
+        except (msgspec.MsgspecError, QuantityError):
+            # One that nobody can read, the scheduler does not use either.
+            continue
+    return nodes
+
+
+def _capacity(node: Node) -> NodeCapacity:
+    allocatable = node.status.allocatable
+    return NodeCapacity(
+        node.name,
+        quantity_milli_value(allocatable.get("cpu", 0)),
+        quantity_value(allocatable.get("memory", 0)),
+        quantity_value(allocatable.get("pods", 0)),
+        any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions),
+        not node.spec.unschedulable,
+    )
+
+
+def read_pods(connection: SyncConnection, kubernetes: KubernetesVersion) -> PodSums:
+    """Return the sums of the pods by node; at most 500,000 pods are counted.
+
+    Args:
+        connection: to the API server.
+        kubernetes: says how a pod counts that is being resized.
+
+    Raises:
+        KubeError: they cannot be listed.
+    """
+    sums = PodSums()
+    params: dict[str, str | int] = {"limit": _PODS_PER_PAGE, "fieldSelector": _ON_A_NODE}
+    for number, raw in enumerate(list_raw(connection, api_path("v1", "pods"), params)):
+        if number == MOST_PODS:
+            sums.complete = False
+            break
+        _add(sums, raw, kubernetes)
+    return sums
+
+
+class _BareSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = ""
+
+
+class _BarePod(msgspec.Struct):
+    spec: _BareSpec
+
+
+_bare_pod = msgspec.json.Decoder(_BarePod)
+
+
+def _add(sums: PodSums, raw: msgspec.Raw, kubernetes: KubernetesVersion) -> None:
+    cpu = memory = 0
+    try:
+        pod = _pod.decode(raw)
+        requests = pod_requests(pod, use_status=True, kubernetes=kubernetes).requests
+        cpu, memory = requests.get("cpu", 0), requests.get("memory", 0)
+        node, scheduler = str(pod.spec.node_name), pod.spec.scheduler_name
+    except (msgspec.MsgspecError, QuantityError):
+        sums.unreadable += 1
+        try:
+            spec = _bare_pod.decode(raw).spec
+        except msgspec.MsgspecError:
+            return
+        node, scheduler = spec.node_name, spec.scheduler_name
+    node_sums = sums.by_node.get(node)
+    if node_sums is None:
+        node_sums = sums.by_node[node] = NodeSums()
+    node_sums.cpu += cpu
+    node_sums.memory += memory
+    node_sums.pods[scheduler] += 1
+
+
+def most_common(pods: Mapping[str, int], most: int) -> Iterator[tuple[str, int]]:
+    """Yield scheduler names and how many pods each has, the most first, then by name."""
+    yield from sorted(pods.items(), key=lambda item: (-item[1], item[0]))[:most]
