@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import SyncConnection, api_path
+from secondary_scheduler.cli.listing import part, parts, read_object
 
 _MOST_LEASES = 500
 _MOST_LEADERS = 10
@@ -20,7 +20,7 @@ def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
         KubeError: its Leases cannot be listed.
     """
     path = api_path("coordination.k8s.io/v1", "leases", namespace=namespace)
-    leases = json.loads(connection.get(path, {"limit": _MOST_LEASES})).get("items") or ()
+    leases = parts(read_object(connection.get(path, {"limit": _MOST_LEASES}), path), "items")
     return [pod for lease in leases if (pod := holder_of(lease))][:_MOST_LEADERS]
 
 
@@ -31,6 +31,6 @@ def holder_of(lease: Mapping[str, Any], *, ours_only: bool = True) -> str:
         lease: the object.
         ours_only: "" also for a Lease that none of our schedulers has written to.
     """
-    if ours_only and ANNOTATION_CONFIGURATION_HASH not in ((lease.get("metadata") or {}).get("annotations") or {}):
+    if ours_only and ANNOTATION_CONFIGURATION_HASH not in part(lease, "metadata", "annotations"):
         return ""
-    return str((lease.get("spec") or {}).get("holderIdentity") or "").rpartition("_")[0]
+    return str(part(lease, "spec").get("holderIdentity") or "").rpartition("_")[0]

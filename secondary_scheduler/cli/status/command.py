@@ -73,8 +73,7 @@ def status(
     document = look()
     typer.echo(_text(document, output), nl=False)
     if not document["instances"]:
-        place = f"in namespace {namespace}" if namespace else "there"
-        raise CommandError(f"no scheduler is installed {place}, or none may be seen; --all-namespaces looks everywhere")
+        raise CommandError(_absence(document, namespace, everywhere=all_namespaces))
     if document["state"] == "failed":
         raise typer.Exit(ExitCode.ERROR)
 
@@ -88,6 +87,18 @@ def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool =
     is_painted = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     shown = lines(document, datetime.now(UTC), wide=wide, paint=_paint if is_painted else unpainted)
     return "".join(f"{line}\n" for line in shown)
+
+
+def _absence(document: dict[str, Any], namespace: str | None, *, everywhere: bool) -> str:
+    """Why no instance is shown."""
+    from scheduler.catalog import OPERATOR_NAMESPACE
+
+    if document["notShown"]:
+        return "no scheduler may be seen: this user lacks the rights that are named above"
+    if everywhere:
+        return "no scheduler is installed in this cluster"
+    advice = "name another namespace with --namespace, or look in all with --all-namespaces"
+    return f"no scheduler is installed in namespace {namespace or OPERATOR_NAMESPACE}; {advice}"
 
 
 def _paint(word: str, state: State) -> str:

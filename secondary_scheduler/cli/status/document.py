@@ -80,18 +80,10 @@ def status_document(
 
 
 def _with_live(instance: Instance, document: dict[str, Any], live: LiveState | None, now: datetime) -> dict[str, Any]:
-    readable = instance.scheduler is not None or instance.lease_readable
-    problems = problems_of(document, lease_readable=instance.lease_readable, deployment_readable=readable, now=now)
-    state = worst(severity for severity, _, _ in problems)
+    """The instance's part with what its scheduler answered, and with the judgement of all of it."""
     metrics, attempts = (live.metrics, live.attempts) if live else ({}, {})
-    return {
-        **{key: document[key] for key in ("namespace", "name", "kind")},
-        "state": state.value,
-        "problems": [
-            {"severity": severity.value, "subject": subject, "message": message}
-            for severity, subject, message in problems
-        ],
-        **{key: value for key, value in document.items() if key not in ("namespace", "name", "kind")},
+    facts = {
+        **document,
         "loadSources": metrics.get("load") if metrics else None,
         "queue": metrics.get("queue") if metrics else None,
         "attempts": {
@@ -100,3 +92,11 @@ def _with_live(instance: Instance, document: dict[str, Any], live: LiveState | N
         },
         "errors": attempts["errors"] if attempts else None,
     }
+    readable = instance.scheduler is not None or instance.deployment_readable
+    problems = problems_of(facts, lease_readable=instance.lease_readable, deployment_readable=readable, now=now)
+    listed = [
+        {"severity": each.severity.value, "subject": each.subject, "message": each.message, "since": each.since}
+        for each in problems
+    ]
+    names = {key: facts.pop(key) for key in ("namespace", "name", "kind")}
+    return {**names, "state": worst(each.severity for each in problems).value, "problems": listed, **facts}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from secondary_scheduler.cli.ages import age_of, seconds_since
 
@@ -22,8 +22,20 @@ class State(enum.StrEnum):
     FAILED = "failed"
 
 
-Problem = tuple[State, str, str]
-"""Severity, what it is about, message."""
+class Problem(NamedTuple):
+    """Something that is wrong.
+
+    Attributes:
+        subject: a condition, or the part of the installation that it is about.
+        since: RFC 3339; None where that is not known.
+    """
+
+    severity: State
+    subject: str
+    message: str
+    since: str | None = None
+
+
 _EXPECTED = {
     "Available": "True",
     "Progressing": "False",
@@ -69,7 +81,7 @@ def problems_of(instance: Json, *, lease_readable: bool, deployment_readable: bo
         problems += _leader(instance, now)
     problems += _configuration(instance)
     problems += _reports(instance)
-    return sorted(problems, key=lambda problem: problem[0] is not State.FAILED)
+    return sorted(problems, key=lambda problem: problem.severity is not State.FAILED)
 
 
 def worst(states: Iterable[State]) -> State:
@@ -82,7 +94,7 @@ def _conditions(conditions: Iterable[Json]) -> Iterator[Problem]:
     for condition in conditions:
         severity = _SEVERITY.get((condition["type"], condition["status"]))
         if severity is not None:
-            yield severity, condition["type"], _explained(condition)
+            yield Problem(severity, condition["type"], _explained(condition), condition["since"])
 
 
 def _explained(condition: Json) -> str:
@@ -93,15 +105,15 @@ def _replicas(instance: Json, readable: bool) -> Iterator[Problem]:
     deployment = instance["deployment"]
     if deployment is None:
         if readable:
-            yield State.FAILED, "Deployment", "there is none; does the operator run?"
+            yield Problem(State.FAILED, "Deployment", "there is none; does the operator run?")
         return
     ready, wanted = deployment["ready"], deployment["replicas"]
     if wanted == 0:
-        yield State.FAILED, "Deployment", f"{deployment['name']} is scaled to 0 replicas"
+        yield Problem(State.FAILED, "Deployment", f"{deployment['name']} is scaled to 0 replicas")
     elif ready == 0 and not _is_reported(instance, "Available"):
-        yield State.FAILED, "Deployment", f"none of {wanted} replicas of {deployment['name']} is ready"
+        yield Problem(State.FAILED, "Deployment", f"none of {wanted} replicas of {deployment['name']} is ready")
     elif ready < wanted:
-        yield State.WARNING, "Deployment", f"{ready} of {wanted} replicas of {deployment['name']} are ready"
+        yield Problem(State.WARNING, "Deployment", f"{ready} of {wanted} replicas of {deployment['name']} are ready")
 
 
 def _is_reported(instance: Json, kind: str) -> bool:
@@ -114,30 +126,42 @@ def _leader(instance: Json, now: datetime) -> Iterator[Problem]:
     if deployment is None or not deployment["ready"] or not instance["leaderElection"]:
         return
     if leader is None:
-        yield State.FAILED, "Lease", "no replica leads: no pod is scheduled"
+        yield Problem(State.FAILED, "Lease", "no replica leads: no pod is scheduled")
         return
     silent = seconds_since(leader["renewedAt"], now)
     if silent is not None and silent > leader["leaseDurationSeconds"] + _LEASE_PATIENCE_SECONDS:
-        yield State.FAILED, "Lease", f"{leader['pod']} has not renewed it for {age_of(leader['renewedAt'], now)}"
+        yield Problem(
+            State.FAILED, "Lease", f"{leader['pod']} has not renewed it for {age_of(leader['renewedAt'], now)}"
+        )
 
 
 def _configuration(instance: Json) -> Iterator[Problem]:
     wanted, running = instance["configuration"]["wanted"], instance["configuration"]["running"]
     changing = any(each["type"] == "Progressing" and not is_expected(each) for each in instance["conditions"])
     if wanted and running and wanted != running and not changing:
-        yield State.FAILED, "configuration", f"{running} runs, and {wanted} is wanted"
+        yield Problem(State.FAILED, "configuration", f"{running} runs, and {wanted} is wanted")
     if isinstance(instance["profiles"], dict):
-        yield State.WARNING, "configuration", f"cannot be read: {instance['profiles']['problem']}"
+        yield Problem(State.WARNING, "configuration", f"cannot be read: {instance['profiles']['problem']}")
 
 
 def _reports(instance: Json) -> Iterator[Problem]:
-    load, versions = instance["loadData"], instance["versions"]
-    has_condition = any(each["type"] == "LoadDataFresh" for each in instance["conditions"])
-    if load is not None and not load["fresh"] and not has_condition:
-        yield State.FAILED, "load", load["message"] or "the load data are stale"
+    versions = instance["versions"]
+    if not _is_reported(instance, "LoadDataFresh"):
+        yield from _stale_load(instance)
     if instance["unreadResources"]:
-        yield State.WARNING, "resources", f"pods are placed without {instance['unreadResources']}"
+        yield Problem(State.WARNING, "resources", f"pods are placed without {instance['unreadResources']}")
     if versions["operatorReady"] and str(versions["operatorReady"]).startswith("0/"):
-        yield State.WARNING, "operator", "none of its replicas is ready: changes are not acted on"
+        yield Problem(State.WARNING, "operator", "none of its replicas is ready: changes are not acted on")
     for message in versions["incompatibilities"]:
-        yield State.WARNING, "versions", message
+        yield Problem(State.WARNING, "versions", message)
+
+
+def _stale_load(instance: Json) -> Iterator[Problem]:
+    """What the scheduler says itself, which the condition shows some seconds later."""
+    load = instance["loadData"]
+    stale = [source for source in instance["loadSources"] or () if not source["fresh"]]
+    if load is not None and not load["fresh"]:
+        yield Problem(State.FAILED, "load", load["message"] or "the load data are stale")
+    else:
+        for source in stale:
+            yield Problem(State.FAILED, "load", f"{source['source']} is stale: pods are placed without it")

@@ -55,7 +55,7 @@ class Instance:
         resource: the SecondaryScheduler; None without one.
         scheduler: its Deployment; None where there is none, or it may not be read.
         lease: its Lease; None likewise.
-        lease_readable: whether a Lease would have been seen.
+        deployment_readable, lease_readable: whether these would have been seen.
         configuration: the text that it mounts.
     """
 
@@ -63,6 +63,7 @@ class Instance:
     resource: Json | None
     scheduler: DeployedComponent | None
     lease: Json | None
+    deployment_readable: bool
     lease_readable: bool
     configuration: str
 
@@ -136,11 +137,12 @@ def instances_of(read: Installations) -> list[Instance]:
 def _instance(
     read: Installations, place: Place, resource: Json | None, scheduler: DeployedComponent | None, deployed: Place
 ) -> Instance:
-    bare = Instance(place, resource, scheduler, None, False, read.configurations.get(deployed, ""))
+    bare = Instance(place, resource, scheduler, None, False, False, read.configurations.get(deployed, ""))
     namespace = bare.flag("--leader-elect-resource-namespace") or deployed[0]
     lease = (namespace, bare.flag("--leader-elect-resource-name") or deployed[1])
     readable = namespace in read.leases_read
-    return Instance(place, resource, scheduler, read.leases.get(lease), readable, bare.configuration)
+    deployments = deployed[0] in read.deployments_read
+    return Instance(place, resource, scheduler, read.leases.get(lease), deployments, readable, bare.configuration)
 
 
 def instance_part(instance: Instance, read: Installations) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Installations:
         kubernetes, openshift: versions; empty where they are not known.
         resources: the SecondarySchedulers.
         components: schedulers and operators.
-        leases: by place; None for the Leases of a namespace stands for those that may not be read.
+        leases: by place.
+        deployments_read, leases_read: namespaces whose Deployments and Leases the caller may list.
         configurations: the text that a scheduler mounts, by the place of its Deployment.
     """
 
@@ -63,6 +64,7 @@ class Installations:
     resources: list[Json]
     components: list[DeployedComponent]
     leases: Mapping[Place, Json]
+    deployments_read: frozenset[str]
     leases_read: frozenset[str]
     configurations: Mapping[Place, str]
 
@@ -86,9 +88,15 @@ def read_installations(
     resources = _resources(connection, namespace, limits)
     places = dict.fromkeys([namespace] if namespace else [*map(_namespace, resources), OPERATOR_NAMESPACE])
     searched: Iterable[str | None] = [None] if everywhere else list(places)
-    components = [each for place in searched for each in _components(connection, place, limits)]
+    components: list[DeployedComponent] = []
+    deployments_read: set[str] = set()
+    for searched_place in searched:
+        deployed = _components(connection, searched_place, limits)
+        components += deployed or ()
+        if deployed is not None:
+            deployments_read |= {searched_place} if searched_place else set(places)
     leases: dict[Place, Json] = {}
-    leases_read = set()
+    leases_read: set[str] = set()
     for place in dict.fromkeys([*places, *(each.component.namespace for each in components)]):
         listed = _list(connection, "coordination.k8s.io/v1", "leases", place, "leaders and what they report", limits)
         if listed is not None:
@@ -107,6 +115,7 @@ def read_installations(
         resources,
         components,
         leases,
+        frozenset(deployments_read),
         frozenset(leases_read),
         configurations,
     )
@@ -140,8 +149,13 @@ def _resources(connection: SyncConnection, namespace: str | None, limits: Caller
         return []
 
 
-def _components(connection: SyncConnection, namespace: str | None, limits: CallerLimits) -> list[DeployedComponent]:
-    listed = _list(connection, "apps/v1", "deployments", namespace, "replicas and images", limits) or ()
+def _components(
+    connection: SyncConnection, namespace: str | None, limits: CallerLimits
+) -> list[DeployedComponent] | None:
+    """Schedulers and operators; None where the caller may not list Deployments."""
+    listed = _list(connection, "apps/v1", "deployments", namespace, "replicas, images and plugins", limits)
+    if listed is None:
+        return None
     components = ((component_of(deployment), deployment) for deployment in listed)
     deployed = [DeployedComponent(component, deployment) for component, deployment in components if component]
     return sorted(deployed, key=lambda each: each.component)

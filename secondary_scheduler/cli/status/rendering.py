@@ -47,7 +47,8 @@ def lines(document: Json, now: datetime, *, wide: bool, paint: Paint = unpainted
         yield f"{printable(_title(instance))}: {paint(word, state)}"
         for problem in instance["problems"]:
             severity = State(problem["severity"])
-            first, *rest = _wrapped(f"{problem['subject']}: {problem['message']}")
+            since = f" for {age_of(problem['since'], now)}" if problem["since"] else ""
+            first, *rest = _wrapped(f"{problem['subject']}{since}: {problem['message']}")
             yield f"  {paint(f'{severity.value:{_LABEL}}', severity)} {first}"
             yield from (f"  {'':{_LABEL}} {line}" for line in rest)
         for label, text in _facts(instance, now, wide=wide):
@@ -83,15 +84,12 @@ def _facts(instance: Json, now: datetime, *, wide: bool) -> Iterator[tuple[str, 
     for error in (instance["errors"] or ())[: None if wide else 1]:
         yield "error", f"{age_of(error['time'], now)} ago, {error['pod']}: {error['message']}"
     yield from (("version", text) for text in _versions(instance["versions"]))
-    yield from (("condition", text) for text in _conditions(instance["conditions"], now, wide=wide))
+    yield from (("condition", text) for text in _conditions(instance, now, wide=wide))
 
 
 def _replicas(instance: Json, now: datetime) -> str:
     deployment, leader = instance["deployment"], instance["leader"]
-    if deployment is None:
-        ready = "no Deployment is known"
-    else:
-        ready = f"{deployment['ready']} of {deployment['replicas']} ready"
+    ready = "not known" if deployment is None else f"{deployment['ready']} of {deployment['replicas']} ready"
     if leader is None:
         return ready
     since = f" for {age_of(leader['since'], now)}" if leader["since"] else ""
@@ -159,9 +157,10 @@ def _versions(versions: Json) -> Iterator[str]:
         yield f"operator {versions['operatorImage']} ({versions['operatorReady']} ready)"
 
 
-def _conditions(conditions: Sequence[Json], now: datetime, *, wide: bool) -> Iterator[str]:
-    """A line for each that is not as it should be, or for all; the others are named."""
-    apart = [each for each in conditions if wide or not is_expected(each)]
+def _conditions(instance: Json, now: datetime, *, wide: bool) -> Iterator[str]:
+    """A line for each that is not as it should be and no problem, or for all; the others are named."""
+    conditions, named = instance["conditions"], {problem["subject"] for problem in instance["problems"]}
+    apart = [each for each in conditions if wide or not (is_expected(each) or each["type"] in named)]
     rows = [
         [
             f"{each['type']}={each['status']}",

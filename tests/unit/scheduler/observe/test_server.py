@@ -7,6 +7,7 @@ import errno
 import gc
 import gzip
 import json
+import math
 import os
 import socket
 import ssl
@@ -28,11 +29,13 @@ from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
+from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
 class FakeReviews:
-    """Knows three tokens: `good` may read all paths, `curious` nothing, and `tenant` the pods of the namespace shop."""
+    """Knows four tokens: `good` may read all paths, `curious` nothing, `tenant` the pods of the namespace shop, and
+    `viewer` the nodes."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -45,14 +48,16 @@ class FakeReviews:
             if token == "broken":
                 raise OSError("API server is away")
             status: dict[str, Any] = {
-                "authenticated": token in ("good", "curious", "tenant"),
+                "authenticated": token in ("good", "curious", "tenant", "viewer"),
                 "user": {"username": token},
             }
         else:
             self.specs.append(body["spec"])
             spec = body["spec"]
             reads_pods = spec.get("resourceAttributes") == {"namespace": "shop", "verb": "get", "resource": "pods"}
-            status = {"allowed": spec["user"] == ("tenant" if reads_pods else "good")}
+            reads_nodes = spec.get("resourceAttributes") == {"verb": "get", "resource": "nodes"}
+            allowed = "tenant" if reads_pods else "viewer" if reads_nodes else "good"
+            status = {"allowed": spec["user"] == allowed}
         return json.dumps({"status": status}).encode()
 
     async def close(self) -> None:
@@ -123,6 +128,12 @@ def own_tls() -> ssl.SSLContext:
     return context
 
 
+LOADS = [
+    SourceLoads("p", True, 12.34, [NodeLoadRow("n1", 35.5, None, LoadEstimate(40.0, None), 12.3, True)]),
+    SourceLoads("never", False, math.inf, ()),
+]
+
+
 @pytest.fixture
 def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
     port = free_port()
@@ -138,6 +149,7 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
         behaves_as="1.36",
         flags={"v": "4", "config": "c.yaml"},
         profiling=True,
+        node_loads=lambda: LOADS,
         decisions=lambda namespace, pod, most: None if pod == "gone" else {"asked": [namespace, pod, most]},
     )
     serving = Event()
@@ -204,6 +216,23 @@ def test_who_may_read_the_path_of_all_decisions_sees_all_and_needs_rights_on_pod
     decisions = f"{url}/debug/decisions"
     assert get(f"{decisions}?limit=5", "good").json() == {"asked": [None, None, 5]}
     assert get(f"{decisions}/namespaces/shop", "good").status_code == 403
+
+
+def test_the_nodes_load_is_for_whoever_may_get_nodes_and_for_nobody_else(url: str) -> None:
+    for token in ("good", "tenant", "curious"):
+        assert get(f"{url}/debug/nodes", token).status_code == 403
+    assert get(f"{url}/debug/nodes/n1", "viewer").status_code == 403
+    answer = get(f"{url}/debug/nodes", "viewer")
+    assert (answer.status_code, answer.headers["Content-Type"].partition(";")[0]) == (200, "application/json")
+    load = {"name": "n1", "cpu": 35.5, "memory": None, "estimated": {"cpu": 40.0, "memory": None}}
+    assert answer.json() == {
+        "apiVersion": "secondary-scheduler.io/v1",
+        "kind": "NodeLoadReport",
+        "sources": [
+            {"source": "p", "fresh": True, "ageSeconds": 12.3, "nodes": [{**load, "ageSeconds": 12.3, "fresh": True}]},
+            {"source": "never", "fresh": False, "ageSeconds": None, "nodes": []},
+        ],
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,346 @@
+"""`status`: what it finds, how it judges it, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.errors import api_error
+from secondary_scheduler.cli import app
+from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.status import asking, document
+from secondary_scheduler.cli.status.asking import LiveState, decisions_part, metrics_part
+from secondary_scheduler.cli.status.document import status_document
+from secondary_scheduler.cli.status.instances import instances_of
+from secondary_scheduler.cli.status.reading import CallerLimits, read_installations
+from secondary_scheduler.cli.status.rendering import lines
+from tests.unit.cli.fakeapi import FakeConnection
+from tests.unit.cli.status import installation as made
+from tests.unit.cli.status.installation import HASH, NAMESPACE, NOW, POD, condition
+
+LIVE = LiveState(metrics_part(made.METRICS), decisions_part(made.DECISIONS, NOW), ())
+
+
+def document_of(
+    answers: Mapping[str, Any],
+    refused: Collection[str] = (),
+    live: LiveState | None = LIVE,
+    namespace: str | None = None,
+    *,
+    everywhere: bool = False,
+) -> dict[str, Any]:
+    limits = CallerLimits()
+    connection: Any = FakeConnection(answers, refused)
+    read = read_installations(connection, "https://api:6443", namespace, limits, everywhere=everywhere)
+    instances = instances_of(read)
+    answered = {instance.place: live for instance in instances if live is not None and instance.leader}
+    return status_document(read, instances, answered, limits, NOW)
+
+
+def shown(content: Mapping[str, Any], *, wide: bool = False) -> list[str]:
+    return list(lines(content, NOW, wide=wide))
+
+
+def problems(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    (instance,) = content["instances"]
+    return [(problem["severity"], problem["subject"]) for problem in instance["problems"]]
+
+
+def test_a_healthy_installation_is_a_screen_without_noise() -> None:
+    content = document_of(made.installation())
+    assert content["state"] == "ok"
+    assert shown(content) == [
+        "https://api:6443: Kubernetes v1.34.4",
+        "",
+        f"{NAMESPACE}/cluster: ok",
+        f"  replicas       1 of 1 ready; {POD} leads for 3 h",
+        "  profile        mine: scores by TargetLoadPacking 10, TaintToleration 3, NodeAffinity 2, "
+        "PodTopologySpread 2, InterPodAffinity 2, VolumeBinding 1,",
+        "                 NodeResourcesBalancedAllocation 1, ImageLocality 1",
+        f"  configuration  {HASH} runs, as wanted",
+        "  load           Prometheus:http://prometheus:9090: fresh, newest sample 12 s old; nodes: 20 fresh, 1 absent",
+        "  queue          0 active, 1 backoff, 2 unschedulable, 0 gated",
+        "  attempts       last 4 in 4 min (0.017/s): 1 error, 2 scheduled, 1 unschedulable; since the start: "
+        "1 error, 42 scheduled",
+        "  error          60 s ago, shop/web: the Binding was refused",
+        f"  version        scheduler {made.IMAGE} behaves as Kubernetes 1.34; it goes with this cluster",
+        f"  version        operator {made.OPERATOR_IMAGE} (1/1 ready)",
+        "  condition      as expected: Available, Progressing, Degraded, Upgradeable, LoadDataFresh, "
+        "NodesOvercommitted, KubernetesVersionCurrent",
+    ]
+    assert any("Available=True" in line and "1 of 1 replicas" in line for line in shown(content, wide=True))
+
+
+BAD = [
+    ({"crs": [made.resource(condition("Degraded", "True", "ConfigInvalid", "no such plugin"))]}, "Degraded"),
+    ({"crs": [made.resource(condition("Available", "False", "NoReplicaAvailable"))]}, "Available"),
+    ({"crs": [made.resource(condition("LoadDataFresh", "False", "Stale", "refused"))]}, "LoadDataFresh"),
+    ({"deployments": [made.OPERATOR]}, "Deployment"),
+    ({"deployments": [made.OPERATOR, made.deployment(ready=0)]}, "Deployment"),
+    ({"deployments": [made.OPERATOR, made.deployment(replicas=0, ready=0)]}, "Deployment"),
+    ({"leases": []}, "Lease"),
+    ({"leases": [made.lease(holder="")]}, "Lease"),
+    ({"leases": [made.lease(renewed="2026-11-24T11:50:00.000000Z")]}, "Lease"),
+    ({"leases": [made.lease(running="another")]}, "configuration"),
+    ({"leases": [made.lease(load_data_fresh="false", load_data_message="away")]}, "load"),
+]
+
+
+@pytest.mark.parametrize(("answers", "subject"), BAD)
+def test_what_keeps_pods_from_being_placed_well_fails(answers: dict[str, Any], subject: str) -> None:
+    content = document_of(made.installation(**answers))
+    assert content["state"] == "failed"
+    assert problems(content)[0] == ("failed", subject)
+    text = shown(content)
+    assert text[2] == f"{NAMESPACE}/cluster: FAILED"
+    assert text[3].startswith(f"  failed         {subject}")
+
+
+OLD = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.29.7"
+WORRYING = [
+    ({"crs": [made.resource(condition("NodesOvercommitted", "True", "Overcommitted"))]}, "NodesOvercommitted"),
+    ({"deployments": [made.OPERATOR, made.deployment(replicas=2)]}, "Deployment"),
+    ({"deployments": [{**made.OPERATOR, "status": {}}, made.deployment()]}, "operator"),
+    ({"leases": [made.lease(unread_resources="podgroups (not served)")]}, "resources"),
+    ({"config_map": {"data": {"config.yaml": "profiles: 7"}}}, "configuration"),
+    (
+        {"crs": [made.resource(schedulerImage=OLD)], "deployments": [made.OPERATOR, made.deployment(image=OLD)]},
+        "versions",
+    ),
+]
+
+
+@pytest.mark.parametrize(("answers", "subject"), WORRYING)
+def test_what_is_worth_a_look_is_a_warning(answers: dict[str, Any], subject: str) -> None:
+    content = document_of(made.installation(**answers))
+    assert content["state"] == "warning"
+    assert ("warning", subject) in problems(content)
+
+
+def test_a_source_that_the_scheduler_calls_stale_fails_before_the_condition_does() -> None:
+    metrics = metrics_part(made.METRICS.replace('9090"} 1.0', '9090"} 0.0'))
+    content = document_of(made.installation(), live=LiveState(metrics, {}, ()))
+    assert problems(content) == [("failed", "load")]
+    assert any("STALE, newest sample 12 s old" in line for line in shown(content))
+
+
+def test_a_rollout_is_shown_and_is_no_failure() -> None:
+    rolling = made.resource(condition("Progressing", "True", "RollingOut", "Configuration x: 1 of 2 updated"))
+    content = document_of(made.installation(crs=[rolling], leases=[made.lease(running="the former")]))
+    assert content["state"] == "ok"
+    assert any(line.startswith("  condition      Progressing=True  60 min  RollingOut") for line in shown(content))
+
+
+def test_a_removed_scheduler_is_no_failure() -> None:
+    removed = made.resource(condition("Available", "False", "Removed"), managementState="Removed")
+    content = document_of(made.installation(crs=[removed], deployments=[made.OPERATOR], leases=[]), live=None)
+    assert (content["state"], problems(content)) == ("ok", [])
+
+
+def test_a_scheduler_without_a_secondaryscheduler_is_an_instance_and_a_canary_is_not() -> None:
+    direct = made.deployment(args=("--secure-port=10300", "--leader-elect-resource-name=mine"))
+    answers = made.installation(crs=None, deployments=[direct], leases=[made.lease("mine")])
+    (instance,) = document_of(answers)["instances"]
+    assert (instance["kind"], instance["name"], instance["state"]) == ("Deployment", "secondary-scheduler", "ok")
+    assert (instance["leader"]["pod"], instance["configuration"]["running"]) == (POD, HASH)
+    assert instance["versions"]["operatorImage"] is None
+    canary = made.deployment("secondary-scheduler-canary")
+    (instance,) = document_of(made.installation(deployments=[made.OPERATOR, made.deployment(), canary]))["instances"]
+    assert instance["kind"] == "SecondaryScheduler"
+
+
+def test_the_worst_instance_comes_first() -> None:
+    degraded = made.resource(condition("Degraded", "True", "ConfigInvalid"), name="second")
+    deployments = [made.OPERATOR, made.deployment(), made.deployment("secondary-scheduler-second")]
+    leases = [made.lease(), made.lease("secondary-scheduler-second")]
+    content = document_of(made.installation(crs=[made.resource(), degraded], deployments=deployments, leases=leases))
+    titles = [line for line in shown(content) if line.endswith((": ok", ": FAILED"))]
+    assert titles == [f"{NAMESPACE}/second: FAILED", f"{NAMESPACE}/cluster: ok"]
+    assert content["state"] == "failed"
+
+
+def test_without_an_installation_nothing_is_invented() -> None:
+    content = document_of({made.DEPLOYMENTS: [], made.LEASES: []})
+    assert (content["instances"], content["state"], content["notShown"]) == ([], "failed", [])
+
+
+RIGHTS = {
+    made.CRS: "list secondaryschedulers in all namespaces",
+    made.DEPLOYMENTS: f"list deployments in namespace {NAMESPACE}",
+    made.LEASES: f"list leases in namespace {NAMESPACE}",
+    made.CONFIG_MAP: f"get configmaps in namespace {NAMESPACE}",
+}
+
+
+@pytest.mark.parametrize(("refused", "right"), RIGHTS.items())
+def test_without_a_right_everything_else_is_shown_and_one_line_names_it(refused: str, right: str) -> None:
+    answers = {**made.installation(), made.CRS_OF_NAMESPACE: [made.resource()]}
+    content = document_of(answers, [refused])
+    (instance,) = content["instances"]
+    assert (instance["name"], instance["state"]) == ("cluster", "ok")
+    (line,) = [line for line in shown(content) if line.startswith("Not shown: ")]
+    assert right in line
+
+
+def test_one_namespace_is_asked_for_where_one_is_named_and_all_where_all_are_wanted() -> None:
+    elsewhere = made.deployment("another")
+    elsewhere["metadata"]["namespace"] = "batch"
+    answers = {
+        **made.installation(),
+        made.CRS_OF_NAMESPACE: [made.resource()],
+        "/apis/apps/v1/deployments": [made.OPERATOR, made.deployment(), elsewhere],
+        "/apis/coordination.k8s.io/v1/namespaces/batch/leases": [],
+    }
+    named = document_of(answers, [made.CRS], namespace=NAMESPACE)
+    assert ([each["name"] for each in named["instances"]], named["notShown"]) == (["cluster"], [])
+    everywhere = document_of(answers, everywhere=True)
+    assert [each["namespace"] for each in everywhere["instances"]] == [NAMESPACE, "batch"]
+
+
+def test_no_text_of_the_cluster_steers_the_terminal_or_fills_it() -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07[red]" + "x" * 40_000
+    degraded = made.resource(condition("Degraded", "True", "Bad\x1b[1m", evil))
+    live = LiveState(
+        LIVE.metrics, decisions_part({"items": [made.decision("error", "2026-11-24T11:59:00Z", message=evil)]}, NOW), ()
+    )
+    content = document_of(made.installation(crs=[degraded], leases=[made.lease(unread_resources=evil)]), live=live)
+    text = shown(content, wide=True)
+    assert not any(character < " " for line in text for character in line)
+    assert all(len(line) <= 450 for line in text)
+    assert len(text) < 120
+    assert any("[red]" in line for line in text), "shown as text, not as markup"
+
+
+@pytest.mark.parametrize("nonsense", [None, 7, "text", [], {}, [None], {"conditions": 3}])
+def test_an_object_of_an_unexpected_shape_ends_nothing(nonsense: Any) -> None:
+    broken: list[dict[str, Any]] = [
+        {**made.resource(), "spec": nonsense},
+        {**made.resource(name="b"), "status": nonsense},
+    ]
+    content = document_of(made.installation(crs=broken, leases=[{**made.lease(), "spec": nonsense}]))
+    assert len(content["instances"]) == 2
+    assert shown(content)
+
+
+def test_the_document_is_the_same_in_json_and_yaml_and_its_fields_are_kept() -> None:
+    content = document_of(made.installation())
+    as_json, as_yaml = (document_text(content, form) for form in (FullOutputFormat.JSON, FullOutputFormat.YAML))
+    assert json.loads(as_json) == yaml.safe_load(as_yaml)
+    assert list(content) == ["apiVersion", "kind", "time", "state", "cluster", "instances", "notShown"]
+    assert (content["apiVersion"], content["kind"]) == ("secondary-scheduler.io/v1", "Status")
+    (instance,) = content["instances"]
+    assert list(instance) == [
+        "namespace", "name", "kind", "state", "problems", "managementState", "conditions", "deployment",
+        "leaderElection", "leader", "configuration", "profiles", "loadData", "unreadResources", "versions",
+        "loadSources", "queue", "attempts", "errors",
+    ]  # fmt: skip
+    assert instance["attempts"] == {
+        "sinceStart": {"error": 1, "scheduled": 42},
+        "last": {"count": 4, "seconds": 240.0, "results": {"error": 1, "scheduled": 2, "unschedulable": 1}},
+    }
+    assert instance["loadSources"] == [
+        {
+            "source": "Prometheus:http://prometheus:9090",
+            "fresh": True,
+            "ageSeconds": 12.3,
+            "nodes": {"fresh": 20, "stale": 0, "absent": 1},
+        }
+    ]
+
+
+def test_a_source_that_was_never_read_has_no_age() -> None:
+    (source,) = metrics_part(made.METRICS.replace("12.34", "+Inf"))["load"]
+    assert source["ageSeconds"] is None
+
+
+CONFIG = ClientConfig(server="https://api:6443", namespace="default", source="test")
+
+
+class FakeScheduler:
+    """Answers in place of a forwarded port."""
+
+    def __init__(self, **answers: Answer | CommandError) -> None:
+        self._answers = answers
+
+    async def fetch(self, _config: Any, _namespace: str, _pod: str, _port: int, path: str, _query: Any) -> Answer:
+        answer = self._answers[path.rpartition("/")[2]]
+        if isinstance(answer, CommandError):
+            raise answer
+        return answer
+
+
+GOOD = {"metrics": Answer(200, made.METRICS.encode()), "decisions": Answer(200, json.dumps(made.DECISIONS).encode())}
+ANSWERS: list[tuple[dict[str, Any], tuple[bool, bool], str]] = [
+    ({}, (True, True), ""),
+    ({"metrics": Answer(403, b"/metrics: the token is not allowed")}, (False, True), "get on the path /metrics"),
+    ({"decisions": Answer(403, b"not allowed")}, (True, False), "get on the path /debug/decisions"),
+    ({"decisions": Answer(404, b"")}, (True, False), ""),
+    ({"metrics": Answer(403, b"/metrics: a bearer token is needed")}, (False, False), "use a user with a token"),
+    ({"metrics": Answer(401, b"the token is not known to the API server")}, (False, False), "401"),
+    ({"metrics": CommandError("pod a/b: it needs get and create on pods/portforward")}, (False, False), "portforward"),
+    ({"decisions": Answer(200, b"<html>")}, (True, False), "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("answers", "had", "reason"), ANSWERS)
+def test_what_a_scheduler_does_not_say_is_a_line_and_the_rest_is_shown(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], had: tuple[bool, bool], reason: str
+) -> None:
+    monkeypatch.setattr(asking, "fetch", FakeScheduler(**{**GOOD, **answers}).fetch)
+    (state,) = asking.ask_all(CONFIG, [asking.Question(NAMESPACE, POD, 10259, is_ours=True)], NOW)
+    assert (bool(state.metrics), bool(state.attempts)) == had
+    assert len(state.missing) == bool(reason)
+    assert reason in "".join(state.missing)
+
+
+RENEWED = [made.lease(renewed="2099-01-01T00:00:00.000000Z")]
+CALLS = [
+    (made.installation(leases=RENEWED), [], 0),
+    (made.installation(crs=[made.resource(condition("NodesOvercommitted", "True"))], leases=RENEWED), [], 0),
+    (made.installation(crs=[made.resource(condition("Degraded", "True", "ConfigInvalid"))], leases=RENEWED), [], 1),
+    ({made.DEPLOYMENTS: [], made.LEASES: []}, [], 1),
+]
+
+
+@pytest.mark.parametrize(("answers", "refused", "code"), CALLS)
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml"])
+def test_the_exit_code_says_whether_all_is_well(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], refused: list[str], code: int, form: str
+) -> None:
+    class Connection(FakeConnection):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            super().__init__(answers, refused)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(document, "SyncConnection", Connection)
+    monkeypatch.setattr(asking, "fetch", FakeScheduler(**GOOD).fetch)
+    monkeypatch.setattr("secondary_scheduler.cli.connecting.load_connection", lambda *_: CONFIG)
+    words = ["status", "-o", form]
+    done = CliRunner().invoke(app.build(words), words)
+    if isinstance(done.exception, CommandError):
+        assert done.exception.code == code
+        assert "no scheduler is installed in namespace" in str(done.exception)
+    else:
+        assert done.exit_code == code, done.exception
+    assert "api:6443" in done.output
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise api_error("GET", "/version", 500, b"")
+
+    monkeypatch.setattr(document, "read_status", fail)
+    monkeypatch.setattr("secondary_scheduler.cli.connecting.load_connection", lambda *_: CONFIG)
+    done = CliRunner().invoke(app.build(["status"]), ["status"])
+    assert isinstance(done.exception, CommandError)
+    assert str(done.exception).startswith("https://api:6443: GET /version: 500")
