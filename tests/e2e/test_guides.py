@@ -130,8 +130,11 @@ FILES: dict[str, Callable[[Journey], None]] = {
     "docs/render.md": Journey.write_plain_stack_file,
 }
 """What a page takes for granted, by its name."""
-KEPT = {"docs/operating.md": {"V1ClusterRoleBinding/scheduler-metrics-reader"}}
-"""What a page makes for the cluster's Prometheus, which stays when the installation is removed."""
+KEPT = {
+    "docs/operating.md": {"V1ClusterRoleBinding/scheduler-metrics-reader"},
+    "docs/status.md": {"V1ClusterRole/scheduler-status", "V1ClusterRoleBinding/scheduler-status"},
+}
+"""What a page makes for the cluster's Prometheus or for people, which stays when the installation is removed."""
 
 
 @pytest.fixture(scope="module")

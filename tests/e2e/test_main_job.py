@@ -6,6 +6,7 @@ The tests of this module run in order and share one cluster: each looks at the o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -316,6 +317,131 @@ def test_explain_tells_nobody_else_and_says_which_right_is_missing(installed: In
     assert "default/never-seen: unknown to" in unknown.stderr
 
 
+def allow_everywhere(installed: Installed, account: str, *rules: dict[str, Any]) -> None:
+    """Give a ServiceAccount rights in the whole cluster."""
+    rbac = kubernetes.RbacAuthorizationV1Api(installed.api)
+    rbac.create_cluster_role({"metadata": {"name": account}, "rules": list(rules)})
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account}
+    rbac.create_cluster_role_binding({"metadata": {"name": account}, "roleRef": role, "subjects": [subject]})
+
+
+@contextlib.contextmanager
+def looking_account(installed: Installed, directory: Path, account: str, *everywhere: dict[str, Any]) -> Iterator[Path]:
+    """The kubeconfig of an account that may see the scheduler's namespace, and has these rights in the cluster."""
+    kubeconfig = kubeconfig_of(installed, directory, account)
+    allow(installed, account, NAMESPACE, *ASKING, *SEEING)
+    allow_everywhere(installed, account, *everywhere)
+    try:
+        yield kubeconfig
+    finally:
+        # The installation's own objects are compared when it is removed.
+        rbac = kubernetes.RbacAuthorizationV1Api(installed.api)
+        rbac.delete_cluster_role_binding(account)
+        rbac.delete_cluster_role(account)
+
+
+SEEING = (
+    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+)
+LISTING = (
+    {"apiGroups": ["operator.openshift.io"], "resources": ["secondaryschedulers"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+)
+GETTING_NODES = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
+OBSERVING = {"nonResourceURLs": ["/metrics", "/debug/decisions"], "verbs": ["get"]}
+
+
+def ask(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that only reads."""
+    command = [sys.executable, "-m", "secondary_scheduler.cli", *words, "--kubeconfig", str(kubeconfig)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def complete(kubeconfig: Path, *words: str) -> Any:
+    """The document that a command answers with; None while something is not shown, as rights come a moment late."""
+    done = ask(kubeconfig, *words, "-o", "json")
+    content = json.loads(done.stdout) if done.stdout.startswith("{") else {"notShown": ["it failed"]}
+    return None if content["notShown"] else content
+
+
+def test_status_shows_a_healthy_installation_with_what_only_its_scheduler_knows(
+    installed: Installed, tmp_path: Path
+) -> None:
+    single_pod(installed, "attempted")
+    with looking_account(installed, tmp_path, "on-call", *LISTING, OBSERVING) as kubeconfig:
+        content = eventually(
+            lambda: (seen := complete(kubeconfig, "status")) and seen["state"] == "ok" and seen, "all is shown and well"
+        )
+        (instance,) = content["instances"]
+        assert (instance["namespace"], instance["name"], instance["problems"]) == (NAMESPACE, "cluster", [])
+        expected = installed.outputs["profile"]["configurationHash"]
+        assert instance["configuration"] == {"wanted": expected, "running": expected}
+        assert instance["leader"]["pod"] == installed.scheduler_pod().metadata.name
+        assert instance["profiles"][0]["score"][0] == {"name": "TargetLoadPacking", "weight": 10}
+        assert instance["queue"].keys() == {"active", "backoff", "unschedulable", "gated"}
+        assert instance["attempts"]["sinceStart"]["scheduled"] >= 1
+        assert instance["attempts"]["last"]["results"]["scheduled"] >= 1
+        (source,) = instance["loadSources"]
+        assert (source["fresh"], source["nodes"]["fresh"]) == (True, NODES + 1)
+        assert instance["versions"]["incompatibilities"] == []
+        shown = ask(kubeconfig, "status")
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert f"{NAMESPACE}/cluster: ok\n" in shown.stdout
+
+
+def test_status_without_rights_shows_the_rest_and_names_them(installed: Installed, tmp_path: Path) -> None:
+    with looking_account(installed, tmp_path, "on-call-without-metrics", *LISTING) as kubeconfig:
+
+        def lines() -> list[str]:
+            done = ask(kubeconfig, "status")
+            return [line for line in done.stdout.splitlines() if line.startswith("Not shown: ")]
+
+        missing = eventually(lambda: len(shown := lines()) == 2 and shown, "the rights of the roles have come")
+        assert "get on the path /metrics" in missing[0]
+        assert "get on the path /debug/decisions" in missing[1]
+    by_certificate = ask(installed.cluster.kubeconfig, "status")
+    assert by_certificate.returncode == 0
+    assert f"{installed.outputs['profile']['configurationHash']} runs, as wanted" in by_certificate.stdout
+    assert "use a user with a token" in by_certificate.stdout
+    stranger = kubeconfig_of(installed, tmp_path, "status-stranger")
+    refused = ask(stranger, "status")
+    assert refused.returncode == 1
+    assert "this user lacks the rights" in refused.stderr
+
+
+def test_top_nodes_shows_load_requests_and_pods_as_scheduler_and_cluster_have_them(
+    installed: Installed, placed: Counter[str], tmp_path: Path
+) -> None:
+    with looking_account(installed, tmp_path, "top", *LISTING, GETTING_NODES) as kubeconfig:
+        content = eventually(lambda: complete(kubeconfig, "top", "nodes"), "all is shown")
+        items = {item["name"]: item for item in content["items"]}
+        assert len(items) == NODES + 1
+        assert all(item["load"][0]["fresh"] for item in items.values())
+        order = [item["load"][0]["estimated"]["cpu"] for item in content["items"]]
+        assert order == sorted(order, reverse=True)
+        hot = {node.name for node in simulated_nodes(NODES) if node.profile == HOT}
+        assert {item["name"] for item in content["items"][: len(hot)]} == hot
+        requested: Counter[str] = Counter()
+        for pod in installed.core.list_pod_for_all_namespaces(field_selector="status.phase!=Succeeded").items:
+            if pod.spec.node_name:
+                requests_ = (each.resources.requests or {} for each in pod.spec.containers)
+                requested[pod.spec.node_name] += sum(quantity_milli_value(each.get("cpu", "0")) for each in requests_)
+        assert {name: item["requested"]["cpuMilli"] for name, item in items.items()} == {
+            name: requested[name] for name in items
+        }
+        node = max(placed, key=lambda name: placed[name])
+        assert items[node]["pods"]["byScheduler"]["secondary-scheduler"] >= placed[node]
+        selected = ask(kubeconfig, "top", "nodes", "-l", "type=kwok", "--sort-by", "name")
+        assert [line.split()[0] for line in selected.stdout.splitlines()[1:]] == sorted(items.keys() - {"real-0"})
+    with looking_account(installed, tmp_path, "top-without-load", *LISTING) as kubeconfig:
+        shown = eventually(
+            lambda: (done := ask(kubeconfig, "top", "nodes")).returncode == 0 and "get nodes" in done.stdout and done
+        )
+        assert len([line for line in shown.stdout.splitlines() if line.startswith("Not shown: ")]) == 1
+
+
 def test_a_pod_is_bound_within_two_seconds(installed: Installed) -> None:
     assert single_pod(installed, "quick") < 2
 
@@ -360,6 +486,9 @@ def test_without_the_metric_source_pods_are_still_placed_and_the_outage_is_repor
             lambda: installed.condition("LoadDataFresh").get("status") == "False", "LoadDataFresh=False on the CR"
         )
         assert installed.condition("LoadDataFresh")["message"]
+        stale = ask(installed.cluster.kubeconfig, "status")
+        assert stale.returncode == 1
+        assert f"{NAMESPACE}/cluster: FAILED\n  failed         LoadDataFresh for " in stale.stdout
         assert installed.condition("Available")["status"] == "True"
         assert single_pod(installed, "without-load") < 5
         address = installed.scheduler_pod().status.pod_ip

@@ -34,6 +34,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/operating.md",
         "docs/runbooks.md",
         "docs/explain.md",
+        "docs/status.md",
         "docs/load.md",
         "docs/simulate.md",
         "docs/image.md",
