@@ -1,4 +1,1 @@
-"""`secondary-scheduler version`: of the command line and, with a cluster, of what runs there.
-
-`installed` reads the cluster, `command` prints.
-"""
+"""`secondary-scheduler version`: of the command line and, with a cluster, of what runs there."""

@@ -15,7 +15,7 @@ from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOpti
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
-    from secondary_scheduler.cli.version.installed import InstalledComponent
+    from secondary_scheduler.cli.installed import InstalledComponent
 
 _EXAMPLES = examples("version", "version --client", "version --context prod -o json")
 _TIMEOUT = 15.0
@@ -78,7 +78,7 @@ def _ask(
 ) -> tuple[str, str, list[InstalledComponent]]:
     from scheduler.kube.client import ConfigError, KubeError, SyncConnection
     from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.cli.version.installed import installed_components, server_version
+    from secondary_scheduler.cli.installed import installed_components, server_version
 
     try:
         config = load_connection(kubeconfig, context)
