@@ -180,7 +180,7 @@ class AttemptPipeline:
         *,
         interested: Interested = nobody,
         decide_now: DecideGang | None = None,
-        before_reserve: Callable[[PodInfo], None] = lambda pod: None,
+        before_reserve: Callable[[Placement], None] = lambda placement: None,
     ) -> Asking[GangReservation]:
         """Reserve nodes for as many members as the gang lacks, or for none.
 
@@ -189,13 +189,13 @@ class AttemptPipeline:
             pods: the members to place, in queue order.
             interested: returns the extenders to be asked about a pod, in calling order.
             decide_now: called instead of `decide_gang`, by a caller that measures it.
-            before_reserve: called with each member that was given a node, before it is assumed there.
+            before_reserve: called for each member that was given a node, before it is assumed there.
         """
         decide_members = decide_now or (lambda *args: self.decide_gang(*args, interested=interested))
         reserved: list[tuple[Placement, PermitOutcome]] = []
 
         def reserve(placement: Placement) -> Status:
-            before_reserve(placement.pod)
+            before_reserve(placement)
             outcome = self.reserve(placement)
             if not is_reserved(outcome):
                 return outcome.status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from pathlib import Path
 from typing import Annotated
 
@@ -95,7 +94,7 @@ def simulate(
         files,
         load,
         pod,
-        random.Random(seed),
+        seed,
         moment,
         _detail(detail),
         preempt,

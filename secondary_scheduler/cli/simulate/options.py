@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,7 +28,7 @@ class Request:
     files: list[str]
     load: str | None
     pod: str | None
-    rng: random.Random
+    seed: int
     now: float | None
     detail: Detail
     preempt: bool

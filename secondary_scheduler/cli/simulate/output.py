@@ -8,8 +8,8 @@ from typing import IO, Any
 import msgspec
 
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.simulate.deciding import Outcome
 from secondary_scheduler.cli.simulate.options import Detail
+from secondary_scheduler.cli.simulation.deciding import Outcome
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "SimulationResult"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.simulate.cluster import read_cluster
-from secondary_scheduler.cli.simulate.report import Report
+from secondary_scheduler.cli.simulation.cluster import read_cluster
+from secondary_scheduler.cli.simulation.report import Report
 from secondary_scheduler.cli.yamltext import documents, dump_yaml
 from tests.support.simulating import SCHEDULER, Bench, Result, node, pod
 

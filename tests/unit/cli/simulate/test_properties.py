@@ -21,10 +21,10 @@ from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.cli.simulate.cluster import read_cluster
-from secondary_scheduler.cli.simulate.deciding import Simulation
 from secondary_scheduler.cli.simulate.output import write_json
-from secondary_scheduler.cli.simulate.report import Report
+from secondary_scheduler.cli.simulation.cluster import read_cluster
+from secondary_scheduler.cli.simulation.deciding import Simulation, all_explained
+from secondary_scheduler.cli.simulation.report import Report
 from tests.support.simulating import CONFIGURATION, SCHEDULER, node, pod
 
 NOW = 1767268800.0
@@ -135,7 +135,7 @@ def simulated(directory: Path, objects: list[dict[str, Any]], runner: ProfileRun
     attempts = AttemptPipeline(
         cluster.state, {SCHEDULER: runner}, random.Random(seed), Clocks(lambda: NOW, lambda: NOW)
     )
-    simulation = Simulation(attempts, explained=True)
+    simulation = Simulation(attempts, explained=all_explained)
     out = io.BytesIO()
     write_json(simulation.run(cluster.pending), out, "full")
     decisions: list[dict[str, Any]] = json.loads(out.getvalue())["decisions"]

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,8 +19,8 @@ from scheduler.kube.primitives import QuantityError, TimestampError, epoch_secon
 from scheduler.state import WATCHED_KINDS, ClusterState
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.nodeload import LOAD_KIND, VERSION_KIND
-from secondary_scheduler.cli.simulate.claims import ClaimTemplates
-from secondary_scheduler.cli.simulate.defaults import (
+from secondary_scheduler.cli.simulation.claims import ClaimTemplates
+from secondary_scheduler.cli.simulation.defaults import (
     DEFAULT_CLASS_ANNOTATION,
     NAME_LABEL,
     DefaultingError,
@@ -28,51 +28,12 @@ from secondary_scheduler.cli.simulate.defaults import (
     PriorityClass,
     object_uid,
 )
-from secondary_scheduler.cli.simulate.documents import Entry, read_entries
-from secondary_scheduler.cli.simulate.report import Report, with_field
-from secondary_scheduler.cli.simulate.watcherload import read_load
+from secondary_scheduler.cli.simulation.objects import NamedObject, RecordedObjects, read_recorded
+from secondary_scheduler.cli.simulation.report import Report, with_field
+from secondary_scheduler.cli.simulation.watcherload import read_load
 
-_CLUSTER_WIDE = frozenset(
-    {
-        "Node",
-        "NodeResourceTopology",
-        "Namespace",
-        "PersistentVolume",
-        "StorageClass",
-        "CSINode",
-        "CSIDriver",
-        "VolumeAttachment",
-        "PriorityClass",
-        "ResourceSlice",
-        "DeviceClass",
-        "DeviceTaintRule",
-        LOAD_KIND,
-        VERSION_KIND,
-    }
-)
-_GROUPS: Mapping[str, str] = {
-    "Node": "",
-    "Pod": "",
-    "ResourceClaimTemplate": "resource.k8s.io",
-    "PriorityClass": "scheduling.k8s.io",
-    LOAD_KIND: "secondary-scheduler.io",
-    VERSION_KIND: "secondary-scheduler.io",
-    **{watched.kind: watch.api_version.rpartition("/")[0] for watch, watched in WATCHED_KINDS.items()},
-}
-"""API group of every kind that is read."""
 _TOO_LARGE = "holds a number that no Kubernetes object can hold"
 _CODECS: Mapping[str, Codec[Any]] = {watched.kind: watched.codec for watched in WATCHED_KINDS.values()}
-
-
-class _Meta(Struct, rename="camel"):
-    name: str | None = None
-    namespace: str | None = None
-    uid: str | None = None
-    generate_name: str | None = None
-
-
-class _Identity(Struct):
-    metadata: _Meta | None = None
 
 
 class _PriorityClass(Struct, rename="camel"):
@@ -98,22 +59,8 @@ class _ClusterVersion(Struct, rename="camel"):
 
 
 _cluster_version = msgspec.json.Decoder(_ClusterVersion)
-_identity = msgspec.json.Decoder(_Identity)
 _priority_class = msgspec.json.Decoder(_PriorityClass)
 _node_times = msgspec.json.Decoder(_NodeTimes)
-
-
-class _NamedObject(NamedTuple):
-    """An object that has a name; `uid` is "" where it was never created."""
-
-    entry: Entry
-    namespace: str
-    name: str
-    uid: str
-
-    @property
-    def title(self) -> str:
-        return f"{self.entry.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.entry.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +83,7 @@ class SimulatedCluster:
         pods: how many the files hold.
         minor: minor version of the cluster's Kubernetes 1.x; None where the files do not say.
         others: pending pods of other schedulers, by the scheduler's name; nothing is decided about them.
+        taken_off: pods as they were on their nodes, where they are to be decided anew; they are pending, too.
     """
 
     state: ClusterState
@@ -146,6 +94,23 @@ class SimulatedCluster:
     pods: int = 0
     minor: int | None = None
     others: Counter[str] = field(default_factory=Counter)
+    taken_off: list[PodInfo] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose pods are decided.
+
+    Attributes:
+        scheduler_names: the profiles; their pods without a node are pending.
+        taken_over: other schedulers whose pods are decided too, each with the one of `scheduler_names` that does so.
+        anew: schedulers whose pods are taken off their nodes first. A pod that is being deleted stays where it is, and
+            so does one that its kubelet made from a file.
+    """
+
+    scheduler_names: Collection[str]
+    taken_over: Mapping[str, str] = field(default_factory=dict)
+    anew: Collection[str] = ()
 
 
 def read_cluster(
@@ -170,109 +135,53 @@ def read_cluster(
     Raises:
         InputError: a file cannot be read at all, or `pod_file` does not hold one pod without a node.
     """
-    reader = _Reader(report, scheduler_names, ClusterState() if state is None else state, taken_over or {})
-    for file in files:
-        reader.add(read_entries(file, report))
-    added = reader.add_pod(pod_file) if pod_file is not None else None
-    return reader.build(added)
+    objects = read_recorded(files, report, pod_file=pod_file)
+    return build_cluster(objects, report, Whose(scheduler_names, taken_over or {}), state)
 
 
-class _Reader:
-    def __init__(
-        self, report: Report, scheduler_names: Collection[str], state: ClusterState, taken_over: Mapping[str, str]
-    ) -> None:
+def build_cluster(
+    objects: RecordedObjects, report: Report, whose: Whose, state: ClusterState | None = None
+) -> SimulatedCluster:
+    """Build a cluster from objects; what is wrong with them is reported each time.
+
+    Raises:
+        InputError: the pod that is named apart from the snapshot has a node, or no profile.
+    """
+    return _Builder(objects, report, whose, ClusterState() if state is None else state).build()
+
+
+class _Builder:
+    def __init__(self, objects: RecordedObjects, report: Report, whose: Whose, state: ClusterState) -> None:
+        self._objects = objects
         self._report = report
-        self._taken_over = taken_over
-        self._scheduler_names = scheduler_names
-        self._objects: dict[str, dict[tuple[str, str], _NamedObject]] = {}
-        self._ignored_kinds: Counter[str] = Counter()
-        self._generated = 0
+        self._whose = whose
         self._newest = math.nan
         self._defaults = Defaults()
         self._templates = ClaimTemplates()
         self._cluster = SimulatedCluster(state)
 
-    # Sorting out ----------------------------------------------------------------------------------------------------
-
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Sort objects by kind; of two with the same name the later one counts."""
-        for entry in entries:
-            if _GROUPS.get(entry.kind) != entry.api_version.rpartition("/")[0]:
-                self._ignored_kinds[entry.kind] += 1
-                continue
-            obj = self._identify(entry)
-            if obj is not None:
-                self._store(obj)
-
-    def add_pod(self, file: str) -> _NamedObject:
-        """Take in the only object of a file, a pod; it replaces one of the same name.
-
-        Raises:
-            InputError: there is another number of objects, or it is not a pod.
-        """
-        entries = list(read_entries(file, self._report))
-        if len(entries) != 1 or (entries[0].kind, entries[0].api_version) != ("Pod", "v1"):
-            kinds = ", ".join(entry.kind for entry in entries) or "nothing usable"
-            raise InputError(f"--pod {file}: holds {kinds}; it takes one Pod of apiVersion v1")
-        obj = self._identify(entries[0])
-        if obj is None:
-            raise InputError(f"--pod {file}: the pod cannot be used")
-        self._store(obj)
-        # Last in file order, also where it replaces one.
-        pods = self._objects["Pod"]
-        pods[obj.namespace, obj.name] = pods.pop((obj.namespace, obj.name))
-        return obj
-
-    def _store(self, obj: _NamedObject) -> None:
-        objects = self._objects.setdefault(obj.entry.kind, {})
-        key = (obj.namespace, obj.name)
-        if key in objects:
-            self._report.warn(f"{obj.entry.place}: {obj.title} replaces the one of {objects[key].entry.place}")
-        objects[key] = obj
-
-    def _identify(self, entry: Entry) -> _NamedObject | None:
-        try:
-            meta = _identity.decode(entry.data).metadata or _Meta()
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._report.leave_out(entry.place, entry.kind, with_field(error))
-            return None
-        name = meta.name or ""
-        if not name and meta.generate_name and not meta.uid:
-            self._generated += 1
-            name = f"{meta.generate_name}{self._generated:05d}"
-        if not name and entry.kind != LOAD_KIND:
-            self._report.leave_out(entry.place, entry.kind, "metadata.name: is missing")
-            return None
-        namespace = "" if entry.kind in _CLUSTER_WIDE else meta.namespace or "default"
-        return _NamedObject(entry, namespace, name, meta.uid or "")
-
-    # Building -------------------------------------------------------------------------------------------------------
-
-    def build(self, added: _NamedObject | None) -> SimulatedCluster:
+    def build(self) -> SimulatedCluster:
         """Put everything into the state: what others depend on first."""
         self._read_classes()
         self._read_load()
         self._read_version()
         for kind, codec in _CODECS.items():
-            for obj in self._of(kind):
+            for obj in self._objects.of(kind):
                 item = self._decode(obj, codec)
                 if item is not None:
                     self._cluster.state.objects.upsert(kind, item)
                     self._note_times(item.metadata.creation_timestamp)
-        for obj in self._of("Node"):
+        for obj in self._objects.of("Node"):
             self._node(obj)
-        self._pods(added)
+        self._pods()
         self._cluster.newest = self._newest
-        if self._ignored_kinds:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._ignored_kinds.items()))
+        if self._objects.ignored_kinds:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._objects.ignored_kinds.items()))
             self._report.warn(f"not read, as no decision depends on them: {kinds}")
         return self._cluster
 
-    def _of(self, kind: str) -> Iterable[_NamedObject]:
-        return self._objects.get(kind, {}).values()
-
     def _read_classes(self) -> None:
-        for obj in self._of("PriorityClass"):
+        for obj in self._objects.of("PriorityClass"):
             try:
                 decoded = _priority_class.decode(obj.entry.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -284,7 +193,7 @@ class _Reader:
             )
         # Read once more below, as objects: here only the mark counts. The newest of several wins.
         marked = []
-        for obj in self._of("StorageClass"):
+        for obj in self._objects.of("StorageClass"):
             try:
                 meta = _CODECS["StorageClass"].decode(obj.entry.data).metadata
             except DecodeError:
@@ -296,17 +205,17 @@ class _Reader:
             self._defaults.default_storage_class = min(name for created, name in marked if created == newest)
 
     def _read_load(self) -> None:
-        for obj in self._of(LOAD_KIND):
+        for obj in self._objects.of(LOAD_KIND):
             self._cluster.load = read_load(bytes(obj.entry.data), str(obj.entry.place), self._report)
 
     def _read_version(self) -> None:
-        for obj in self._of(VERSION_KIND):
+        for obj in self._objects.of(VERSION_KIND):
             try:
                 self._cluster.minor = minor_of(_cluster_version.decode(obj.entry.data).git_version)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 self._report.leave_out(obj.entry.place, obj.entry.kind, with_field(error))
 
-    def _node(self, obj: _NamedObject) -> None:
+    def _node(self, obj: NamedObject) -> None:
         node = self._decode(obj, NODES)
         if node is None:
             return
@@ -321,28 +230,32 @@ class _Reader:
         for condition in (times.status.conditions or ()) if times is not None and times.status is not None else ():
             self._note_times(condition.last_heartbeat_time, condition.last_transition_time)
 
-    def _pods(self, added: _NamedObject | None) -> None:
+    def _pods(self) -> None:
         minor = self._cluster.minor
         reducer = PodReducer() if minor is None else PodReducer(nearest_kubernetes(minor))
         state, pending = self._cluster.state, self._cluster.pending
-        for obj in self._of("ResourceClaimTemplate"):
+        for obj in self._objects.of("ResourceClaimTemplate"):
             template = self._decode(obj, RESOURCECLAIMTEMPLATES)
             if template is not None:
                 self._templates.add(template)
         namespaces: set[str] = set()
-        for obj in self._of("Pod"):
+        for obj in self._objects.of("Pod"):
             namespaces.add(obj.namespace)
             self._cluster.pods += 1
-            requested = obj is added
+            requested = obj is self._objects.requested
             info = self._pod(obj, reducer, requested=requested)
             if info is None or info.terminal:
                 continue
             if info.node_name:
                 if requested:
                     raise InputError(f"--pod {obj.entry.place.file}: the pod has a node already; clear spec.nodeName")
-                # It was seen by everybody when it was bound, not just now.
-                state.upsert_pod(info, observed_at=info.assigned_at)
-            elif info.scheduler_name in self._scheduler_names:
+                if not self._is_decided_anew(info):
+                    # It was seen by everybody when it was bound, not just now.
+                    state.upsert_pod(info, observed_at=info.assigned_at)
+                    continue
+                self._cluster.taken_off.append(info)
+                info = _without_node(info)
+            if info.scheduler_name in self._whose.scheduler_names:
                 if info.nominated_node:
                     state.nominator.set(info, info.nominated_node)
                 pending.append(self._templates.with_claims(info, state.objects))
@@ -350,7 +263,11 @@ class _Reader:
                 self._cluster.others[info.scheduler_name] += 1
         self._add_implied_namespaces(namespaces)
 
-    def _pod(self, obj: _NamedObject, reducer: PodReducer, *, requested: bool) -> PodInfo | None:
+    def _is_decided_anew(self, pod: PodInfo) -> bool:
+        from_file = pod.controller is not None and pod.controller.kind == "Node"
+        return pod.scheduler_name in self._whose.anew and not pod.deleting and not from_file
+
+    def _pod(self, obj: NamedObject, reducer: PodReducer, *, requested: bool) -> PodInfo | None:
         try:
             pod = self._decode(obj, PODS, requested=requested)
             if pod is None:
@@ -363,14 +280,15 @@ class _Reader:
             return None
         self._note_times(pod.metadata.creation_timestamp, pod.status.start_time)
         self._note_times(*(condition.last_transition_time for condition in pod.status.conditions))
-        if not info.node_name and info.scheduler_name in self._taken_over:
-            info = msgspec.structs.replace(info, scheduler_name=self._taken_over[info.scheduler_name])
-        if requested and info.scheduler_name not in self._scheduler_names:
+        taken_over = self._whose.taken_over
+        if info.scheduler_name in taken_over and (not info.node_name or self._whose.anew):
+            info = msgspec.structs.replace(info, scheduler_name=taken_over[info.scheduler_name])
+        if requested and info.scheduler_name not in self._whose.scheduler_names:
             info = msgspec.structs.replace(info, scheduler_name=self._only_profile(obj, info.scheduler_name))
         return info
 
-    def _only_profile(self, obj: _NamedObject, scheduler_name: str) -> str:
-        names = list(self._scheduler_names)
+    def _only_profile(self, obj: NamedObject, scheduler_name: str) -> str:
+        names = list(self._whose.scheduler_names)
         if len(names) == 1:
             return names[0]
         raise InputError(
@@ -378,7 +296,7 @@ class _Reader:
             f"it has {', '.join(names)}"
         )
 
-    def _decode(self, obj: _NamedObject, codec: Codec[Any], *, requested: bool = False) -> Any | None:
+    def _decode(self, obj: NamedObject, codec: Codec[Any], *, requested: bool = False) -> Any | None:
         """Return the typed object with its defaults; None when it is reported as invalid.
 
         Raises:
@@ -397,7 +315,7 @@ class _Reader:
             return None
         return item
 
-    def _with_defaults(self, obj: _NamedObject) -> bytes:
+    def _with_defaults(self, obj: NamedObject) -> bytes:
         data = msgspec.json.decode(obj.entry.data)
         meta = data["metadata"]
         meta["name"] = obj.name
@@ -405,17 +323,18 @@ class _Reader:
             meta["namespace"] = obj.namespace
         return msgspec.json.encode(self._defaults.apply(obj.entry.kind, data))
 
-    def _record_undecidable(self, obj: _NamedObject, reason: str, *, requested: bool) -> None:
+    def _record_undecidable(self, obj: NamedObject, reason: str, *, requested: bool) -> None:
         """Record a pod that one of our profiles would have decided, as far as its invalid content shows that."""
         data = msgspec.json.decode(obj.entry.data)
         spec = data.get("spec")
         if not isinstance(spec, dict) or spec.get("nodeName"):
             return
         name = spec.get("schedulerName") or "default-scheduler"
-        if requested and len(self._scheduler_names) == 1:
-            name = next(iter(self._scheduler_names))
-        name = self._taken_over.get(name, name) if isinstance(name, str) else name
-        if isinstance(name, str) and name in self._scheduler_names:
+        names = self._whose.scheduler_names
+        if requested and len(names) == 1:
+            name = next(iter(names))
+        name = self._whose.taken_over.get(name, name) if isinstance(name, str) else name
+        if isinstance(name, str) and name in names:
             self._cluster.undecidable.append(UndecidablePod(f"{obj.namespace}/{obj.name}", name, reason))
 
     def _add_implied_namespaces(self, names: Iterable[str]) -> None:
@@ -435,6 +354,19 @@ class _Reader:
                     continue
                 if not seconds <= self._newest:
                     self._newest = seconds
+
+
+def _without_node(pod: PodInfo) -> PodInfo:
+    """Return a pod as if it had never been bound. What it claims (volumes, devices) stays bound to it."""
+    return msgspec.structs.replace(
+        pod,
+        node_name="",
+        nominated_node="",
+        assigned_at=math.nan,
+        started_at=math.nan,
+        conditions=(),
+        phase="Pending",
+    )
 
 
 def _with_field_path(data: bytes | Raw, error: ValueError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,7 +13,8 @@ from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, g
 from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Extender, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
 from scheduler.state import Snapshot
-from secondary_scheduler.cli.simulate.recording import answered
+from secondary_scheduler.cli.simulation.chance import SeededByPod
+from secondary_scheduler.cli.simulation.recording import answered
 
 T = TypeVar("T")
 
@@ -36,25 +37,37 @@ class Outcome:
     victims: tuple[str, ...] = ()
 
 
+def none_explained(_placement: Placement) -> bool:
+    """No decision needs its matrix."""
+    return False
+
+
+def all_explained(_placement: Placement) -> bool:
+    """Every decision needs its matrix."""
+    return True
+
+
 class Simulation:
     """Decides pods on a state, which it changes: what is placed stays placed.
 
     Args:
         attempts: the steps of an attempt, on the snapshot's state; its wall clock gives the time of all decisions.
-        explained: compute the matrix of every decision.
+        explained: tells for which decisions the matrix is computed.
         preempt: remove the victims that preemption chooses, and try the pod once more.
         extenders: of the configuration.
         recorded: their answers. Without any, pods that they are interested in are not decided, as nobody is asked.
+        chance: the random source of `attempts`, where it has to know about whom a decision is.
     """
 
     def __init__(
         self,
         attempts: AttemptPipeline,
         *,
-        explained: bool = False,
+        explained: Callable[[Placement], bool] = none_explained,
         preempt: bool = False,
         extenders: Sequence[Extender] = (),
         recorded: RecordedAnswers | None = None,
+        chance: SeededByPod | None = None,
     ) -> None:
         self._attempts = attempts
         self._state = attempts.state
@@ -63,9 +76,11 @@ class Simulation:
         self._preempt = preempt
         self._extenders = extenders
         self._recorded = recorded
+        self._chance = chance
 
-    def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
-        """Yield the outcomes in queue order, a gang's at the place of its first member.
+    def run(self, pods: Sequence[PodInfo], *, by_creation: bool = False) -> Iterator[Outcome]:
+        """Yield the outcomes in queue order, or in the order in which the pods were created; a gang's at the place of
+        its first member.
 
         An outcome's matrix is valid until the next outcome is requested: it is computed from the state as it is then.
         """
@@ -75,11 +90,13 @@ class Simulation:
                 directory.upsert(placed)
         for pod in pods:
             directory.upsert(pod)
-        ordered = self._in_queue_order(pods)
+        ordered = sorted(pods, key=self._queued_at) if by_creation else self._in_queue_order(pods)
         left = {pod.uid for pod in ordered}
         for pod in ordered:
             if pod.uid not in left:
                 continue
+            if self._chance is not None:
+                self._chance.begin(pod.key)
             gang = self._gang_of(pod)
             if gang is None:
                 left.discard(pod.uid)
@@ -134,7 +151,7 @@ class Simulation:
             gang,
             members,
             interested=self._interested,
-            before_reserve=lambda pod: self._note_matrix(matrices, pod),
+            before_reserve=lambda placement: self._note_matrix(matrices, placement),
         )
         try:
             reservation = self._ask(asking)
@@ -146,28 +163,29 @@ class Simulation:
         for placement in reservation.decision.placements:
             pod, node = placement.pod, placement.node if reservation.reserved else None
             if pod.uid not in matrices:
-                self._note_matrix(matrices, pod)
+                self._note_matrix(matrices, placement)
             message = gang_message(reservation.decision, placement.message, len(members)) if node is None else None
             matrix = matrices.get(pod.uid)
             outcomes[pod.uid] = Outcome(pod.key, pod.scheduler_name, node, message, placement, matrix)
         return outcomes
 
-    def _note_matrix(self, matrices: dict[str, Explanation], pod: PodInfo) -> None:
-        if self._explained:
+    def _note_matrix(self, matrices: dict[str, Explanation], placement: Placement) -> None:
+        pod = placement.pod
+        if self._explained(placement):
             matrices[pod.uid] = explain(self._attempts.snapshot(), pod, self._attempts.runner_of(pod))
 
     def _in_queue_order(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
         first = next(iter(self._runners.values()))
 
-        def queued_at(pod: PodInfo) -> float:
-            # A pod that was never created joins the queue now, behind those that wait already.
-            return self._attempts.clocks.wall() if math.isnan(pod.created_at) else pod.created_at
-
         def key(pod: PodInfo) -> Any:
-            return first.queue_sort.sort_key(pod, queued_at(pod))
+            return first.queue_sort.sort_key(pod, self._queued_at(pod))
 
         # A plugin may remember which pod was queued first, so it must see them in that order.
-        return sorted(sorted(pods, key=queued_at), key=key)
+        return sorted(sorted(pods, key=self._queued_at), key=key)
+
+    def _queued_at(self, pod: PodInfo) -> float:
+        # A pod that was never created joins the queue now, behind those that wait already.
+        return self._attempts.clocks.wall() if math.isnan(pod.created_at) else pod.created_at
 
     def _attempt(self, pod: PodInfo, runner: ProfileRunner) -> Outcome:
         gate = runner.run_pre_enqueue(pod)
@@ -217,10 +235,11 @@ class Simulation:
         return self._attempts.run_post_filters(snapshot, placement)
 
     def _decide(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Placement, Explanation | None]:
-        explanation = explain(snapshot, pod, runner) if self._explained else None
         if extenders := self._interested(pod):
-            return self._ask(self._attempts.decide_asking(snapshot, pod, extenders)), explanation
-        return self._attempts.decide(snapshot, pod), explanation
+            placement = self._ask(self._attempts.decide_asking(snapshot, pod, extenders))
+        else:
+            placement = self._attempts.decide(snapshot, pod)
+        return placement, explain(snapshot, pod, runner) if self._explained(placement) else None
 
     def _evict(self, pod: PodInfo, outcome: PostFilterOutcome) -> PodInfo:
         """Remove the victims; the node is the pod's to look at first, as after a real preemption."""

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.reading import MOST_OBJECTS, read_bytes
-from secondary_scheduler.cli.simulate.report import Place, Report, with_field
+from secondary_scheduler.cli.simulation.report import Place, Report, with_field
 
 _BOM = b"\xef\xbb\xbf"
 _TRAILING = "trailing characters"

@@ -1,0 +1,164 @@
+"""The objects of snapshot files, sorted by kind and not decoded yet: what a cluster is built from, more than once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.state import WATCHED_KINDS
+from secondary_scheduler.cli.errors import InputError
+from secondary_scheduler.cli.nodeload import LOAD_KIND, VERSION_KIND
+from secondary_scheduler.cli.simulation.documents import Entry, read_entries
+from secondary_scheduler.cli.simulation.report import Report, with_field
+
+_CLUSTER_WIDE = frozenset(
+    {
+        "Node",
+        "NodeResourceTopology",
+        "Namespace",
+        "PersistentVolume",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+        "VolumeAttachment",
+        "PriorityClass",
+        "ResourceSlice",
+        "DeviceClass",
+        "DeviceTaintRule",
+        LOAD_KIND,
+        VERSION_KIND,
+    }
+)
+_GROUPS: Mapping[str, str] = {
+    "Node": "",
+    "Pod": "",
+    "ResourceClaimTemplate": "resource.k8s.io",
+    "PriorityClass": "scheduling.k8s.io",
+    LOAD_KIND: "secondary-scheduler.io",
+    VERSION_KIND: "secondary-scheduler.io",
+    **{watched.kind: watch.api_version.rpartition("/")[0] for watch, watched in WATCHED_KINDS.items()},
+}
+"""API group of every kind that is read."""
+
+
+class _Meta(Struct, rename="camel"):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    generate_name: str | None = None
+
+
+class _Identity(Struct):
+    metadata: _Meta | None = None
+
+
+_identity = msgspec.json.Decoder(_Identity)
+
+
+class NamedObject(NamedTuple):
+    """An object that has a name; `uid` is "" where it was never created."""
+
+    entry: Entry
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def title(self) -> str:
+        """Kind and name, as messages show them."""
+        return f"{self.entry.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.entry.kind} {self.name}"
+
+
+class RecordedObjects:
+    """The objects of a snapshot, by kind; what is wrong with one is reported when it is added.
+
+    Attributes:
+        ignored_kinds: objects of kinds that no decision depends on, counted.
+        requested: the pod that an option named apart from the snapshot.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._objects: dict[str, dict[tuple[str, str], NamedObject]] = {}
+        self._generated = 0
+        self.ignored_kinds: Counter[str] = Counter()
+        self.requested: NamedObject | None = None
+
+    def of(self, kind: str) -> Collection[NamedObject]:
+        """Return the objects of a kind in the order of the files."""
+        return self._objects.get(kind, {}).values()
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Sort objects by kind; of two with the same name the later one counts."""
+        for entry in entries:
+            if _GROUPS.get(entry.kind) != entry.api_version.rpartition("/")[0]:
+                self.ignored_kinds[entry.kind] += 1
+                continue
+            obj = self._identify(entry)
+            if obj is not None:
+                self._store(obj)
+
+    def add_pod(self, file: str) -> None:
+        """Take in the only object of a file, a pod, as the one that is `requested`; it replaces one of the same name.
+
+        Raises:
+            InputError: there is another number of objects, or it is not a pod.
+        """
+        entries = list(read_entries(file, self._report))
+        if len(entries) != 1 or (entries[0].kind, entries[0].api_version) != ("Pod", "v1"):
+            kinds = ", ".join(entry.kind for entry in entries) or "nothing usable"
+            raise InputError(f"--pod {file}: holds {kinds}; it takes one Pod of apiVersion v1")
+        obj = self._identify(entries[0])
+        if obj is None:
+            raise InputError(f"--pod {file}: the pod cannot be used")
+        self._store(obj)
+        # Last in file order, also where it replaces one.
+        pods = self._objects["Pod"]
+        pods[obj.namespace, obj.name] = pods.pop((obj.namespace, obj.name))
+        self.requested = obj
+
+    def _store(self, obj: NamedObject) -> None:
+        objects = self._objects.setdefault(obj.entry.kind, {})
+        key = (obj.namespace, obj.name)
+        if key in objects:
+            self._report.warn(f"{obj.entry.place}: {obj.title} replaces the one of {objects[key].entry.place}")
+        objects[key] = obj
+
+    def _identify(self, entry: Entry) -> NamedObject | None:
+        try:
+            meta = _identity.decode(entry.data).metadata or _Meta()
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._report.leave_out(entry.place, entry.kind, with_field(error))
+            return None
+        name = meta.name or ""
+        if not name and meta.generate_name and not meta.uid:
+            self._generated += 1
+            name = f"{meta.generate_name}{self._generated:05d}"
+        if not name and entry.kind != LOAD_KIND:
+            self._report.leave_out(entry.place, entry.kind, "metadata.name: is missing")
+            return None
+        namespace = "" if entry.kind in _CLUSTER_WIDE else meta.namespace or "default"
+        return NamedObject(entry, namespace, name, meta.uid or "")
+
+
+def read_recorded(files: Iterable[str], report: Report, *, pod_file: str | None = None) -> RecordedObjects:
+    """Read snapshot files.
+
+    Args:
+        files: paths; `-` is stdin.
+        report: gets what is left out, and why.
+        pod_file: holds one more pod.
+
+    Raises:
+        InputError: a file cannot be read at all, or `pod_file` does not hold one pod.
+    """
+    objects = RecordedObjects(report)
+    for file in files:
+        objects.add(read_entries(file, report))
+    if pod_file is not None:
+        objects.add_pod(pod_file)
+    return objects

@@ -1,0 +1,160 @@
+"""A configuration on a recorded cluster, with its load and its time: ready to decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from scheduler.config import Configuration
+from scheduler.core import Placement
+from scheduler.engine import Assembly, RecordedAnswers, assemble
+from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, WallSeconds, configured_extenders
+from scheduler.state import ClusterState
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.cli.simulation.chance import SeededByPod
+from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, Whose, build_cluster
+from secondary_scheduler.cli.simulation.configured import ConfigurationFile, note_versions
+from secondary_scheduler.cli.simulation.deciding import Simulation, none_explained
+from secondary_scheduler.cli.simulation.objects import RecordedObjects
+from secondary_scheduler.cli.simulation.remarks import remarks
+from secondary_scheduler.cli.simulation.report import Report
+
+AdaptLoad = Callable[[SimulatedCluster, LoadReading], LoadReading]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a decision depends on beside configuration and objects.
+
+    Attributes:
+        seed: of the choice among equally good nodes.
+        now: the time of the decisions, seconds since the epoch; None: the end of the load's window, else the newest
+            time in the snapshot.
+        measured: the nodes' load; None: the one in the snapshot.
+        recorded: answers of extenders.
+        adapt_load: returns the load by name of node as plugins are to see it.
+    """
+
+    seed: int
+    now: float | None = None
+    measured: LoadReading | None = None
+    recorded: RecordedAnswers | None = None
+    adapt_load: AdaptLoad | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCluster:
+    """A cluster on which a configuration can decide.
+
+    Attributes:
+        load: by name of node, as plugins see it; None where there is none.
+        now: the time of the decisions, seconds since the epoch.
+    """
+
+    configuration: Configuration
+    cluster: SimulatedCluster
+    assembly: Assembly
+    chance: SeededByPod
+    load: LoadReading | None
+    now: float
+    recorded: RecordedAnswers | None
+
+    def simulation(
+        self, explained: Callable[[Placement], bool] = none_explained, *, preempt: bool = False
+    ) -> Simulation:
+        """Return what decides pods on this cluster, and changes it."""
+        return Simulation(
+            self.assembly.attempts,
+            explained=explained,
+            preempt=preempt,
+            extenders=configured_extenders(self.configuration.model.extenders),
+            recorded=self.recorded,
+            chance=self.chance,
+        )
+
+
+def set_up(
+    file: ConfigurationFile,
+    configuration: Configuration,
+    whose: Whose,
+    objects: RecordedObjects,
+    conditions: Conditions,
+    report: Report,
+    *,
+    decided_elsewhere: Collection[str] = (),
+) -> ReadyCluster:
+    """Build the cluster and give the configuration to it.
+
+    Args:
+        file: where the configuration stands.
+        configuration: as the file says it for a cluster of an unknown version.
+        whose: pods to decide.
+        objects: of the cluster.
+        conditions: what else there is.
+        report: gets what is wrong with the objects, and what a reader of the result has to know.
+        decided_elsewhere: other schedulers about whose pods nothing needs to be said.
+
+    Raises:
+        CommandError: a plugin refuses its args, or cannot be imported.
+    """
+    clock, chance = _SnapshotClock(), SeededByPod(conditions.seed)
+    cluster = build_cluster(objects, report, whose)
+    # Which plugins run by default depends on the version, which only the snapshot knows.
+    if cluster.minor is not None:
+        configuration = file.load(report, cluster.minor)
+    note_versions(configuration, report)
+    assembly = _assembled(configuration, clock, chance, cluster.state)
+    measured = conditions.measured or cluster.load
+    load = _set_load(cluster, configuration, measured, conditions.adapt_load) if measured is not None else None
+    clock.seconds = conditions.now if conditions.now is not None else _now(measured, cluster.newest)
+    for name in decided_elsewhere:
+        cluster.others.pop(name, None)
+    for text in remarks(cluster, configuration, load, clock.seconds):
+        report.warn(text)
+    return ReadyCluster(configuration, cluster, assembly, chance, load, clock.seconds, conditions.recorded)
+
+
+class _SnapshotClock:
+    """The clock of a simulation. It stands still; its time is set once the files are read, as it may come from them."""
+
+    seconds = 0.0
+
+    def wall(self) -> WallSeconds:
+        return WallSeconds(self.seconds)
+
+
+def _assembled(
+    configuration: Configuration, clock: _SnapshotClock, chance: SeededByPod, state: ClusterState
+) -> Assembly:
+    try:
+        with importing():
+            clocks = Clocks(clock.wall, STOPPED_CLOCKS.monotonic)
+            return assemble(configuration, clocks=clocks, rng=chance, state=state)
+    except ValueError as error:
+        raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
+
+
+def _set_load(
+    cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading, adapt: AdaptLoad | None
+) -> LoadReading:
+    """Give this load to every plugin that reads one, whatever source its args name; returns it by name of node."""
+    # Imported here: most simulations read no load.
+    from scheduler.load import match_nodes, nodes_by_address
+
+    nodes = filter(None, map(cluster.state.node, cluster.state.node_names))
+    load, _ = match_nodes(measured, nodes_by_address((node.name, node.addresses) for node in nodes).get)
+    if adapt is not None:
+        load = adapt(cluster, load)
+    arguments = (profile.args(name) for profile in configuration.profiles for name in profile.enabled)
+    keys = {args.source_key() for args in arguments if args is not None}
+    for source in sorted(key for key in keys if key is not None):
+        cluster.state.set_load(replace(load, source=source))
+    return load
+
+
+def _now(measured: LoadReading | None, newest: float) -> float:
+    if measured is not None and measured.window_end:
+        return measured.window_end
+    return 0.0 if math.isnan(newest) else newest
