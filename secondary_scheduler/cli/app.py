@@ -22,6 +22,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each module has `register(app)`, which adds the command or group of that name.
 COMMANDS = {
     "simulate": "secondary_scheduler.cli.simulate.command",
+    "plan": "secondary_scheduler.cli.plan.command",
     "snapshot": "secondary_scheduler.cli.snapshot.command",
     "validate": "secondary_scheduler.cli.validate.command",
     "convert": "secondary_scheduler.cli.convert.command",

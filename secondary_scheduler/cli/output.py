@@ -41,6 +41,8 @@ def document_text(document: Mapping[str, Any], output: FullOutputFormat) -> str:
 def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield the rows of a table, which has at least one, in columns two blanks apart."""
     table = list(rows)
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]) - 1)]
     for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        # The last column is not padded: it may hold long messages.
+        yield "  ".join((*cells, row[-1])).rstrip()

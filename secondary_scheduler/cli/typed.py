@@ -1,6 +1,9 @@
-"""Which options the user typed: one that comes from the environment or a default contradicts nothing."""
+"""What the user typed: which options (one that comes from the environment or a default contradicts nothing), and
+values that several commands take."""
 
 from __future__ import annotations
+
+import math
 
 import typer
 
@@ -22,6 +25,27 @@ def require_apart(call: typer.Context, first: str, *others: str) -> None:
     option, silenced = was_typed(call, first), was_typed(call, *others)
     if option and silenced:
         raise CommandError(f"{option} and {silenced} exclude each other; leave one out", ExitCode.USAGE)
+
+
+def moment(text: str, option: str) -> float:
+    """Read a time, RFC 3339 or seconds since 1970; returns seconds since the epoch.
+
+    Raises:
+        CommandError: it is neither.
+    """
+    from scheduler.kube.primitives import TimestampError, epoch_seconds
+
+    try:
+        seconds = float(text)
+    except ValueError:
+        pass
+    else:
+        if math.isfinite(seconds):
+            return seconds
+    try:
+        return epoch_seconds(text)
+    except TimestampError as error:
+        raise CommandError(f"{option}: {error}, nor seconds since 1970", ExitCode.USAGE) from error
 
 
 def _stands_there(call: typer.Context, name: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from secondary_scheduler.cli.fleet.report import COLUMNS, cells
 from secondary_scheduler.cli.fleet.results import Operation, StackOutcome, StackResult, summary
+from secondary_scheduler.cli.markdowntext import escaped
 
 LIMIT = 65_535
 """Bytes. GitHub takes comments of fewer than 65,536 characters; a limit in bytes keeps it whatever they are."""
@@ -90,13 +91,8 @@ def _row(result: StackResult) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text as it is, without what Markdown, HTML or a forge would make of it (a table's bar, tags, mentions)."""
     flat = " ".join(text.split())
-    if len(flat) > _LONGEST_CELL:
-        flat = flat[: _LONGEST_CELL - 1] + "…"
-    for special in "\\`*_~[]|":
-        flat = flat.replace(special, f"\\{special}")
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
+    return escaped(flat if len(flat) <= _LONGEST_CELL else flat[: _LONGEST_CELL - 1] + "…")
 
 
 def _lines(result: StackResult) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import AllNamespacesOption
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
-from secondary_scheduler.cli.typed import require_apart
+from secondary_scheduler.cli.typed import moment, require_apart
 
 _EXAMPLES = examples(
     "simulate --config config.yaml --snapshot cluster.json",
@@ -87,7 +86,7 @@ def simulate(
     """
     files = [*snapshot, *(more or ())]
     require_single_stdin([*files, load, pod, extender_recording])
-    moment = _parse_time(now) if now is not None else None
+    time = moment(now, "--now") if now is not None else None
     require_apart(call, "namespace", "all_namespaces")
     request = Request(
         config,
@@ -95,7 +94,7 @@ def simulate(
         load,
         pod,
         seed,
-        moment,
+        time,
         _detail(detail),
         preempt,
         output,
@@ -119,19 +118,3 @@ def _detail(text: str) -> Detail:
     if count != text and count.isascii() and count.isdigit() and int(count[:9]) > 0:
         return int(count[:9])
     raise CommandError(f"--detail {text}: use full, none, or top:K with K of at least 1", ExitCode.USAGE)
-
-
-def _parse_time(text: str) -> float:
-    from scheduler.kube.primitives import TimestampError, epoch_seconds
-
-    try:
-        seconds = float(text)
-    except ValueError:
-        pass
-    else:
-        if math.isfinite(seconds):
-            return seconds
-    try:
-        return epoch_seconds(text)
-    except TimestampError as error:
-        raise CommandError(f"--now: {error}, nor seconds since 1970", ExitCode.USAGE) from error

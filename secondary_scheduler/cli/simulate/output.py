@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 import msgspec
 
 from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.simulate.options import Detail
 from secondary_scheduler.cli.simulation.deciding import Outcome
 
@@ -71,15 +72,8 @@ def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> N
         message = outcome.message or (f"after removing {', '.join(outcome.victims)}" if outcome.victims else "")
         row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), message]
         rows.append([printable(cell) for cell in row])
-    out.write("".join(f"{line}\n" for line in _aligned(rows)).encode())
+    out.write("".join(f"{line}\n" for line in aligned(rows)).encode())
     out.flush()
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        yield "   ".join([*cells, row[-1]]).rstrip()
 
 
 def _head(outcome: Outcome) -> dict[str, Any]:

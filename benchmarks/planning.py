@@ -1,0 +1,134 @@
+"""CPU time and memory of `simulate` and `plan` on a large snapshot: `python -m benchmarks plan`.
+
+The snapshot has nodes of three sizes in three zones with their load, and pods of 200 classes without a node. `plan`
+compares the default profile with one that scores by TargetLoadPacking. With `--over all` the same pods have a node.
+Each command is a process of its own; the figures are what the kernel counted for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.core import CLASSES, PROFILES
+
+_NOW = 1_700_000_000
+_SCHEDULER = "secondary-scheduler"
+_DIFFERENCES = 3
+
+
+class Cost(NamedTuple):
+    """What a command took: seconds of CPU (user and system), seconds, MiB at most, and its exit code."""
+
+    cpu: float
+    wall: float
+    memory: float
+    code: int
+
+
+def objects(nodes: int, pods: int, *, running: bool) -> Iterator[dict[str, Any]]:
+    """The snapshot's objects; `running` pods have a node."""
+    chance = random.Random(nodes)
+    for number in range(nodes):
+        name = f"node-{number:05d}"
+        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
+        amounts = {"cpu": ("16", "32", "64")[number % 3], "memory": "256Gi", "pods": "110"}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "uid": name, "labels": labels},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        }
+    for number in range(pods):
+        requests = {"cpu": f"{50 + 10 * (number % CLASSES)}m", "memory": f"{256 + number % CLASSES}Mi"}
+        spec: dict[str, Any] = {
+            "schedulerName": _SCHEDULER,
+            "containers": [{"name": "c", "image": "registry.invalid/app:1", "resources": {"requests": requests}}],
+        }
+        if running:
+            spec["nodeName"] = f"node-{chance.randrange(nodes):05d}"
+        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_NOW - pods + number))
+        name = f"pod-{number:05d}"
+        metadata = {"name": name, "namespace": f"team-{number % 20}", "uid": name, "creationTimestamp": created}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    metrics = {
+        f"node-{number:05d}": {
+            "metrics": [{"type": "CPU", "operator": "AVG", "rollup": "15m", "value": round(chance.uniform(1, 60), 2)}]
+        }
+        for number in range(nodes)
+    }
+    yield {
+        "apiVersion": "secondary-scheduler.io/v1",
+        "kind": "NodeLoad",
+        "timestamp": _NOW,
+        "window": {"duration": "15m", "start": _NOW - 900, "end": _NOW},
+        "data": {"NodeMetricsMap": metrics},
+    }
+
+
+def write_files(directory: Path, nodes: int, pods: int) -> None:
+    """Write both configurations, and the snapshot with pods that wait and with pods that run."""
+    for name, profile in PROFILES.items():
+        head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+        (directory / f"{name}.yaml").write_text(f"{head}- {profile.strip()}\n")
+    for running in (False, True):
+        with (directory / f"{'running' if running else 'pending'}.json").open("w") as file:
+            file.writelines(f"{json.dumps(item)}\n" for item in objects(nodes, pods, running=running))
+
+
+def measured(arguments: list[str], out: Path) -> Cost:
+    """Run a command of the command line to its end."""
+    started = time.monotonic()
+    with out.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "secondary_scheduler.cli", *arguments], stdout=file, stderr=subprocess.DEVNULL
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.monotonic() - started
+    return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024, process.returncode)
+
+
+def main() -> None:
+    """Print one line per command.
+
+    Raises:
+        SystemExit: a command failed.
+    """
+    parser = argparse.ArgumentParser(prog="benchmarks plan", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=10_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        directory = Path(root)
+        write_files(directory, options.nodes, options.pods)
+        old, new = (str(directory / f"{name}.yaml") for name in PROFILES)
+        pending, running = (str(directory / f"{name}.json") for name in ("pending", "running"))
+        print(f"{options.nodes:,} nodes, {options.pods:,} pods{'':<18}CPU s    wall s   memory MiB   exit code")
+        for name, arguments in {
+            "simulate, table": ["simulate", "--config", old, "--snapshot", pending],
+            "simulate, json with scores of the best 5": [
+                *("simulate", "--config", old, "--snapshot", pending, "-o", "json", "--detail", "top:5"),
+            ],
+            "plan, nothing changes": ["plan", "--old", old, "--new", old, "--snapshot", pending],
+            "plan": ["plan", "--old", old, "--new", new, "--snapshot", pending],
+            "plan -o json": ["plan", "--old", old, "--new", new, "--snapshot", pending, "-o", "json"],
+            "plan --over all": ["plan", "--old", old, "--new", new, "--snapshot", running, "--over", "all"],
+        }.items():
+            cost = measured(arguments, directory / "out")
+            print(f"{name:<42}{cost.cpu:7.1f}{cost.wall:10.1f}{cost.memory:13.0f}{cost.code:12}")
+            if cost.code not in (0, _DIFFERENCES):
+                raise SystemExit(f"benchmarks: {name} failed")
+
+
+if __name__ == "__main__":
+    main()

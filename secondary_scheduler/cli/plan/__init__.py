@@ -1,0 +1,1 @@
+"""`secondary-scheduler plan`: what another configuration would do on a recorded cluster."""

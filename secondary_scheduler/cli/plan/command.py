@@ -1,0 +1,101 @@
+"""`secondary-scheduler plan`: two configurations on one snapshot, and what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanRequest
+from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.typed import moment
+
+_EXAMPLES = examples(
+    "plan --old config.yaml --new changed.yaml --snapshot cluster.json",
+    "plan --old config.yaml --new changed.yaml --snapshot cluster.json --over all -o wide",
+    "plan --old stacks/Pulumi.before.yaml --new stacks/Pulumi.prod.yaml --snapshot cluster.json -o markdown",
+)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `plan`."""
+    parent.command("plan", epilog=_EXAMPLES)(plan)
+
+
+def plan(
+    old: Annotated[
+        Path, typer.Option("--old", help="KubeSchedulerConfiguration, ConfigMap or stack file as it is now.")
+    ],
+    new: Annotated[Path, typer.Option("--new", help="The same as it is to be.")],
+    snapshot: Annotated[
+        list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
+    ],
+    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
+    over: Annotated[
+        Over,
+        typer.Option(
+            "--over",
+            help="Which pods are placed: the pending ones of the profiles, or all of the profiles, as if none had a "
+            "node yet, in the order in which they were created.",
+        ),
+    ] = Over.PENDING,
+    load: Annotated[
+        str | None, typer.Option("--load", help="Measured load: the JSON that load-watcher serves at /watcher.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among equally good nodes.")] = 0,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            "--now",
+            help="Time of the decisions, RFC 3339 or seconds since 1970 (default: the end of the load's window, else "
+            "the newest time in the snapshot).",
+        ),
+    ] = None,
+    extender_recording: Annotated[
+        str | None,
+        typer.Option(
+            "--extender-recording",
+            metavar="FILE",
+            help="Answers of extenders that the scheduler recorded (its flag of that name).",
+        ),
+    ] = None,
+    as_scheduler: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as-scheduler",
+            metavar="NAME[=PROFILE]",
+            help="Place the pods of this other scheduler, too, as those of the profile; repeatable.",
+        ),
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print at most five lines of text instead of the tables.")
+    ] = False,
+    output: Annotated[
+        PlanFormat, typer.Option("-o", "--output", help="Form of the output; markdown is the summary for a comment.")
+    ] = PlanFormat.TABLE,
+) -> None:
+    """Show what a change of the configuration would do to a recorded cluster.
+
+    Both configurations decide about the same pods, as simulate does. Exit code 3: a pod is placed differently; 0: none
+    is; 4: a file, or an object of the snapshot, is not valid.
+    """
+    files = [*snapshot, *(more or ())]
+    require_single_stdin([str(old), str(new), *files, load, extender_recording])
+    time = moment(now, "--now") if now is not None else None
+    if summary and output not in (PlanFormat.TABLE, PlanFormat.MARKDOWN):
+        raise CommandError(f"--summary: is text or Markdown, not -o {output}; leave one of them out", ExitCode.USAGE)
+    request = PlanRequest(
+        old, new, files, over, load, seed, time, as_scheduler or [], extender_recording, output, summary
+    )
+    with importing():
+        # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
+        from secondary_scheduler.cli.plan.running import run
+    outcome = run(request)
+    if not outcome.valid:
+        raise typer.Exit(ExitCode.INVALID_INPUT)
+    if outcome.differs:
+        raise typer.Exit(ExitCode.DIFFERENCES)

@@ -1,0 +1,82 @@
+"""The comparison in at most five lines, as text and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.cli.markdowntext import escaped
+from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
+from secondary_scheduler.cli.plan.options import Over
+from secondary_scheduler.cli.plan.results import FIGURES, LOAD, PlanResult
+
+_NAMED = 3
+_LONGEST_NAMES = 120
+_LONGEST_REASON = 160
+
+
+def summary_lines(result: PlanResult) -> list[str]:
+    """Return the lines, most important first; none begins with a mark."""
+    lines = [headline(result)]
+    comparison = result.comparison
+    for change, words in ((Change.UNSCHEDULABLE, "newly unschedulable"), (Change.SCHEDULABLE, "newly schedulable")):
+        pods = comparison.of(change)
+        if pods and len(lines) < 2:
+            reason = f": {_cut(pods[0].new.message or '', _LONGEST_REASON)}" if change is Change.UNSCHEDULABLE else ""
+            lines.append(f"{words}: {_names(pods)}{reason}")
+    lines += _spreads(result)
+    return [printable(line) for line in lines[:5]]
+
+
+def markdown_lines(result: PlanResult) -> list[str]:
+    """Return the lines as Markdown: the first one bold, a list below it."""
+    first, *rest = (escaped(line) for line in summary_lines(result))
+    return [f"**{first}**", *(f"- {line}" for line in rest)]
+
+
+def headline(result: PlanResult) -> str:
+    """Return the counts in one line."""
+    counts, comparison = result.comparison.counts, result.comparison
+    title = "pending pods" if result.over is Over.PENDING else "pods, placed anew"
+    total = f"{len(comparison.pods)} {title}"
+    if not comparison.differs:
+        unschedulable = counts[Change.NEITHER]
+        also = f" ({unschedulable} unschedulable with both)" if unschedulable else ""
+        return f"{total}: no placement differs{also}"
+    parts = [
+        f"{counts[Change.SAME]} on the same node",
+        f"{counts[Change.MOVED]} on another node{_of_chance(comparison.equally_good)}",
+        f"{counts[Change.SCHEDULABLE]} newly schedulable",
+        f"{counts[Change.UNSCHEDULABLE]} newly unschedulable",
+    ]
+    if counts[Change.NEITHER]:
+        parts.append(f"{counts[Change.NEITHER]} unschedulable with both")
+    return f"{total}: {', '.join(parts)}"
+
+
+def _of_chance(count: int) -> str:
+    return f" ({count} by chance among equals)" if count else ""
+
+
+def _names(pods: list[ComparedPod]) -> str:
+    shown = _cut(", ".join(pod.pod for pod in pods[:_NAMED]), _LONGEST_NAMES)
+    return f"{shown} and {len(pods) - _NAMED} more" if len(pods) > _NAMED else shown
+
+
+def _spreads(result: PlanResult) -> Iterator[str]:
+    """Requests of both resources in one line, and estimated load in another."""
+    for kind in dict.fromkeys(kind for kind, _ in FIGURES):
+        parts = []
+        for resource in ("cpu", "memory"):
+            old, new = result.old.spread(kind, resource), result.new.spread(kind, resource)
+            if old is not None and new is not None:
+                parts.append(
+                    f"{'CPU' if resource == 'cpu' else resource} standard deviation {old.stddev:.1f} → "
+                    f"{new.stddev:.1f}, p95 {old.p95:.0f} → {new.p95:.0f} %, maximum {old.max:.0f} → {new.max:.0f} %"
+                )
+        if parts:
+            yield f"{'estimated load' if kind == LOAD else 'requests'} per node: {'; '.join(parts)}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
