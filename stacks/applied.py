@@ -27,11 +27,17 @@ _CONFIGURATION_KEY = "config.yaml"
 _KIND = "kind: KubeSchedulerConfiguration"
 
 
-def log_changes(new: Configuration) -> None:
+def log_changes(state: Mapping[str, Any], new: Configuration) -> None:
     """Log what changes in the scheduler's profiles; log nothing if there is no change or no previous configuration."""
-    lines = changes(_state(), new)
+    lines = changes(state, new)
     if lines:
         pulumi.log.info("\n".join(["the scheduler's behaviour changes:", *(f"  {line}" for line in lines)]))
+
+
+def previous(state: Mapping[str, Any], new: Configuration) -> Configuration | None:
+    """Return the configuration that a stack's state holds; None if it holds none, or one that cannot be read."""
+    text = next(iter(_configurations(state)), None)
+    return None if text is None else _load(text, _images(state), new)
 
 
 def changes(state: Mapping[str, Any], new: Configuration) -> list[str]:
@@ -53,7 +59,8 @@ def changes(state: Mapping[str, Any], new: Configuration) -> list[str]:
     return differences(old, new) if old is not None else ["the previously applied configuration cannot be read"]
 
 
-def _state() -> Mapping[str, Any]:
+def own_state() -> Mapping[str, Any]:
+    """Return the outputs of every resource in the running stack's state, by URN; empty if it cannot be read."""
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         answer: Any = pulumi.runtime.invoke(_READ_STATE, {"stackName": name}).value

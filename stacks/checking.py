@@ -35,6 +35,7 @@ OBJECTS = (
     "resources",
     "nodePartition",
     "sharedNodes",
+    "plan",
 )
 DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")

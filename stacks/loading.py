@@ -11,8 +11,9 @@ import pulumi.runtime.config as runtime_config
 
 from components.settings import CheckedConfiguration, MetricCredentialValues
 from scheduler.config import ConfigurationError
-from stacks.applied import log_changes
+from stacks.applied import log_changes, own_state, previous
 from stacks.checking import check
+from stacks.planned import log_plan
 from stacks.problems import locate
 from stacks.settings import StackSettings
 
@@ -74,5 +75,8 @@ def load_stack() -> Stack:
             f'cluster.clusterIdentifier is not set: it is the stack\'s name, "{name}"; set it before you rename the '
             "stack, because with another one every object is replaced"
         )
-    log_changes(profile.configuration)
+    state = own_state()
+    log_changes(state, profile.configuration)
+    if settings.plan is not None and pulumi.runtime.is_dry_run():
+        log_plan(settings.plan, file.parent, previous(state, profile.configuration), profile.configuration)
     return Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))

@@ -121,6 +121,22 @@ class Resources(SettingsModel):
     limits: dict[str, ResourceQuantity] = Field(default_factory=dict)
 
 
+class PlanSettings(SettingsModel):
+    """A recorded cluster, on which a preview shows what a change of the configuration would do.
+
+    Attributes:
+        snapshot: file that `secondary-scheduler snapshot` wrote, relative to the folder of the stack file.
+        command: the `secondary-scheduler` to start; default: the one on the PATH.
+        over: the pods that are placed: the pending ones, or all of the profiles, as if none had a node yet.
+        timeout_seconds: how long it may take before the preview goes on without it.
+    """
+
+    snapshot: str = Field(min_length=1, max_length=4096)
+    command: str | None = Field(None, min_length=1, max_length=4096)
+    over: Literal["pending", "all"] = "pending"
+    timeout_seconds: int = Field(60, ge=1, le=600)
+
+
 class StackSettings(ProfileSettings):
     """All settings of a stack.
 
@@ -144,6 +160,7 @@ class StackSettings(ProfileSettings):
         resources: requests and limits of the scheduler's container; default: the operator's.
         replicas: number of schedulers; one leads, the others wait for the Lease.
         ready_seconds: how long the scheduler may take to become ready before an update fails.
+        plan: a recorded cluster, on which previews show what a change of the configuration would do.
     """
 
     configuration_file: FileName | None = None
@@ -170,6 +187,7 @@ class StackSettings(ProfileSettings):
     resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None
     replicas: int = Field(1, ge=1, le=9)
     ready_seconds: int = Field(180, ge=10, le=3600)
+    plan: Annotated[PlanSettings | None, BeforeValidator(absent_if_empty)] = None
 
     @property
     def openshift(self) -> bool:

@@ -37,6 +37,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/status.md",
         "docs/load.md",
         "docs/simulate.md",
+        "docs/plan.md",
         "docs/image.md",
         "docs/policy.md",
         "docs/fleet.md",
@@ -57,6 +58,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
     "files": (
         "docs/configuration.md",
         "docs/simulate.md",
+        "docs/plan.md",
         f"{GUIDES}/write-an-out-of-tree-plugin.md",
     ),
 }

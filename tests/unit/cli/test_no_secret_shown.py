@@ -47,7 +47,9 @@ MISPLACED = [
 
 
 @pytest.mark.parametrize("text", MISPLACED)
-@pytest.mark.parametrize("command", ["validate", "preflight --config", "simulate --config", "plan --snapshot absent --old"])
+@pytest.mark.parametrize(
+    "command", ["validate", "preflight --config", "simulate --config", "plan --snapshot absent --old"]
+)
 def test_commands_that_read_a_configuration(tmp_path: Path, text: str, command: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(text)

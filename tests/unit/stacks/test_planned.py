@@ -1,0 +1,179 @@
+"""A preview starts `secondary-scheduler plan` on the stack's snapshot, and goes on whatever becomes of that."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from scheduler.config import Configuration, load_configuration
+from stacks import planned
+from stacks.planned import log_plan, plan_lines
+from stacks.settings import PlanSettings
+
+TOKEN = "canary-token-27182818"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def configuration(target: int) -> Configuration:
+    text = f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+  plugins: {{score: {{enabled: [{{name: TargetLoadPacking}}]}}}}
+  pluginConfig:
+  - name: TargetLoadPacking
+    args:
+      targetUtilization: {target}
+      metricProvider: {{type: Prometheus, address: "https://prometheus:9090", token: {TOKEN}}}
+"""
+    return load_configuration(text, source="test", allow_token_in_config_map=True)
+
+
+OLD, NEW = configuration(40), configuration(60)
+
+
+class Logged:
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Logged:
+    log = Logged()
+    monkeypatch.setattr(planned.pulumi.log, "info", log.messages.append)
+    return log
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "cluster.json").write_text("{}")
+    return tmp_path
+
+
+def settings(directory: Path, script: str, **more: object) -> PlanSettings:
+    """The setting with a fake command: a Python script beside the snapshot."""
+    command = directory / "fake"
+    command.write_text(f"#!{sys.executable}\n{script}\n")
+    command.chmod(0o755)
+    return PlanSettings.model_validate({"snapshot": "cluster.json", "command": "./fake", **more})
+
+
+SHOW_FILES = "import sys; print(open(sys.argv[3]).read(), open(sys.argv[5]).read(), file=open('seen', 'w')); print('x')"
+
+
+def test_the_command_is_asked_for_a_summary_of_both_configurations(directory: Path) -> None:
+    plan = settings(directory, "import sys; print(*sys.argv[1:])", over="all")
+    (line,) = plan_lines(plan, directory, OLD, NEW)
+    words = line.split()
+    assert words[0::2] == ["plan", *words[2::2]]
+    options = dict(zip(words[1::2], words[2::2], strict=False))
+    assert options["--snapshot"] == str(directory / "cluster.json")
+    assert options["--over"] == "all"
+    assert words[-1] == "--summary"
+    assert not Path(options["--old"]).exists()
+
+
+def test_both_configurations_are_handed_over_without_credentials(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(directory)
+    assert plan_lines(settings(directory, SHOW_FILES), directory, OLD, NEW) == ["x"]
+    seen = (directory / "seen").read_text()
+    assert "targetUtilization: 40" in seen
+    assert "targetUtilization: 60" in seen
+    assert TOKEN not in seen
+
+
+def test_the_command_does_not_see_the_secrets_of_the_environment(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG", TOKEN)
+    monkeypatch.setenv("KUBECONFIG", TOKEN)
+    plan = settings(directory, "import os; print(sorted(os.environ))")
+    (line,) = plan_lines(plan, directory, OLD, NEW)
+    assert "PATH" in line
+    assert "PULUMI_CONFIG" not in line
+    assert "KUBECONFIG" not in line
+
+
+@pytest.mark.parametrize("code", [0, 3, 4])
+def test_what_it_prints_is_logged_whether_or_not_there_are_differences(
+    directory: Path, logged: Logged, code: int
+) -> None:
+    plan = settings(directory, f"import sys; print('one'); print('two'); sys.exit({code})")
+    log_plan(plan, directory, OLD, NEW)
+    assert logged.messages == ["plan:\n  one\n  two"]
+
+
+@pytest.mark.parametrize("code", [1, 2, 4])
+def test_a_failure_is_one_line_with_its_first_message(directory: Path, code: int) -> None:
+    script = f"import sys; print('this is why', file=sys.stderr); print('more', file=sys.stderr); sys.exit({code})"
+    (line,) = plan_lines(settings(directory, script), directory, OLD, NEW)
+    assert line.endswith(f"ended with exit code {code}: this is why")
+
+
+def test_no_more_than_five_lines_of_text_reach_the_log(directory: Path, logged: Logged) -> None:
+    script = "for _ in range(10000): print('\\x1b[31m<{%reset%}>' + 'x' * 1000)"
+    log_plan(settings(directory, script), directory, OLD, NEW)
+    (message,) = logged.messages
+    lines = message.splitlines()
+    assert len(lines) == 6
+    assert all(len(line) < 450 for line in lines)
+    assert "\x1b" not in message
+    assert "<{%" not in message
+
+
+def test_a_command_that_hangs_is_stopped_with_what_it_started(directory: Path) -> None:
+    script = (
+        "import os, subprocess, sys, threading\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import threading; threading.Event().wait()'])\n"
+        f"open({str(directory / 'child')!r}, 'w').write(str(child.pid))\n"
+        "threading.Event().wait()"
+    )
+    (line,) = plan_lines(settings(directory, script, timeoutSeconds=5), directory, OLD, NEW)
+    assert line == "stopped after 5 s without a result; plan.timeoutSeconds allows more"
+    state = Path("/proc", (directory / "child").read_text(), "stat")
+    # It may wait for whoever reaps orphans here, but it runs no more.
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_a_missing_command_or_snapshot_is_one_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(directory))
+    (line,) = plan_lines(PlanSettings(snapshot="cluster.json"), directory, OLD, NEW)
+    assert line.startswith("secondary-scheduler is not there to compare placements: install it")
+    plan = settings(directory, "", snapshot="absent.json")
+    (line,) = plan_lines(plan, directory, OLD, NEW)
+    assert line.startswith("the snapshot absent.json is not there: secondary-scheduler snapshot --file ")
+
+
+def test_a_command_that_cannot_be_started_is_one_line(directory: Path) -> None:
+    plan = settings(directory, "")
+    (directory / "fake").write_text("#!/absent/interpreter\n")
+    (line,) = plan_lines(plan, directory, OLD, NEW)
+    assert line == f"{directory / './fake'} cannot be started: No such file or directory"
+
+
+def test_nothing_is_started_where_nothing_changes_or_nothing_is_applied(directory: Path, logged: Logged) -> None:
+    plan = settings(directory, f"open({str(directory / 'started')!r}, 'w')")
+    log_plan(plan, directory, OLD, OLD)
+    assert logged.messages == []
+    log_plan(plan, directory, None, NEW)
+    assert logged.messages == ["plan: no applied configuration is known, so there is nothing to compare with"]
+    assert not (directory / "started").exists()
+
+
+def test_the_real_command_reads_what_is_handed_over(directory: Path) -> None:
+    (directory / "cluster.json").write_text(
+        '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"schedulerName": '
+        '"secondary-scheduler", "containers": [{"name": "c", "image": "i"}]}}'
+    )
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "sys.argv[0] = 'secondary-scheduler'\n"
+        "from secondary_scheduler.cli.app import main; main()"
+    )
+    lines = plan_lines(settings(directory, script, timeoutSeconds=300), directory, OLD, NEW)
+    assert lines == ["1 pending pods: no placement differs (1 unschedulable with both)"]
