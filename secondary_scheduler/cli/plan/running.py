@@ -17,7 +17,7 @@ from secondary_scheduler.cli.plan.balance import NodeFigures, node_figures, with
 from secondary_scheduler.cli.plan.comparing import PodPlacement, compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
 from secondary_scheduler.cli.plan.results import PlanResult, SideSummary
-from secondary_scheduler.cli.simulation.cluster import Whose
+from secondary_scheduler.cli.simulation.cluster import PodSelection
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
 from secondary_scheduler.cli.simulation.documents import read_objects
 from secondary_scheduler.cli.simulation.objects import RecordedObjects, read_recorded
@@ -103,14 +103,14 @@ def _decided(
 ) -> _Decided:
     """Decide for one side. `former`: the placements of the other, with which these will be compared."""
     profiles, anew = side.configuration.scheduler_names, request.over is Over.ALL
-    decided_pods = Whose(
+    selection = PodSelection(
         profiles, taken_over(request.as_scheduler, side.configuration), anew=snapshot.scheduler_names if anew else ()
     )
     elsewhere = snapshot.scheduler_names - set(profiles)
     ready = set_up(
         side.file,
         side.configuration,
-        decided_pods,
+        selection,
         snapshot.objects,
         snapshot.conditions,
         report,

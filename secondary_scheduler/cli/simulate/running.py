@@ -13,7 +13,7 @@ import typer
 
 from secondary_scheduler.cli.simulate import output as forms
 from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, Whose
+from secondary_scheduler.cli.simulation.cluster import PodSelection, SimulatedCluster
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
 from secondary_scheduler.cli.simulation.deciding import Outcome, Simulation, all_explained, none_explained
 from secondary_scheduler.cli.simulation.documents import read_objects
@@ -35,12 +35,12 @@ def run(request: Request) -> bool:
 
 def _decide(request: Request, file: ConfigurationFile, report: Report) -> None:
     configuration = file.load(report)
-    whose = Whose(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
+    selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     objects = read_recorded(request.files, report, pod_file=request.pod)
     recorded = read_recording(request.extender_recording, report) if request.extender_recording else None
     ready = set_up(
-        file, configuration, whose, objects, Conditions(request.seed, request.now, measured, recorded), report
+        file, configuration, selection, objects, Conditions(request.seed, request.now, measured, recorded), report
     )
     simulation = ready.simulation(all_explained if _shows_matrix(request) else none_explained, preempt=request.preempt)
     outcomes = _outcomes(simulation, ready.cluster)

@@ -98,7 +98,7 @@ class SimulatedCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class PodSelection:
     """Whose pods are decided.
 
     Attributes:
@@ -136,25 +136,25 @@ def read_cluster(
         InputError: a file cannot be read at all, or `pod_file` does not hold one pod without a node.
     """
     objects = read_recorded(files, report, pod_file=pod_file)
-    return build_cluster(objects, report, Whose(scheduler_names, taken_over or {}), state)
+    return build_cluster(objects, report, PodSelection(scheduler_names, taken_over or {}), state)
 
 
 def build_cluster(
-    objects: RecordedObjects, report: Report, whose: Whose, state: ClusterState | None = None
+    objects: RecordedObjects, report: Report, selection: PodSelection, state: ClusterState | None = None
 ) -> SimulatedCluster:
     """Build a cluster from objects; what is wrong with them is reported each time.
 
     Raises:
         InputError: the pod that is named apart from the snapshot has a node, or no profile.
     """
-    return _Builder(objects, report, whose, ClusterState() if state is None else state).build()
+    return _Builder(objects, report, selection, ClusterState() if state is None else state).build()
 
 
 class _Builder:
-    def __init__(self, objects: RecordedObjects, report: Report, whose: Whose, state: ClusterState) -> None:
+    def __init__(self, objects: RecordedObjects, report: Report, selection: PodSelection, state: ClusterState) -> None:
         self._objects = objects
         self._report = report
-        self._whose = whose
+        self._selection = selection
         self._newest = math.nan
         self._defaults = Defaults()
         self._templates = ClaimTemplates()
@@ -255,7 +255,7 @@ class _Builder:
                     continue
                 self._cluster.taken_off.append(info)
                 info = _without_node(info)
-            if info.scheduler_name in self._whose.scheduler_names:
+            if info.scheduler_name in self._selection.scheduler_names:
                 if info.nominated_node:
                     state.nominator.set(info, info.nominated_node)
                 pending.append(self._templates.with_claims(info, state.objects))
@@ -265,7 +265,7 @@ class _Builder:
 
     def _is_decided_anew(self, pod: PodInfo) -> bool:
         from_file = pod.controller is not None and pod.controller.kind == "Node"
-        return pod.scheduler_name in self._whose.anew and not pod.deleting and not from_file
+        return pod.scheduler_name in self._selection.anew and not pod.deleting and not from_file
 
     def _pod(self, obj: NamedObject, reducer: PodReducer, *, requested: bool) -> PodInfo | None:
         try:
@@ -280,15 +280,15 @@ class _Builder:
             return None
         self._note_times(pod.metadata.creation_timestamp, pod.status.start_time)
         self._note_times(*(condition.last_transition_time for condition in pod.status.conditions))
-        taken_over = self._whose.taken_over
-        if info.scheduler_name in taken_over and (not info.node_name or self._whose.anew):
+        taken_over = self._selection.taken_over
+        if info.scheduler_name in taken_over and (not info.node_name or self._selection.anew):
             info = msgspec.structs.replace(info, scheduler_name=taken_over[info.scheduler_name])
-        if requested and info.scheduler_name not in self._whose.scheduler_names:
+        if requested and info.scheduler_name not in self._selection.scheduler_names:
             info = msgspec.structs.replace(info, scheduler_name=self._only_profile(obj, info.scheduler_name))
         return info
 
     def _only_profile(self, obj: NamedObject, scheduler_name: str) -> str:
-        names = list(self._whose.scheduler_names)
+        names = list(self._selection.scheduler_names)
         if len(names) == 1:
             return names[0]
         raise InputError(
@@ -330,10 +330,10 @@ class _Builder:
         if not isinstance(spec, dict) or spec.get("nodeName"):
             return
         name = spec.get("schedulerName") or "default-scheduler"
-        names = self._whose.scheduler_names
+        names = self._selection.scheduler_names
         if requested and len(names) == 1:
             name = next(iter(names))
-        name = self._whose.taken_over.get(name, name) if isinstance(name, str) else name
+        name = self._selection.taken_over.get(name, name) if isinstance(name, str) else name
         if isinstance(name, str) and name in names:
             self._cluster.undecidable.append(UndecidablePod(f"{obj.namespace}/{obj.name}", name, reason))
 

@@ -14,7 +14,7 @@ from scheduler.state import ClusterState
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.simulation.chance import SeededByPod
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, Whose, build_cluster
+from secondary_scheduler.cli.simulation.cluster import PodSelection, SimulatedCluster, build_cluster
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, note_versions
 from secondary_scheduler.cli.simulation.deciding import Simulation, none_explained
 from secondary_scheduler.cli.simulation.objects import RecordedObjects
@@ -78,7 +78,7 @@ class ReadyCluster:
 def set_up(
     file: ConfigurationFile,
     configuration: Configuration,
-    whose: Whose,
+    selection: PodSelection,
     objects: RecordedObjects,
     conditions: Conditions,
     report: Report,
@@ -90,7 +90,7 @@ def set_up(
     Args:
         file: where the configuration stands.
         configuration: as the file says it for a cluster of an unknown version.
-        whose: pods to decide.
+        selection: pods to decide.
         objects: of the cluster.
         conditions: what else there is.
         report: gets what is wrong with the objects, and what a reader of the result has to know.
@@ -100,7 +100,7 @@ def set_up(
         CommandError: a plugin refuses its args, or cannot be imported.
     """
     clock, chance = _SnapshotClock(), SeededByPod(conditions.seed)
-    cluster = build_cluster(objects, report, whose)
+    cluster = build_cluster(objects, report, selection)
     # Which plugins run by default depends on the version, which only the snapshot knows.
     if cluster.minor is not None:
         configuration = file.load(report, cluster.minor)

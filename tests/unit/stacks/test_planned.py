@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from scheduler.config import Configuration, load_configuration
 from stacks import planned
 from stacks.planned import log_plan, plan_lines
 from stacks.settings import PlanSettings
+from tests.support.waiting import eventually
 
 TOKEN = "canary-token-27182818"
 ROOT = Path(__file__).resolve().parents[3]
@@ -126,18 +128,34 @@ def test_no_more_than_five_lines_of_text_reach_the_log(directory: Path, logged: 
     assert "<{%" not in message
 
 
-def test_a_command_that_hangs_is_stopped_with_what_it_started(directory: Path) -> None:
+def test_a_command_that_hangs_is_stopped_with_what_it_started(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = directory / "child"
+
+    class OnceStarted(subprocess.Popen[bytes]):
+        """The time limit ends when the command has started something, however long that takes here."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout is not None:
+                eventually(lambda: started.exists() and started.read_text(), "the command starts a child")
+                timeout = 0
+            return super().wait(timeout)
+
+    monkeypatch.setattr(planned.subprocess, "Popen", OnceStarted)
     script = (
         "import os, subprocess, sys, threading\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import threading; threading.Event().wait()'])\n"
-        f"open({str(directory / 'child')!r}, 'w').write(str(child.pid))\n"
+        f"open({str(started)!r}, 'w').write(str(child.pid))\n"
         "threading.Event().wait()"
     )
-    (line,) = plan_lines(settings(directory, script, timeoutSeconds=5), directory, OLD, NEW)
-    assert line == "stopped after 5 s without a result; plan.timeoutSeconds allows more"
-    state = Path("/proc", (directory / "child").read_text(), "stat")
-    # It may wait for whoever reaps orphans here, but it runs no more.
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+    (line,) = plan_lines(settings(directory, script, timeoutSeconds=7), directory, OLD, NEW)
+    assert line == "stopped after 7 s without a result; plan.timeoutSeconds allows more"
+    state = Path("/proc", started.read_text(), "stat")
+
+    def runs_no_more() -> bool:
+        # It may wait for whoever reaps orphans here.
+        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+    eventually(runs_no_more, "what the command started has ended")
 
 
 def test_a_missing_command_or_snapshot_is_one_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

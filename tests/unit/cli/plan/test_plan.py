@@ -106,15 +106,15 @@ def test_pods_that_fit_nowhere_in_both_are_no_difference(comparer: Comparer) -> 
 
 
 def test_pods_of_a_profile_that_is_removed_have_no_scheduler_any_more(comparer: Comparer) -> None:
-    both = CONFIGURATION + "- schedulerName: batch\n"
+    two_profiles = CONFIGURATION + "- schedulerName: batch\n"
     objects = [node("n1"), pod("a"), pod("b", schedulerName="batch"), pod("c", schedulerName="other")]
-    code, document = comparer.document(both, CONFIGURATION, *objects)
+    code, document = comparer.document(two_profiles, CONFIGURATION, *objects)
     assert code == 3
     assert counts(document) == {"pods": 2, "sameNode": 1, "newlyUnschedulable": 1}
     (gone,) = document["differences"]
     assert gone["pod"] == "default/b"
     assert gone["new"]["message"] == "no profile of this configuration is called batch: nothing schedules the pod"
-    _, added = comparer.document(CONFIGURATION, both, *objects)
+    _, added = comparer.document(CONFIGURATION, two_profiles, *objects)
     assert counts(added) == {"pods": 2, "sameNode": 1, "newlySchedulable": 1}
 
 
@@ -169,8 +169,8 @@ def test_a_pod_that_fits_nowhere_any_more_does_not_change_how_the_ties_of_others
 # Over all -------------------------------------------------------------------------------------------------------------
 
 
-def on(name: str, where: str, second: int, **spec: Any) -> dict[str, Any]:
-    return pod(name, cpu="500m", meta={"uid": name, **created(second)}, nodeName=where, **spec)
+def on(name: str, node_name: str, second: int, **spec: Any) -> dict[str, Any]:
+    return pod(name, cpu="500m", meta={"uid": name, **created(second)}, nodeName=node_name, **spec)
 
 
 def test_all_pods_of_the_profiles_are_placed_anew_and_those_of_others_stay(comparer: Comparer) -> None:
