@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from devcluster.toolchain.binaries import BINARIES, find
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.test_offline_preview import Project
+from tests.support.simulating import node, pod
 
 pytestmark = pytest.mark.integration
 
@@ -73,6 +75,31 @@ def test_only_a_change_is_logged_and_logging_leaves_no_trace_in_the_state(applie
         "profile secondary-scheduler: TargetLoadPacking targetUtilization 50 -> 60",
     ]
     assert applied.ok("stack", "export", "--stack", "local") == state
+
+
+def test_a_preview_says_what_the_change_would_do_to_a_recorded_cluster(applied: Project, tmp_path: Path) -> None:
+    objects = [node("n1"), node("n2"), *(pod(f"p{number}", cpu="1") for number in range(6)), pod("big", cpu="40")]
+    (tmp_path / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    command = Path(sys.executable).with_name("secondary-scheduler")
+    file = applied.stack_file("local")
+    plan = {"snapshot": str(tmp_path / "cluster.json"), "command": str(command), "timeoutSeconds": 600}
+    unchanged = yaml.safe_load(file.read_text())
+    unchanged["config"]["secondary-scheduler:plan"] = plan
+    file.write_text(yaml.safe_dump(unchanged))
+    assert planned_lines(applied) == []
+    changed = file.read_text().replace("targetUtilization: 50", "targetUtilization: 60")
+    file.write_text(changed)
+    assert planned_lines(applied)[0].startswith("7 pending pods: no placement differs (1 unschedulable with both)")
+    file.write_text(changed.replace(str(command), "/absent/secondary-scheduler"))
+    (line,) = planned_lines(applied)
+    assert line.startswith("/absent/secondary-scheduler is not there to compare placements")
+
+
+def planned_lines(project: Project) -> list[str]:
+    """What a preview logs about placements."""
+    diagnostics = project.preview("local").get("diagnostics", [])
+    messages = [each["message"] for each in diagnostics if each["message"].startswith("plan:")]
+    return [line.strip() for message in messages for line in message.splitlines()[1:]]
 
 
 def logged_changes(project: Project) -> list[str]:

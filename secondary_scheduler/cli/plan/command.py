@@ -78,7 +78,7 @@ def plan(
         PlanFormat, typer.Option("-o", "--output", help="Form of the output; markdown is the summary for a comment.")
     ] = PlanFormat.TABLE,
 ) -> None:
-    """Show what a change of the configuration would do to a recorded cluster.
+    """Show what a changed configuration would do to a snapshot.
 
     Both configurations decide about the same pods, as simulate does. Exit code 3: a pod is placed differently; 0: none
     is; 4: a file, or an object of the snapshot, is not valid.
