@@ -101,8 +101,13 @@ class AttemptLog:
         if self._history is not None:
             self._history.bound(queued)
 
+    def not_tried(self, queued: QueuedPod) -> None:
+        """A pod is returned to the queue as if it had not been tried."""
+        if self._history is not None:
+            self._history.not_tried(queued.pod.uid)
+
     def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
-        """An attempt ended without a node; the pod waits in this queue now."""
+        """An attempt ended without a node; the pod waits in this queue now, or is gone where that is ""."""
         if self._history is not None:
             self._history.failed(queued, failure, queue)
 

@@ -335,6 +335,7 @@ class SchedulingCycle:
         for member, reason in outcome.rejected:
             self._handle_failure(member, started, reason)
         for member in outcome.untried:
+            self._log.not_tried(member)
             self._queue.put_back(member)
         for attempt in outcome.placed:
             self._start_binding(attempt)
@@ -482,6 +483,7 @@ class SchedulingCycle:
             # Deleted, or bound by another scheduler, meanwhile: the watch has said so, and nobody waits for a reason.
             self._queue.done(pod.uid)
             self._state.nominator.remove(pod.uid)
+            self._log.failed(queued, failure, "")
             return
         queued.pod = latest
         target = self._queue.add_unschedulable(queued, rejectors=failure.rejectors, pending=failure.pending)

@@ -8,9 +8,10 @@ its details, in a storm of pods a sample of them has.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -63,22 +64,26 @@ class _Victim(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """One attempt to place a pod. It holds no object of the cluster: a pod may have a megabyte."""
+    """One attempt to place a pod. It holds no object of the cluster: a pod may have a megabyte.
 
+    `attempt` is 0 until the attempt ends.
+    """
+
+    number: int
     at: float
     namespace: str
     name: str
     uid: str
     scheduler_name: str
     result: Result
-    node: str | None
     message: str
-    total: int
-    evaluated: int
-    feasible: int
-    load_ages: Mapping[str, float]
     rejectors: tuple[str, ...]
-    details: bytes | None
+    node: str | None = None
+    total: int = 0
+    evaluated: int = 0
+    feasible: int = 0
+    load_ages: Mapping[str, float] = field(default_factory=dict)
+    details: bytes | None = None
     attempt: int = 0
     waited: float | None = None
     queue: str = ""
@@ -89,7 +94,8 @@ class _Record:
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return _RECORD_BYTES + len(self.message) + len(self.details or b"")
+        victims = sum(len(victim.namespace) + len(victim.name) for victim in self.victims)
+        return _RECORD_BYTES + sys.getsizeof(self.message) + len(self.details or b"") + victims
 
 
 @dataclass(slots=True)
@@ -132,7 +138,8 @@ class DecisionHistory:
         self._attempts = attempts
         self._clocks = clocks
         self._queue = queue
-        self._records: deque[_Record] = deque()
+        self._records: OrderedDict[int, _Record] = OrderedDict()
+        self._next = 0
         self._latest: dict[str, _Record] = {}
         self._bytes = 0
         # Two, so that whoever asks often takes nothing from what is kept.
@@ -149,65 +156,89 @@ class DecisionHistory:
     # What happens to a pod ------------------------------------------------------------------------------------------
 
     def decided(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> None:
-        """A pod was given a node on this snapshot, or none."""
+        """A pod was given a node on this snapshot, or none. A member of a gang may be decided about several times in
+        one attempt: the last time counts."""
         pod = placement.pod
-        record = _Record(
+        self.not_tried(pod.uid)
+        record = self._new_record(
+            pod,
+            "binding" if placement.node is not None else "unschedulable",
+            placement.message or "",
+            placement.rejectors,
+        )
+        record.node, record.total = placement.node, placement.total
+        record.evaluated, record.feasible = placement.evaluated, placement.feasible
+        record.load_ages = placement.load_ages
+        record.details = self._details(self._kept, snapshot, pod, placement.node, runner)
+        self._add(record)
+
+    def not_tried(self, uid: str) -> None:
+        """The decision about a pod, if there was one, counts for nothing: its gang takes it up again later."""
+        record = self._latest.get(uid)
+        if record is not None and not record.attempt:
+            self._drop(record)
+
+    def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
+        """Preemption was tried for a pod that fits nowhere."""
+        record = self._latest.get(pod.uid)
+        if record is None or record.attempt:
+            return
+        self._bytes -= record.size
+        record.nominated_node = outcome.nominated_node or ""
+        # Those of the pod's own namespace first: they are named to whoever may read that.
+        victims = sorted(outcome.victims, key=lambda victim: victim.namespace != pod.namespace)
+        record.victims = tuple(_Victim(victim.namespace, victim.name) for victim in victims[:_MOST_VICTIMS])
+        record.victim_count = len(outcome.victims)
+        self._bytes += record.size
+
+    def bound(self, queued: QueuedPod) -> None:
+        """A pod was bound to the node that it was given."""
+        record = self._latest.get(queued.pod.uid)
+        if record is None or record.attempt:
+            return
+        record.result, record.attempt = "scheduled", queued.attempts
+        if queued.first_active_at is not None:
+            record.waited = self._clocks.monotonic() - queued.first_active_at
+
+    def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
+        """An attempt ended without a node; the pod waits in this queue now, or is gone where that is ""."""
+        result: Result = "unschedulable" if failure.reason == UNSCHEDULABLE else "error"
+        record = self._latest.get(queued.pod.uid)
+        if record is None or record.attempt:
+            # It ended before any decision: no nodes, a defect, a gang that is not complete.
+            record = self._new_record(queued.pod, result, failure.message, failure.rejectors)
+            record.attempt, record.queue = max(1, queued.attempts), queue
+            self._add(record)
+            return
+        self._bytes -= record.size
+        record.result, record.attempt = result, max(1, queued.attempts)
+        record.node, record.queue = None, queue
+        record.message = failure.message[:_MOST_MESSAGE]
+        record.rejectors = tuple(sorted(failure.rejectors))
+        self._bytes += record.size
+
+    def _new_record(self, pod: PodInfo, result: Result, message: str, rejectors: Iterable[str]) -> _Record:
+        self._next += 1
+        return _Record(
+            number=self._next,
             at=self._clocks.wall(),
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
             scheduler_name=pod.scheduler_name,
-            result="binding" if placement.node is not None else "unschedulable",
-            node=placement.node,
-            message=(placement.message or "")[:_MOST_MESSAGE],
-            total=placement.total,
-            evaluated=placement.evaluated,
-            feasible=placement.feasible,
-            load_ages=placement.load_ages,
-            rejectors=tuple(sorted(placement.rejectors)),
-            details=self._details(self._kept, snapshot, pod, placement.node, runner),
+            result=result,
+            message=message[:_MOST_MESSAGE],
+            rejectors=tuple(sorted(rejectors)),
         )
-        self._records.append(record)
-        self._latest[pod.uid] = record
+
+    def _add(self, record: _Record) -> None:
+        self._records[record.number] = self._latest[record.uid] = record
         self._bytes += record.size
         while len(self._records) > self._limits.records or self._bytes > self._limits.bytes:
-            self._drop_oldest()
+            self._drop(next(iter(self._records.values())))
 
-    def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
-        """Preemption was tried for a pod that fits nowhere."""
-        record = self._latest.get(pod.uid)
-        if record is not None:
-            record.nominated_node = outcome.nominated_node or ""
-            # Those of the pod's own namespace first: they are named to whoever may read that.
-            victims = sorted(outcome.victims, key=lambda victim: victim.namespace != pod.namespace)
-            record.victims = tuple(_Victim(victim.namespace, victim.name) for victim in victims[:_MOST_VICTIMS])
-            record.victim_count = len(outcome.victims)
-
-    def bound(self, queued: QueuedPod) -> None:
-        """A pod was bound to the node that it was given."""
-        record = self._end(queued, "scheduled")
-        if record is not None and queued.first_active_at is not None:
-            record.waited = self._clocks.monotonic() - queued.first_active_at
-
-    def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
-        """An attempt ended without a node; the pod waits in this queue now."""
-        record = self._end(queued, "unschedulable" if failure.reason == UNSCHEDULABLE else "error")
-        if record is None:
-            return
-        before = record.size
-        record.node, record.queue = None, queue
-        record.message = failure.message[:_MOST_MESSAGE]
-        record.rejectors = tuple(sorted(failure.rejectors))
-        self._bytes += record.size - before
-
-    def _end(self, queued: QueuedPod, result: Result) -> _Record | None:
-        record = self._latest.get(queued.pod.uid)
-        if record is not None:
-            record.result, record.attempt = result, queued.attempts
-        return record
-
-    def _drop_oldest(self) -> None:
-        record = self._records.popleft()
+    def _drop(self, record: _Record) -> None:
+        del self._records[record.number]
         self._bytes -= record.size
         if self._latest.get(record.uid) is record:
             del self._latest[record.uid]
@@ -238,7 +269,7 @@ class DecisionHistory:
             most: decisions to return.
         """
         items = []
-        for record in reversed(self._records):
+        for record in reversed(self._records.values()):
             if (namespace is None or record.namespace == namespace) and (pod is None or record.name == pod):
                 items.append(_shown(record, namespace))
                 if len(items) == most:
@@ -282,7 +313,7 @@ def _shown(record: _Record, namespace: str | None) -> dict[str, Any]:
         "pod": f"{record.namespace}/{record.name}",
         "uid": record.uid,
         "schedulerName": record.scheduler_name,
-        "attempt": record.attempt,
+        "attempt": record.attempt or None,
         "result": record.result,
         "node": record.node,
         "message": record.message or None,

@@ -13,9 +13,11 @@ import pytest
 from scheduler.core import PostFilterOutcome, decide
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
+from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
 from scheduler.kube.client.errors import api_error
-from scheduler.state import SchedulingQueue
+from scheduler.kube.model import EventType
+from scheduler.state import QueuedPod, SchedulingQueue
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 
@@ -77,11 +79,15 @@ async def test_a_refused_binding_is_an_error_with_its_reason(engine: Engine) -> 
 
 
 class Clock:
-    """A clock that a test sets."""
+    """A clock that a test sets, or that runs ahead by so much at each look, however slow the machine is."""
 
     seconds = 100.0
 
+    def __init__(self, step: float = 0.0) -> None:
+        self.step = step
+
     def monotonic(self) -> MonotonicSeconds:
+        self.seconds += self.step
         return MonotonicSeconds(self.seconds)
 
 
@@ -106,7 +112,7 @@ def test_the_oldest_are_dropped_beyond_the_number_and_the_memory() -> None:
         record(three, pod(f"p{index}", container("1")))
     assert named(three) == ["default/p4", "default/p3", "default/p2"]
     assert named(three, most=1) == ["default/p4"]
-    small = history(HistoryLimits(records=1000, bytes=10_000, detail_share=1.0))
+    small = history(HistoryLimits(records=1000, bytes=10_000, detail_share=1.0), Clock(step=1e6))
     for index in range(50):
         record(small, pod(f"p{index}", container("1")))
     assert 0 < small.size <= 10_000
@@ -143,7 +149,7 @@ def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
 def test_a_namespace_shows_its_own_pods_only() -> None:
     decisions = history(ALWAYS)
     record(decisions, pod("p", container("1")))
-    record(decisions, pod("p", container("1"), namespace="other"))
+    record(decisions, pod("p", container("1"), namespace="other", uid="another"))
     assert named(decisions, namespace="other") == ["other/p"]
     assert named(decisions, namespace="default", pod="q") == []
     assert named(decisions) == ["other/p", "default/p"]
@@ -162,3 +168,66 @@ def test_the_details_of_a_plugin_that_raises_cost_no_decision() -> None:
     decisions = history(ALWAYS)
     decisions.decided(snapshot, placement, Broken())  # type: ignore[arg-type]
     assert decisions.show()["items"][0]["details"] is None
+
+
+def waiting_pod(info: PodInfo, attempts: int) -> QueuedPod:
+    return QueuedPod(info, WallSeconds(NOW), MonotonicSeconds(100.0), attempts)
+
+
+def test_an_attempt_that_ends_before_a_decision_leaves_the_one_before_as_it_was() -> None:
+    decisions = history(ALWAYS)
+    info = pod("p", container("1"))
+    record(decisions, info)
+    decisions.failed(waiting_pod(info, 1), AttemptFailure("no room", UNSCHEDULABLE), "unschedulable")
+    decisions.failed(waiting_pod(info, 2), AttemptFailure("the attempt raised ValueError", SCHEDULER_ERROR), "backoff")
+    latest, first = decisions.show()["items"]
+    assert (first["attempt"], first["result"], first["message"]) == (1, "unschedulable", "no room")
+    assert (latest["attempt"], latest["result"], latest["message"]) == (2, "error", "the attempt raised ValueError")
+    assert latest["details"] is None
+
+
+async def test_a_pod_that_meets_no_nodes_is_remembered(engine: Engine) -> None:
+    engine.add_pod("p")
+    await eventually(lambda: bool(engine.api.patches), "rejected")
+    (decision,) = shown(engine, namespace="ns", pod="p")["items"]
+    assert (decision["attempt"], decision["message"]) == (1, "no nodes available to schedule pods")
+
+
+def test_of_several_decisions_in_one_attempt_the_last_counts() -> None:
+    decisions = history(ALWAYS)
+    info = pod("member", container("1"))
+    record(decisions, info)
+    record(decisions, info)
+    (only,) = decisions.show()["items"]
+    assert (only["attempt"], only["result"]) == (None, "binding")
+    decisions.not_tried(info.uid)
+    assert decisions.show()["items"] == []
+    assert decisions.size == 0
+
+
+def test_what_follows_a_decision_counts_towards_the_memory() -> None:
+    decisions = history(ALWAYS)
+    info = pod("p", container("1"))
+    record(decisions, info)
+    before = decisions.size
+    decisions.post_filtered(info, PostFilterOutcome("preempted", "n0", tuple(pod("v" * 250) for _ in range(30))))
+    assert decisions.size >= before + 20 * 250
+    grown = decisions.size
+    decisions.failed(waiting_pod(info, 1), AttemptFailure("\N{SNOWMAN}" * 5000, UNSCHEDULABLE), "unschedulable")
+    # Two bytes per character, and the first 2,000 characters are kept.
+    assert grown + 4000 <= decisions.size < grown + 4200
+
+
+async def test_a_pod_that_goes_while_its_binding_fails_ends_without_a_node(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def delete_and_refuse(path: str, body: Any, *args: Any, **more: Any) -> bytes:
+        engine.pods.apply([(EventType.DELETED, info)])
+        raise api_error("POST", path, 404, b"")
+
+    monkeypatch.setattr(engine.api, "post", delete_and_refuse)
+    engine.add_node("n1")
+    info = engine.add_pod("p")
+    await eventually(lambda: [item["attempt"] for item in shown(engine)["items"]] == [1], "the attempt has ended")
+    (decision,) = shown(engine)["items"]
+    assert (decision["node"], decision.get("queue")) == (None, None)
