@@ -5,7 +5,7 @@ that they were computed from. Small whatever the number of nodes, so that the en
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from scheduler.state import Snapshot
 EXAMPLES = 3
 """Names of nodes that stand for all that a plugin rejected for a reason."""
 _MOST_GROUPS = 50
-_MOST_BYTES = 500
-"""Of a reason: an extender or a CEL expression may write a long one."""
+MOST_REASON = 500
+"""Characters of a reason: an extender or a CEL expression may write a long one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,8 @@ class DecisionDetail:
         rejected: the largest groups first.
         nodes: the best nodes, and the chosen one where it is not among them.
         shortage: what a pod that fits nowhere lacks where only room is missing.
+        error: why nothing could be said about any node, such as what a plugin raised.
+        nominated: whether the pod fits where preemption made room for it: no other node was looked at then.
     """
 
     evaluated: int
@@ -87,6 +89,8 @@ class DecisionDetail:
     rejected: tuple[RejectedNodes, ...]
     nodes: tuple[ScoredNode, ...]
     shortage: Shortage | None = None
+    error: str | None = None
+    nominated: bool = False
 
 
 def detail_of(
@@ -100,6 +104,7 @@ def detail_of(
         most: scored nodes to keep, the chosen one not counted.
     """
     names = [name for name, _ in explanation.nodes(most)]
+    lacks_room = not len(explanation.feasible) and explanation.error is None
     if chosen is not None and chosen not in names and snapshot.row(chosen) >= 0:
         names.append(chosen)
     return DecisionDetail(
@@ -107,34 +112,47 @@ def detail_of(
         feasible=len(explanation.feasible),
         ties=len(explanation.best),
         rejected=rejected_nodes(explanation.diagnosis, snapshot),
-        nodes=tuple(_scored(explanation, snapshot, name, chosen) for name in names),
-        shortage=None if len(explanation.feasible) else find_shortage(snapshot, explanation.pod, profile),
+        nodes=tuple(scored_node(explanation, snapshot, name, chosen) for name in names),
+        shortage=find_shortage(snapshot, explanation.pod, profile) if lacks_room else None,
+        error=explanation.error and explanation.error[:MOST_REASON],
+        nominated=explanation.nominated,
     )
 
 
 def rejected_nodes(diagnosis: Diagnosis, snapshot: Snapshot) -> tuple[RejectedNodes, ...]:
     """Return who rejected how many nodes, the largest groups first."""
-    groups = sorted(_groups(diagnosis, snapshot), key=lambda group: (-group.nodes, group.plugin, group.reason))
+    merged: dict[tuple[str, str], RejectedNodes] = {}
+    for group in _groups(diagnosis, snapshot):
+        # A filter is asked twice where pods are nominated: with these, and without them.
+        key = group.plugin, group.reason
+        known = merged.get(key)
+        if known is None:
+            merged[key] = group
+        else:
+            examples = (*known.examples, *group.examples)[:EXAMPLES]
+            merged[key] = replace(known, nodes=known.nodes + group.nodes, examples=examples)
+    groups = sorted(merged.values(), key=lambda group: (-group.nodes, group.plugin, group.reason))
     return tuple(groups[:_MOST_GROUPS])
 
 
 def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]:
     if diagnosis.pre_filter is not None:
         status = diagnosis.pre_filter
-        yield RejectedNodes(status.plugin, status.message[:_MOST_BYTES], diagnosis.total, ())
+        yield RejectedNodes(status.plugin, status.message[:MOST_REASON], diagnosis.total, ())
         return
     for rejection in diagnosis.rejections:
         for bit, reason in enumerate(rejection.reasons):
             rows = rejection.rows[(rejection.bits >> bit & 1).astype(bool)]
             if len(rows):
                 examples = tuple(snapshot.name(row) for row in rows[:EXAMPLES].tolist())
-                yield RejectedNodes(rejection.plugin, reason[:_MOST_BYTES], len(rows), examples)
+                yield RejectedNodes(rejection.plugin, reason[:MOST_REASON], len(rows), examples)
     absent = diagnosis.absent_status
     if absent is not None and diagnosis.absent:
-        yield RejectedNodes(absent.plugin, absent.message[:_MOST_BYTES], diagnosis.absent, ())
+        yield RejectedNodes(absent.plugin, absent.message[:MOST_REASON], diagnosis.absent, ())
 
 
-def _scored(explanation: Explanation, snapshot: Snapshot, name: str, chosen: str | None) -> ScoredNode:
+def scored_node(explanation: Explanation, snapshot: Snapshot, name: str, chosen: str | None) -> ScoredNode:
+    """Return a feasible node with its scores and load; `chosen` is the node that the pod got."""
     node, row = explanation.node(name), snapshot.row(name)
     load = {
         source: loaded

@@ -58,8 +58,14 @@ def _decision(item: Json, *, wide: bool) -> Iterator[str]:
 
 
 def _details(details: Json, *, wide: bool) -> Iterator[str]:
+    if details.get("error"):
+        yield f"Nothing can be said about any of {_counted(details['evaluated'], 'node')}: {details['error']}"
+        return
     ties = f", {details['ties']} of them equally well" if details["ties"] > 1 else ""
-    yield f"{details['feasible']} of {details['evaluated']} nodes fit{ties}."
+    if details.get("nominated"):
+        yield "It fits where preemption made room for it; no other node was looked at."
+    else:
+        yield f"{details['feasible']} of {details['evaluated']} nodes fit{ties}."
     if details["nodes"]:
         yield from (f"  {line}" for line in aligned(_scoreboard(details["nodes"], wide=wide)))
     if details["rejected"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,3 +65,45 @@ def test_the_best_nodes_are_kept_and_the_chosen_one(state: ClusterState, info: o
     assert len(totals) <= most + 1
     assert [scored.name for scored in detail.nodes if scored.chosen] == ([chosen] if chosen else [])
     assert sum(group.nodes for group in detail.rejected) >= len(everyone) - len(feasible)
+
+
+def test_a_filter_that_was_asked_with_and_without_nominated_pods_has_one_group_per_reason() -> None:
+    small = {"cpu": "1", "memory": "4Gi", "pods": "10"}
+    full, free = node("full", allocatable=small), node("free", allocatable=small)
+    state = cluster(full, free, pods={"full": [pod("there", container("900m"))]})
+    state.nominator.set(pod("important", container("900m"), priority=10), "free")
+    snapshot = state.snapshot(NOW)
+    detail = detail_of(explain(snapshot, pod("p", container("500m")), DEFAULT), snapshot, DEFAULT, None, 5)
+    (group,) = detail.rejected
+    assert (group.plugin, group.nodes, sorted(group.examples)) == ("NodeResourcesFit", 2, ["free", "full"])
+
+
+UNREADABLE = {"matchExpressions": [{"key": "size", "operator": "Bad", "values": ["1"]}]}
+BROKEN = {
+    "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": UNREADABLE}]}
+}
+
+
+def test_what_a_score_plugin_cannot_read_keeps_no_pod_from_the_only_node_that_fits() -> None:
+    snapshot = cluster(node("n0"), node("closed", unschedulable=True)).snapshot(NOW)
+    detail = detail_of(explain(snapshot, pod("p", affinity=BROKEN), DEFAULT), snapshot, DEFAULT, "n0", 5)
+    assert (detail.error, detail.feasible, [scored.name for scored in detail.nodes]) == (None, 1, ["n0"])
+
+
+def test_an_error_is_told_instead_of_rejections() -> None:
+    snapshot = cluster(node("n0"), node("n1")).snapshot(NOW)
+    detail = detail_of(
+        explain(snapshot, pod("p", container("1"), affinity=BROKEN), DEFAULT), snapshot, DEFAULT, None, 5
+    )
+    assert detail.error is not None
+    assert "operator 'Bad'" in detail.error
+    assert (detail.feasible, detail.shortage) == (0, None)
+
+
+def test_of_a_pod_that_fits_where_it_is_nominated_no_other_node_is_said_to_be_unfit() -> None:
+    snapshot = cluster(node("n0"), node("n1")).snapshot(NOW)
+    nominated = msgspec.structs.replace(pod("p", container("1")), nominated_node="n1")
+    explanation = explain(snapshot, nominated, DEFAULT)
+    detail = detail_of(explanation, snapshot, DEFAULT, "n1", 5)
+    assert (detail.nominated, [scored.name for scored in detail.nodes], detail.rejected) == (True, ["n1"], ())
+    assert explanation.node("n0").rejection is None
