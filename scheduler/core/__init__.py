@@ -17,6 +17,7 @@ from scheduler.core.gang import (
     nobody,
     place_gang,
 )
+from scheduler.core.onenode import NodeVerdict, PluginVerdict, judge_node, without_own_use
 from scheduler.core.placement import Placement
 from scheduler.core.postfilter import PostFilterOutcome, post_filters_asking, run_post_filters
 from scheduler.core.shortage import NodeShortage, Shortage, find_shortage
@@ -30,7 +31,9 @@ __all__ = [
     "LoadInput",
     "NodeExplanation",
     "NodeShortage",
+    "NodeVerdict",
     "Placement",
+    "PluginVerdict",
     "PostFilterOutcome",
     "RejectedNodes",
     "Score",
@@ -44,10 +47,12 @@ __all__ = [
     "find_shortage",
     "gang_message",
     "gang_plugins",
+    "judge_node",
     "nobody",
     "place_gang",
     "post_filters_asking",
     "rejected_nodes",
     "run_post_filters",
     "sample_size",
+    "without_own_use",
 ]

@@ -112,6 +112,7 @@ from scheduler.framework.objects import (
     SeccompPaths,
     SpecInfo,
 )
+from scheduler.framework.onerow import filter_row
 from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
@@ -307,6 +308,7 @@ __all__ = [
     "configured_extenders",
     "failure",
     "filter_by_node",
+    "filter_row",
     "gather",
     "gather_codes",
     "is_fresh",

@@ -1,0 +1,152 @@
+"""What every plugin says of a pod on one node: why not there, or how far from the best.
+
+A decision stops at the first filter that rejects a node. Who asks about one node wants to hear of them all, as a node
+that is drained of the first reason may be rejected for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from scheduler.core.detail import MOST_REASON, ScoredNode, scored_node
+from scheduler.core.explain import CODE_NAMES, Explanation, explain
+from scheduler.core.feasible import too_much_work
+from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner, Status, filter_row
+from scheduler.state import Snapshot
+
+_CODES = {**CODE_NAMES, Code.SUCCESS: "Success", Code.SKIP: "Skip"}
+_NO_OBJECTION = (_CODES[Code.SUCCESS], _CODES[Code.SKIP])
+
+
+@dataclass(frozen=True, slots=True)
+class PluginVerdict:
+    """What a plugin says of the node.
+
+    Attributes:
+        point: `PreFilter`, which may reject all nodes or leave out some, or `Filter`.
+        code: upstream's name of it, such as `Success`, `Skip` or `Unschedulable`.
+    """
+
+    plugin: str
+    point: str
+    code: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """A pod on one node.
+
+    Attributes:
+        rejection: what a decision would note of this node: the first rejection; None where the pod fits.
+        nominated: whether it is rejected for the pods that are nominated to this node alone: without these it fits.
+        verdicts: of all plugins that were asked, in running order, each asked whatever the others said.
+        feasible: nodes on which the pod fits.
+        rank: 1 for the best score; None where the pod does not fit.
+        ties: feasible nodes with the score of this one, itself included.
+        nodes: this node with its scores if the pod fits, and the one that it is compared with.
+        error: why nothing could be said, such as what a plugin raised.
+    """
+
+    node: str
+    rejection: PluginVerdict | None
+    nominated: bool
+    verdicts: tuple[PluginVerdict, ...]
+    feasible: int
+    rank: int | None
+    ties: int
+    nodes: tuple[ScoredNode, ...]
+    error: str | None = None
+
+
+def judge_node(
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, node: str, compared: str | None = None
+) -> NodeVerdict:
+    """Return what the plugins say of a pod on a node of a snapshot.
+
+    The node where preemption made room for the pod gets no preference.
+
+    Args:
+        node: its name.
+        compared: the node to compare with; None, or where the pod does not fit there: one with the best score.
+
+    Raises:
+        KeyError: there is no such node.
+    """
+    row = snapshot.row(node)
+    if row < 0:
+        raise KeyError(node)
+    pod = msgspec.structs.replace(pod, nominated_node="")
+    explanation = explain(snapshot, pod, profile)
+    if explanation.error is not None:
+        return NodeVerdict(node, None, False, (), 0, None, 0, (), explanation.error[:MOST_REASON])
+    own = explanation.node(node)
+    verdicts = tuple(_verdicts(snapshot, pod, profile, row))
+    rank, ties, nodes = None, 0, []
+    if own.feasible:
+        rank = int((explanation.totals > own.total).sum()) + 1
+        ties = int((explanation.totals == own.total).sum())
+        nodes.append(node)
+    beside = _compared(explanation, compared)
+    if beside is not None and beside != node:
+        nodes.append(beside)
+    return NodeVerdict(
+        node,
+        None if own.rejection is None else _verdict(own.rejection, "Filter"),
+        not own.feasible and all(verdict.code in _NO_OBJECTION for verdict in verdicts),
+        verdicts,
+        len(explanation.feasible),
+        rank,
+        ties,
+        tuple(scored_node(explanation, snapshot, name, compared) for name in nodes),
+    )
+
+
+def without_own_use(snapshot: Snapshot, pod: PodInfo) -> tuple[Snapshot, PodInfo]:
+    """Return the cluster as if a placed pod were not on its node, and the pod as if it waited.
+
+    Measured load contains the pod's own all the same.
+    """
+    row = snapshot.row(pod.node_name)
+    waiting = msgspec.structs.replace(pod, node_name="", nominated_node="")
+    if row < 0:
+        return snapshot, waiting
+    view = snapshot.overlay()
+    view.remove_pod(pod, row)
+    return view, waiting
+
+
+def _compared(explanation: Explanation, compared: str | None) -> str | None:
+    if compared is not None:
+        try:
+            if explanation.node(compared).feasible:
+                return compared
+        except KeyError:
+            pass  # it has gone
+    return explanation.best[0] if explanation.best else None
+
+
+def _verdicts(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, row: int) -> Iterator[PluginVerdict]:
+    state = CycleState()
+    heavy = too_much_work(snapshot, pod, profile, state)
+    if heavy is not None and heavy.diagnosis.pre_filter is not None:
+        yield _verdict(heavy.diagnosis.pre_filter, "PreFilter")
+        return
+    status, names, restricting = profile.run_pre_filter(state, pod, snapshot)
+    if not status.is_success:
+        yield _verdict(status, "PreFilter")
+        return
+    if names is not None and snapshot.name(row) not in names:
+        for name in restricting:
+            yield PluginVerdict(name, "PreFilter", "UnschedulableAndUnresolvable", ("it names other nodes",))
+    for plugin in profile.filters:
+        yield _verdict(filter_row(state, plugin, pod, snapshot, row), "Filter")
+
+
+def _verdict(status: Status, point: str) -> PluginVerdict:
+    reasons = status.reasons or ((status.message,) if status.message else ())
+    code = _CODES.get(status.code, status.code.name)
+    return PluginVerdict(status.plugin, point, code, tuple(reason[:MOST_REASON] for reason in reasons))
