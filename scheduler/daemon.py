@@ -47,7 +47,9 @@ from scheduler.observe import (
     HealthChecks,
     LoopWatchdog,
     Metrics,
+    Question,
     Server,
+    UnansweredError,
     task_stacks,
 )
 from scheduler.options import USER_AGENT, LeaderElection, Options
@@ -377,8 +379,8 @@ class Daemon:
             flags=flags,
             profiling=self.configuration.model.enable_profiling,
             loop_stacks=task_stacks,
-            decisions=None if self.engine.decisions is None else self._decisions,
             node_loads=self._feeds.node_loads,
+            inspect=None if self.engine.inspector is None else self._inspect,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
         return new_server(options, answers, self.metrics.show_certificate)
@@ -390,11 +392,19 @@ class Daemon:
             return None
         return HistoryLimits(records, records * HISTORY_BYTES, self.options.decision_details)
 
-    def _decisions(self, namespace: str | None, pod: str | None, most: int) -> dict[str, Any] | None:
-        history = self.engine.decisions
-        if history is None or not self._leading:
-            return None
-        return {**history.show(namespace=namespace, pod=pod, most=most), "configurationHash": self.configuration.hash}
+    def _inspect(self, question: Question) -> dict[str, Any]:
+        """Answer a question about decisions.
+
+        Raises:
+            UnansweredError: it cannot be answered here, or not now.
+        """
+        inspector = self.engine.inspector
+        if inspector is None or not self._leading:
+            # An identity is the pod's name and a UUID, as upstream's.
+            leader = self.elector.observed_holder.rpartition("_")[0] if self.elector else ""
+            advice = f"{leader} does" if leader else "its Lease names the one that does"
+            raise UnansweredError(503, f"this replica does not lead; {advice}")
+        return {**inspector.answer(question), "configurationHash": self.configuration.hash}
 
     def _later_metrics(self) -> frozenset[str]:
         """Metrics that no profile's version of kube-scheduler has yet, or shows without PodGroups."""

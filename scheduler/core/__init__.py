@@ -6,7 +6,15 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 from scheduler.core.asking import decide_asking, sample_size
 from scheduler.core.budget import PREEMPTION_OVER_BUDGET
 from scheduler.core.decide import decide
-from scheduler.core.detail import DecisionDetail, LoadInput, RejectedNodes, ScoredNode, detail_of, rejected_nodes
+from scheduler.core.detail import (
+    DecisionDetail,
+    LoadInput,
+    RejectedNodes,
+    ScoredNode,
+    detail_of,
+    load_of_node,
+    rejected_nodes,
+)
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
 from scheduler.core.gang import (
     GangDecision,
@@ -48,6 +56,7 @@ __all__ = [
     "gang_message",
     "gang_plugins",
     "judge_node",
+    "load_of_node",
     "nobody",
     "place_gang",
     "post_filters_asking",

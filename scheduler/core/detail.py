@@ -153,13 +153,17 @@ def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]
 
 def scored_node(explanation: Explanation, snapshot: Snapshot, name: str, chosen: str | None) -> ScoredNode:
     """Return a feasible node with its scores and load; `chosen` is the node that the pod got."""
-    node, row = explanation.node(name), snapshot.row(name)
-    load = {
+    node = explanation.node(name)
+    return ScoredNode(name, node.total, name == chosen, node.scores, load_of_node(snapshot, snapshot.row(name)))
+
+
+def load_of_node(snapshot: Snapshot, row: int) -> dict[str, LoadInput]:
+    """Return the load of the node in a row, by source; without the sources that say nothing of it."""
+    return {
         source: loaded
         for source, columns in snapshot.table.load_sources().items()
         if (loaded := _load_of(columns, row, snapshot.now)) is not None
     }
-    return ScoredNode(name, node.total, name == chosen, node.scores, load)
 
 
 def _load_of(columns: LoadColumns, row: int, now: float) -> LoadInput | None:

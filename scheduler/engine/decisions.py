@@ -11,20 +11,22 @@ from __future__ import annotations
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import structlog
 
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
-from scheduler.engine.attempts import AttemptPipeline
+from scheduler.engine.allowance import Allowance
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner
+from scheduler.engine.rejectioncounts import RejectionCounts
+from scheduler.framework import Clocks, PodInfo, ProfileRunner
 from scheduler.kube.primitives import format_time
-from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
+from scheduler.state import QueuedPod, Snapshot
 
 BEST_NODES: Final = 5
 """Nodes whose scores a record keeps, beside the chosen one."""
@@ -37,6 +39,7 @@ _RECORD_BYTES: Final = 700
 _MOST_VICTIMS: Final = 20
 """Victims that are named; the others are counted."""
 _MOST_MESSAGE: Final = 2000
+API_VERSION: Final = "secondary-scheduler.io/v1"
 _encode = msgspec.json.Encoder().encode
 Result = Literal["binding", "scheduled", "unschedulable", "error"]
 log = structlog.get_logger(component="decisions")
@@ -98,52 +101,26 @@ class _Record:
         return _RECORD_BYTES + sys.getsizeof(self.message) + len(self.details or b"") + victims
 
 
-@dataclass(slots=True)
-class _Allowance:
-    """Seconds that details may take: a share of all that go by, and a debt after an expensive one."""
-
-    share: float
-    """0: nothing is ever available."""
-    clock: Callable[[], MonotonicSeconds]
-    left: float = _BURST_SECONDS
-    filled_at: MonotonicSeconds = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.filled_at = self.clock()
-
-    def available(self) -> bool:
-        now = self.clock()
-        self.left = min(_BURST_SECONDS, self.left + (now - self.filled_at) * self.share)
-        self.filled_at = now
-        return self.share > 0.0 and self.left > 0.0
-
-    def spend(self, seconds: float) -> None:
-        self.left -= seconds
-
-
 class DecisionHistory:
     """Records of the last attempts, the oldest dropped first. All methods run on the scheduling loop.
 
     Args:
         limits: how much is kept.
         clocks: of the process.
-        queue: says where a pod waits now.
-        attempts: the steps of an attempt, by which a waiting pod is looked at again when it is asked about.
+
+    Attributes:
+        rejections: who rejected which nodes, as far as decisions have details.
     """
 
-    def __init__(
-        self, limits: HistoryLimits, clocks: Clocks, queue: SchedulingQueue, attempts: AttemptPipeline
-    ) -> None:
+    def __init__(self, limits: HistoryLimits, clocks: Clocks) -> None:
         self._limits = limits
-        self._attempts = attempts
         self._clocks = clocks
-        self._queue = queue
+        self.rejections = RejectionCounts()
         self._records: OrderedDict[int, _Record] = OrderedDict()
         self._next = 0
         self._latest: dict[str, _Record] = {}
         self._bytes = 0
-        # Two, so that whoever asks often takes nothing from what is kept.
-        self._kept, self._asked = (_Allowance(limits.detail_share, clocks.monotonic) for _ in range(2))
+        self._allowance = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -169,7 +146,7 @@ class DecisionHistory:
         record.node, record.total = placement.node, placement.total
         record.evaluated, record.feasible = placement.evaluated, placement.feasible
         record.load_ages = placement.load_ages
-        record.details = self._details(self._kept, snapshot, pod, placement.node, runner)
+        record.details = self._details(snapshot, pod, placement.node, runner)
         self._add(record)
 
     def not_tried(self, uid: str) -> None:
@@ -243,67 +220,52 @@ class DecisionHistory:
         if self._latest.get(record.uid) is record:
             del self._latest[record.uid]
 
-    def _details(
-        self, allowance: _Allowance, snapshot: Snapshot, pod: PodInfo, node: str | None, runner: ProfileRunner
-    ) -> bytes | None:
-        if not allowance.available():
+    def _details(self, snapshot: Snapshot, pod: PodInfo, node: str | None, runner: ProfileRunner) -> bytes | None:
+        if not self._allowance.available():
             return None
         began = time.perf_counter()
         try:
-            return _encode(detail_of(explain(snapshot, pod, runner), snapshot, runner, node, BEST_NODES))
+            explanation = explain(snapshot, pod, runner)
+            self.rejections.note(snapshot, explanation)
+            return _encode(detail_of(explanation, snapshot, runner, node, BEST_NODES))
         except Exception:
             # A plugin's defect that the decision itself did not meet: the pod must not pay for our curiosity.
             log.exception("the details of a decision could not be computed", pod=pod.key)
             return None
         finally:
-            allowance.spend(time.perf_counter() - began)
+            self._allowance.spend(time.perf_counter() - began)
 
     # What is shown --------------------------------------------------------------------------------------------------
 
-    def show(self, *, namespace: str | None = None, pod: str | None = None, most: int = 100) -> dict[str, Any]:
+    def show(
+        self, *, namespace: str | None = None, pod: str | None = None, node: str | None = None, most: int = 100
+    ) -> dict[str, Any]:
         """Return the last decisions, the newest first, JSON-ready.
 
         Args:
             namespace: only pods of it; victims of other namespaces are counted and not named. None: of all.
             pod: only the pod of this name.
+            node: only those that chose this node.
             most: decisions to return.
         """
-        items = []
-        for record in reversed(self._records.values()):
-            if (namespace is None or record.namespace == namespace) and (pod is None or record.name == pod):
-                items.append(_shown(record, namespace))
-                if len(items) == most:
-                    break
-        shown = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList", "items": items}
-        if namespace is None or pod is None:
-            return shown
-        waiting = [
-            self._waiting(queued)
-            for queued in self._queue.pending()
-            if queued.pod.namespace == namespace and queued.pod.name == pod
-        ]
-        return {**shown, "waiting": waiting[0] if waiting else None}
+        wanted = (
+            record
+            for record in reversed(self._records.values())
+            if (namespace is None or record.namespace == namespace)
+            and (pod is None or record.name == pod)
+            and (node is None or record.node == node)
+        )
+        items = [_shown(record, namespace) for record in islice(wanted, most)]
+        return {"apiVersion": API_VERSION, "kind": "DecisionList", "items": items}
 
-    def _waiting(self, queued: QueuedPod) -> dict[str, Any]:
-        """Where a pod waits, and what would have it tried again."""
-        now = self._clocks.monotonic()
-        pod, queue = queued.pod, self._queue.queue_of(queued.pod.uid)
-        details = self._details(self._asked, self._attempts.snapshot(), pod, None, self._attempts.runner_of(pod))
-        shown: dict[str, Any] = {
-            "queue": queue,
-            "attempts": queued.attempts,
-            "seconds": round(now - queued.queued_at, 3),
-            "rejectedBy": sorted(queued.rejectors),
-            "wokenBy": self._queue.events_that_wake(queued),
-            "now": None if details is None else msgspec.Raw(details),
-        }
-        if queue == "active":
-            shown["podsAhead"] = self._queue.count_ahead(queued)
-        if queue == "backoff":
-            shown["backoffSeconds"] = round(max(0.0, self._queue.backoff_until(queued) - now), 3)
-        if queued.gated:
-            shown["gate"] = {"plugin": queued.gating_plugin, "message": queued.gate_message[:_MOST_MESSAGE]}
-        return shown
+    def uid_of(self, namespace: str, name: str) -> str | None:
+        """Return the UID of the pod of this name that was decided about last; None where it is not remembered."""
+        records = reversed(self._records.values())
+        return next((record.uid for record in records if (record.namespace, record.name) == (namespace, name)), None)
+
+    def count_chosen(self, node: str) -> int:
+        """Return how many of the remembered decisions chose a node."""
+        return sum(record.node == node for record in self._records.values())
 
 
 def _shown(record: _Record, namespace: str | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
+from scheduler.engine.inspector import Inspector
 from scheduler.engine.nodecheck import NodeCheck, check_rules
 from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
@@ -140,9 +141,11 @@ class Engine:
         self.queue = self._new_queue(
             configuration, QueueTiming(outputs.metrics), unschedulable_after, pop_from_backoff=pop_from_backoff
         )
-        self.decisions = None
+        self.inspector = None
+        history = None
         if outputs.history is not None:
-            self.decisions = DecisionHistory(outputs.history, clocks, self.queue, assembly.attempts)
+            history = DecisionHistory(outputs.history, clocks)
+            self.inspector = Inspector(history, self.queue, assembly.attempts, clocks)
         self.cycle = SchedulingCycle(
             attempts=assembly.attempts,
             queue=self.queue,
@@ -154,7 +157,7 @@ class Engine:
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
-            attempt_log=AttemptLog(outputs.verbosity, self.decisions),
+            attempt_log=AttemptLog(outputs.verbosity, history),
             extenders=outputs.extenders,
         )
         self._handling = outputs.metrics.event_handling

@@ -13,6 +13,14 @@ from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.profiling import task_stacks
+from scheduler.observe.questions import (
+    ChosenQuestion,
+    NodeQuestion,
+    PodsQuestion,
+    Question,
+    QueueQuestion,
+    UnansweredError,
+)
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 from scheduler.observe.series import Count, Distribution, Histograms
@@ -24,6 +32,7 @@ __all__ = [
     "Answers",
     "Authorizer",
     "Check",
+    "ChosenQuestion",
     "ClientAuthorities",
     "Count",
     "Distribution",
@@ -34,13 +43,18 @@ __all__ = [
     "LoopWatchdog",
     "Metrics",
     "NodeLoadRow",
+    "NodeQuestion",
     "PodResources",
+    "PodsQuestion",
+    "Question",
+    "QueueQuestion",
     "RefusedCallers",
     "ReviewClient",
     "SelfSigned",
     "Server",
     "SourceLoads",
     "SplitReviewClient",
+    "UnansweredError",
     "WorkQueueMetrics",
     "follow_renewals",
     "serving_context",

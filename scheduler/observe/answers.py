@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import HealthChecks
 from scheduler.observe.profiling import Stack
+from scheduler.observe.questions import Question
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 from scheduler.observe.sourceloads import SourceLoads
@@ -82,12 +83,12 @@ class Answers:
     """Whether `/debug/pprof` is served."""
     loop_stacks: Callable[[], Mapping[str, Stack]] = dict
     """The stacks of the scheduling loop's tasks by name; called on that loop."""
-    decisions: Callable[[str | None, str | None, int], dict[str, Any] | None] | None = None
-    """Returns the last decisions about the pods of a namespace (None: of all), of this name (None: of any), at most so
-    many; None where this process does not lead. Called on the loop. Without it `/debug/decisions` is not served."""
     node_loads: Callable[[], Iterable[SourceLoads]] | None = None
     """Returns the nodes' load by source, for `/debug/nodes`; called on the loop, gone through on the serving thread.
     Without it that path is not served."""
+    inspect: Callable[[Question], dict[str, Any]] | None = None
+    """Answers a question about decisions, or raises UnansweredError. Called on the loop. Without it `/debug/decisions`,
+    `/debug/queue` and `/debug/nodes/NAME` are not served."""
     pod_resources: Callable[[], Iterable[PodResources]] = list
     """The pods that `/metrics/resources` shows; called on the loop, gone through on the serving thread. None where this
     process does not lead."""

@@ -14,15 +14,26 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from scheduler.observe.answers import ReviewClient
 from scheduler.observe.clients import MASTERS, CertifiedUser
 
 TOO_MANY = 429
 DECISIONS: Final = "/debug/decisions"
+QUEUE: Final = "/debug/queue"
 NODES: Final = "/debug/nodes"
-_DECISIONS_OF_NAMESPACE: Final = re.compile(rf"{DECISIONS}/namespaces/([a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?)")
+_NAMESPACE: Final = r"(?P<namespace>[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)"
+_NODE: Final = r"(?P<node>[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
+_RESOURCE_PATHS: Final[tuple[tuple[re.Pattern[str], dict[str, str]], ...]] = (
+    (re.compile(rf"{DECISIONS}/namespaces/{_NAMESPACE}"), {"verb": "get", "resource": "pods"}),
+    (re.compile(rf"{QUEUE}/namespaces/{_NAMESPACE}"), {"verb": "list", "resource": "pods"}),
+    (re.compile(QUEUE), {"verb": "list", "resource": "pods"}),
+    (re.compile(NODES), {"verb": "get", "resource": "nodes"}),
+    (re.compile(rf"{NODES}/{_NODE}"), {"verb": "get", "resource": "nodes"}),
+    (re.compile(rf"{NODES}/{_NODE}/decisions"), {"verb": "list", "resource": "pods"}),
+)
+"""Paths for which a right on objects is wanted, in the namespace that they name or in all, and that right."""
 _CACHE_SECONDS = 10.0
 """How long an answer counts, unless a flag says otherwise; upstream's value."""
 _KNOWN_SECONDS = 3600.0
@@ -178,23 +189,33 @@ class Authorizer:
         return 200 if answer.get("status", {}).get("allowed") else 403
 
 
-def namespace_of(path: str) -> str | None:
-    """Return the namespace whose decisions a path shows; None for any other path."""
-    match = _DECISIONS_OF_NAMESPACE.fullmatch(path)
-    return None if match is None else match[1]
+def named_in(path: str, kind: Literal["namespace", "node"]) -> str | None:
+    """Return the namespace or node that a path of ours names; None where it names none."""
+    for pattern, _ in _RESOURCE_PATHS:
+        match = pattern.fullmatch(path)
+        if match is not None:
+            return match.groupdict().get(kind)
+    return None
 
 
 def access_to(path: str) -> dict[str, Any]:
     """Return what a caller must be allowed, as a part of a SubjectAccessReview.
 
-    That is `get` on the path, but for the decisions about a namespace's pods: to `get` these pods; and for the nodes'
-    load: to `get` nodes.
+    That is `get` on the path, but for what the scheduler says of objects: a right on these. Decisions about a
+    namespace's pods need `get` on them; the queue, as it lists pods, `list`, in a namespace or in all; a node `get` on
+    this node, the load of all `get` on nodes. The decisions that chose a node name pods of all namespaces, which needs `list`, too.
     """
-    namespace = namespace_of(path)
-    if namespace is not None:
-        return {"resourceAttributes": {"namespace": namespace, "verb": "get", "resource": "pods"}}
-    if path == NODES:
-        return {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
+    for pattern, right in _RESOURCE_PATHS:
+        match = pattern.fullmatch(path)
+        if match is None:
+            continue
+        named = match.groupdict()
+        attributes: dict[str, Any] = dict(right)
+        if "namespace" in named:
+            attributes["namespace"] = named["namespace"]
+        if right["resource"] == "nodes" and "node" in named:
+            attributes["name"] = named["node"]
+        return {"resourceAttributes": attributes}
     return {"nonResourceAttributes": {"path": path, "verb": "get"}}
 
 

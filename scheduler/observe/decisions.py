@@ -1,7 +1,8 @@
-"""The handlers of `/debug/decisions`: why pods were placed where they are, or nowhere. Imported in the server's thread.
+"""The handlers of `/debug/decisions`, `/debug/queue` and `/debug/nodes`: why pods were placed where they are, or
+nowhere, and what the scheduler knows of nodes. Imported in the server's thread.
 
-Whoever may read this path sees all pods; `/debug/decisions/namespaces/NAME` shows those of one namespace to whoever
-may `get` its pods (`authorization.access_to`).
+Whoever may read `/debug/decisions` sees all pods. The others want rights on the objects that they name
+(`authorization.access_to`); what is asked is read from the path that was authorized, and from nowhere else.
 """
 
 from __future__ import annotations
@@ -12,52 +13,109 @@ import msgspec
 from aiohttp import web
 
 from scheduler.observe.answers import Answers
-from scheduler.observe.authorization import DECISIONS, namespace_of
+from scheduler.observe.authorization import DECISIONS, NODES, QUEUE, named_in
+from scheduler.observe.questions import (
+    ChosenQuestion,
+    NodeQuestion,
+    PodsQuestion,
+    Question,
+    QueueQuestion,
+    UnansweredError,
+)
 
 _MOST: Final = 500
 _DEFAULT_MOST: Final = 100
-_POD_NAME_LENGTH: Final = 253
+_DEFAULT_MOST_WAITING: Final = 20
+_NAME_LENGTH: Final = 253
+_BUSY: Final = "the scheduling loop is busy; try again\n"
+
+
+class _QueryError(ValueError):
+    """A query that cannot be understood; the text is for the caller."""
 
 
 class DecisionEndpoints:
-    """Answers from the history of decisions, which the scheduling loop keeps."""
+    """Answers that the scheduling loop gives."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
 
     def add_to(self, application: web.Application) -> None:
         """Add the routes."""
-        application.router.add_get(DECISIONS, self._decisions)
-        application.router.add_get(f"{DECISIONS}/namespaces/{{namespace}}", self._decisions)
+        for path in (DECISIONS, f"{DECISIONS}/namespaces/{{namespace}}"):
+            application.router.add_get(path, self._decisions)
+        for path in (QUEUE, f"{QUEUE}/namespaces/{{namespace}}"):
+            application.router.add_get(path, self._queue)
+        application.router.add_get(f"{NODES}/{{node}}", self._node)
+        application.router.add_get(f"{NODES}/{{node}}/decisions", self._chosen)
 
     async def _decisions(self, request: web.Request) -> web.Response:
-        ask = self._answers.decisions
-        assert ask is not None  # the routes exist only with it
-        # From the path that was authorized, by the same function, and from nowhere else.
-        namespace = namespace_of(request.path)
+        namespace = named_in(request.path, "namespace")
         if namespace is None and request.path != DECISIONS:
-            return web.Response(status=404, text="no namespace has this name\n")
-        problem, most = _number(request.query.get("limit"))
-        pod = request.query.get("pod")
-        if pod is not None and (namespace is None or not 0 < len(pod) <= _POD_NAME_LENGTH):
-            problem = f"pod: a name, and only below {DECISIONS}/namespaces/NAME"
-        if problem:
-            return web.Response(status=400, text=f"{problem}\n")
+            return _not_found("namespace")
         try:
-            answer = await self._answers.gauges.ask(lambda: ask(namespace, pod, most))
+            pod, node = _name(request, "pod"), _name(request, "node")
+            if pod is not None and namespace is None:
+                raise _QueryError(f"pod: only below {DECISIONS}/namespaces/NAME")
+            if node is not None and pod is None:
+                raise _QueryError("node: only with a pod")
+            return await self._answer(PodsQuestion(namespace, pod, _number(request, _DEFAULT_MOST), node))
+        except _QueryError as error:
+            return web.Response(status=400, text=f"{error}\n")
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        namespace = named_in(request.path, "namespace")
+        if namespace is None and request.path != QUEUE:
+            return _not_found("namespace")
+        try:
+            return await self._answer(QueueQuestion(namespace, _number(request, _DEFAULT_MOST_WAITING)))
+        except _QueryError as error:
+            return web.Response(status=400, text=f"{error}\n")
+
+    async def _node(self, request: web.Request) -> web.Response:
+        node = named_in(request.path, "node")
+        return _not_found("node") if node is None else await self._answer(NodeQuestion(node))
+
+    async def _chosen(self, request: web.Request) -> web.Response:
+        node = named_in(request.path, "node")
+        if node is None:
+            return _not_found("node")
+        try:
+            return await self._answer(ChosenQuestion(node, _number(request, _DEFAULT_MOST_WAITING)))
+        except _QueryError as error:
+            return web.Response(status=400, text=f"{error}\n")
+
+    async def _answer(self, question: Question) -> web.Response:
+        inspect = self._answers.inspect
+        assert inspect is not None  # the routes exist only with it
+        try:
+            answer = await self._answers.gauges.ask(lambda: inspect(question))
         except TimeoutError:
-            return web.Response(status=503, text="the scheduling loop is busy; try again\n")
-        if answer is None:
-            return web.Response(status=503, text="this replica does not lead; its Lease names the one that does\n")
+            return web.Response(status=503, text=_BUSY)
+        except UnansweredError as error:
+            headers = {"Retry-After": "5"} if error.status == 429 else {}
+            return web.Response(status=error.status, text=f"{error}\n", headers=headers)
         return web.Response(body=_encode(answer), content_type="application/json")
 
 
-def _number(text: str | None) -> tuple[str, int]:
+def _not_found(kind: str) -> web.Response:
+    return web.Response(status=404, text=f"no {kind} can have this name\n")
+
+
+def _name(request: web.Request, key: str) -> str | None:
+    name = request.query.get(key)
+    if name is not None and not 0 < len(name) <= _NAME_LENGTH:
+        raise _QueryError(f"{key}: a name")
+    return name
+
+
+def _number(request: web.Request, default: int) -> int:
+    text = request.query.get("limit")
     if text is None:
-        return "", _DEFAULT_MOST
+        return default
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= _MOST):
-        return f"limit: a number from 1 to {_MOST}", 0
-    return "", int(text)
+        raise _QueryError(f"limit: a number from 1 to {_MOST}")
+    return int(text)
 
 
 def _encode(answer: dict[str, Any]) -> bytes:

@@ -65,7 +65,7 @@ class Endpoints:
             application.router.add_get("/flagz", self._flagz)
         if self._answers.profiling:
             ProfilingEndpoints(self._answers).add_to(application)
-        if self._answers.decisions is not None:
+        if self._answers.inspect is not None:
             DecisionEndpoints(self._answers).add_to(application)
         if self._answers.node_loads is not None:
             NodeLoadEndpoint(self._answers).add_to(application)

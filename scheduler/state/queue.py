@@ -163,9 +163,9 @@ class SchedulingQueue:
         """Return the events kept for pods in flight, and these pods, under upstream's metric labels."""
         return self._in_flight.counts()
 
-    def count_ahead(self, queued: QueuedPod) -> int:
-        """Return how many pods of the active queue are tried before this one of it."""
-        return self._active.count_before(queued.pod.uid)
+    def first_active(self, most: int, wanted: Callable[[QueuedPod], bool]) -> list[tuple[int, QueuedPod]]:
+        """Return the pods of the active queue that are tried next of those wanted, each with its place among all."""
+        return self._active.first(most, wanted)
 
     def events_that_wake(self, queued: QueuedPod) -> dict[str, list[str]]:
         """Return, by plugin that rejected a pod, the events that may have it tried again, such as `Node/Add`."""

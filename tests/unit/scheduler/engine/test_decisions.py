@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from scheduler.core import PostFilterOutcome, decide
-from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
-from scheduler.state import QueuedPod, SchedulingQueue
+from scheduler.observe.questions import PodsQuestion
+from scheduler.state import QueuedPod
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 
@@ -32,8 +32,9 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 def shown(engine: Engine, **query: Any) -> dict[str, Any]:
-    assert engine.decisions is not None
-    answer: dict[str, Any] = json.loads(msgspec.json.encode(engine.decisions.show(**query)))
+    assert engine.inspector is not None
+    question = PodsQuestion(query.get("namespace"), query.get("pod"), 100)
+    answer: dict[str, Any] = json.loads(msgspec.json.encode(engine.inspector.answer(question)))
     return answer
 
 
@@ -93,8 +94,7 @@ class Clock:
 
 def history(limits: HistoryLimits, clock: Clock | None = None) -> DecisionHistory:
     clocks = Clocks(lambda: WallSeconds(NOW), (clock or Clock()).monotonic)
-    attempts = AttemptPipeline(cluster(node("n0")), {"test": PROFILE}, random.Random(1), clocks)
-    return DecisionHistory(limits, clocks, SchedulingQueue(clocks=clocks, sort_key=lambda queued, at: at), attempts)
+    return DecisionHistory(limits, clocks)
 
 
 def record(decisions: DecisionHistory, info: PodInfo) -> None:

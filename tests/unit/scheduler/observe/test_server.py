@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import gc
 import gzip
@@ -27,15 +28,25 @@ from devcluster import pki
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
+from scheduler.observe.questions import PodsQuestion, Question, QueueQuestion, UnansweredError
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
 from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
+RIGHTS = {
+    "tenant": (
+        {"namespace": "shop", "verb": "get", "resource": "pods"},
+        {"namespace": "shop", "verb": "list", "resource": "pods"},
+    ),
+    "viewer": ({"verb": "get", "resource": "nodes"},),
+    "operator": ({"verb": "list", "resource": "pods"}, {"verb": "get", "resource": "nodes", "name": "n1"}),
+}
+
 
 class FakeReviews:
-    """Knows four tokens: `good` may read all paths, `curious` nothing, `tenant` the pods of the namespace shop, and
-    `viewer` the nodes."""
+    """Knows five tokens: `good` may read all paths, `curious` nothing, `tenant` the pods of the namespace shop, and
+    `operator` the pods of all namespaces and the node n1, `viewer` all nodes."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -48,16 +59,16 @@ class FakeReviews:
             if token == "broken":
                 raise OSError("API server is away")
             status: dict[str, Any] = {
-                "authenticated": token in ("good", "curious", "tenant", "viewer"),
+                "authenticated": token in ("good", "curious", "tenant", "operator", "viewer"),
                 "user": {"username": token},
             }
         else:
             self.specs.append(body["spec"])
             spec = body["spec"]
-            reads_pods = spec.get("resourceAttributes") == {"namespace": "shop", "verb": "get", "resource": "pods"}
-            reads_nodes = spec.get("resourceAttributes") == {"verb": "get", "resource": "nodes"}
-            allowed = "tenant" if reads_pods else "viewer" if reads_nodes else "good"
-            status = {"allowed": spec["user"] == allowed}
+            if "resourceAttributes" in spec:
+                status = {"allowed": spec["resourceAttributes"] in RIGHTS.get(spec["user"], ())}
+            else:
+                status = {"allowed": spec["user"] == "good"}
         return json.dumps({"status": status}).encode()
 
     async def close(self) -> None:
@@ -107,6 +118,18 @@ def unstarted(
     return Server(address=address, port=port, make_tls=make_tls, answers=answers, on_serving=on_serving)
 
 
+def inspect(question: Question) -> dict[str, Any]:
+    """Answers with what was asked."""
+    match question:
+        case PodsQuestion(pod="gone"):
+            raise UnansweredError(503, "this replica does not lead; another does")
+        case QueueQuestion(most=500):
+            raise UnansweredError(429, "too much was asked lately")
+        case PodsQuestion(node=None):
+            return {"asked": [question.namespace, question.pod, question.most]}
+    return {"asked": {type(question).__name__: list(dataclasses.asdict(question).values())}}
+
+
 @pytest.fixture
 def ready() -> list[str | None]:
     return [None]
@@ -150,7 +173,7 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
         flags={"v": "4", "config": "c.yaml"},
         profiling=True,
         node_loads=lambda: LOADS,
-        decisions=lambda namespace, pod, most: None if pod == "gone" else {"asked": [namespace, pod, most]},
+        inspect=inspect,
     )
     serving = Event()
     server = Server(address="127.0.0.1", port=port, make_tls=own_tls, answers=answers, on_serving=serving.set)
@@ -241,7 +264,9 @@ def test_the_nodes_load_is_for_whoever_may_get_nodes_and_for_nobody_else(url: st
         ("/namespaces/shop?limit=0", 400, "limit: a number from 1 to 500"),
         ("/namespaces/shop?limit=many", 400, "limit: a number from 1 to 500"),
         ("/namespaces/shop?pod=", 400, "pod: a name"),
-        ("/namespaces/shop?pod=gone", 503, "this replica does not lead"),
+        ("/namespaces/shop?node=n1", 400, "node: only with a pod"),
+        ("/namespaces/shop?pod=p&node=", 400, "node: a name"),
+        ("/namespaces/shop?pod=gone", 503, "this replica does not lead; another does"),
     ],
 )
 def test_a_question_about_decisions_that_cannot_be_answered_says_why(
@@ -250,6 +275,46 @@ def test_a_question_about_decisions_that_cannot_be_answered_says_why(
     answer = get(f"{url}/debug/decisions{path}", "tenant")
     assert answer.status_code == status
     assert answer.text.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "asked"),
+    [
+        ("tenant", "/decisions/namespaces/shop?pod=p&node=n7", {"PodsQuestion": ["shop", "p", 100, "n7"]}),
+        ("tenant", "/queue/namespaces/shop?limit=3", {"QueueQuestion": ["shop", 3]}),
+        ("operator", "/queue", {"QueueQuestion": [None, 20]}),
+        ("operator", "/nodes/n1", {"NodeQuestion": ["n1"]}),
+        ("operator", "/nodes/n1/decisions", {"ChosenQuestion": ["n1", 20]}),
+    ],
+)
+def test_the_queue_and_nodes_are_shown_to_whoever_may_read_what_they_name(
+    url: str, token: str, path: str, asked: dict[str, Any]
+) -> None:
+    assert get(f"{url}/debug{path}", token).json() == {"asked": asked}
+
+
+@pytest.mark.parametrize(
+    ("token", "path"),
+    [
+        ("tenant", "/queue"),
+        ("tenant", "/queue/namespaces/other"),
+        ("tenant", "/nodes/n1"),
+        ("tenant", "/nodes/n1/decisions"),
+        ("operator", "/nodes/n2"),
+        ("operator", "/queue/namespaces/shop"),
+        ("operator", "/decisions"),
+        ("good", "/queue"),
+        ("good", "/nodes/n1"),
+        ("curious", "/nodes/n1"),
+    ],
+)
+def test_nobody_else_sees_the_queue_or_a_node(url: str, token: str, path: str) -> None:
+    assert get(f"{url}/debug{path}", token).status_code == 403
+
+
+def test_whoever_asks_too_much_is_told_when_to_ask_again(url: str) -> None:
+    refused = get(f"{url}/debug/queue?limit=500", "operator")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
 
 
 def test_a_path_that_anybody_may_read_opens_none_below_it(url: str) -> None:

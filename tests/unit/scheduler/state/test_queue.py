@@ -72,14 +72,22 @@ def test_priority_goes_first_then_who_waits_longest(clock: ManualClocks) -> None
     assert names(queue) == ["b", "d", "a", "c"]
 
 
-def test_a_pod_knows_how_many_go_before_it(clock: ManualClocks) -> None:
+def places(queue: SchedulingQueue, most: int = 10, wanted: str = "") -> list[tuple[int, str]]:
+    first = queue.first_active(most, lambda queued: wanted in queued.pod.name)
+    return [(place, queued.pod.name) for place, queued in first]
+
+
+def test_pods_know_their_places_among_all_that_are_to_be_tried(clock: ManualClocks) -> None:
     queue = make(clock)
-    for index, priority in enumerate((1, 5, 3)):
+    for index, priority in enumerate((1, 5, 3, 3)):
+        clock.now += 1
         queue.add(pod(f"p{index}", priority=priority))
-    ahead = {queued.pod.name: queue.count_ahead(queued) for queued in queue.pending()}
-    assert ahead == {"p1": 0, "p2": 1, "p0": 2}
+    assert places(queue) == [(1, "p1"), (2, "p2"), (3, "p3"), (4, "p0")]
+    assert places(queue, most=2) == [(1, "p1"), (2, "p2")]
+    assert places(queue, wanted="p3") == [(3, "p3")]
     queue.delete("uid-p1")
-    assert {queued.pod.name: queue.count_ahead(queued) for queued in queue.pending()} == {"p2": 0, "p0": 1}
+    assert places(queue, wanted="p0") == [(3, "p0")]
+    assert places(queue, wanted="other") == []
 
 
 def test_a_rejected_pod_knows_which_events_wake_it(clock: ManualClocks) -> None:

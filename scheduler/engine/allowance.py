@@ -1,0 +1,74 @@
+"""Processor time that something beside decisions may take on the scheduling loop."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.framework import MonotonicSeconds
+
+_REMEMBERED: Final = 256
+"""Askers whose allowance is kept; the one that asked longest ago is forgotten first."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Seconds that something may take: a share of all that go by, and a debt after something expensive.
+
+    Attributes:
+        share: of one processor's time; 0: nothing is ever available.
+        burst: seconds that a calm period may save up.
+        clock: monotonic.
+    """
+
+    share: float
+    burst: float
+    clock: Callable[[], MonotonicSeconds]
+    left: float = field(init=False)
+    filled_at: MonotonicSeconds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left, self.filled_at = self.burst, self.clock()
+
+    def available(self) -> bool:
+        """Tell whether anything is left."""
+        now = self.clock()
+        self.left = min(self.burst, self.left + (now - self.filled_at) * self.share)
+        self.filled_at = now
+        return self.share > 0.0 and self.left > 0.0
+
+    def spend(self, seconds: float) -> None:
+        """Take this much, even if less is left."""
+        self.left -= seconds
+
+
+class FairAllowance:
+    """An allowance for all askers together, of which each may take half.
+
+    So an asker that never stops asking takes a part of the time that is set aside, and the others get the rest.
+    """
+
+    def __init__(self, share: float, burst: float, clock: Callable[[], MonotonicSeconds]) -> None:
+        self._all = Allowance(share, burst, clock)
+        self._of: OrderedDict[str, Allowance] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def available(self, asker: str) -> bool:
+        """Tell whether anything is left for an asker."""
+        own = self._of.get(asker)
+        if own is None:
+            own = self._of[asker] = Allowance(self._all.share / 2, self._all.burst / 2, self._all.clock)
+            if len(self._of) > _REMEMBERED:
+                self._of.popitem(last=False)
+        self._of.move_to_end(asker)
+        return own.available() and self._all.available()
+
+    def spend(self, asker: str, seconds: float) -> None:
+        """Take this much for an asker that was told that something is left."""
+        self._all.spend(seconds)
+        if (own := self._of.get(asker)) is not None:
+            own.spend(seconds)
