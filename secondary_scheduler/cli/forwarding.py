@@ -47,9 +47,13 @@ class Answer(NamedTuple):
 
     def refusal(self, right: str, absent: str) -> str:
         """Say what a status other than 200 means: `right` is what the caller needs, `absent` why a path may not be
-        served. It begins with the status."""
+        served; "" for either if nothing is to be said. It begins with the status."""
         reason = self.reason
-        advice = {403: f"; this user needs {right}", 404: f"; {absent}"}.get(self.status, "")
+        advice = ""
+        if self.status == 403 and right:
+            advice = f"; this user needs {right}"
+        elif self.status == 404 and absent:
+            advice = f"; {absent}"
         if "bearer token is needed" in reason:
             advice = (
                 "; this kubeconfig's user has a client certificate, which a scheduler without --client-ca-file does "

@@ -39,10 +39,17 @@ def document_text(document: Mapping[str, Any], output: FullOutputFormat) -> str:
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows of a table, which has at least one, in columns two blanks apart."""
+    """Yield the rows of a table in columns two blanks apart."""
     table = list(rows)
+    if not table:
+        return
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]) - 1)]
     for row in table:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
         # The last column is not padded: it may hold long messages.
         yield "  ".join((*cells, row[-1])).rstrip()
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 pod` or `3 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

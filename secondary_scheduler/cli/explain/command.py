@@ -1,16 +1,19 @@
-"""`secondary-scheduler explain`: why a pod is where it is, or nowhere, as the running scheduler remembers it."""
+"""`secondary-scheduler explain`: why pods are where they are, what waits, and what the scheduler knows of a node."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.explain.asking import PORT, Schedulers, find_schedulers
+from secondary_scheduler.cli.explain.output import write
 from secondary_scheduler.cli.kubeoptions import (
+    AllNamespacesOption,
     ContextOption,
     FullOutputOption,
     KubeconfigOption,
@@ -19,105 +22,195 @@ from secondary_scheduler.cli.kubeoptions import (
     SchedulerNamespaceOption,
     SchedulerPodOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 
-if TYPE_CHECKING:
-    from scheduler.kube.client import ClientConfig
-
-_EXAMPLES = examples(
+_POD_EXAMPLES = (
     "explain pod web-1 -n shop",
-    "explain pod web-1 -n shop -o wide",
-    "explain pod web-1 --scheduler-namespace batch-scheduler -o json",
+    "explain pod web-1 -n shop --why-not node-7",
+    "explain pod web-1 -n shop --snapshot cluster.json --config config.yaml",
 )
-_TIMEOUT = 15.0
-_PORT = 10259
+_QUEUE_EXAMPLES = ("explain queue -n shop -n batch", "explain queue -A --limit 50")
+_NODE_EXAMPLES = ("explain node node-7",)
+_MOST = 500
+_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "kubeconfig", "context")
 
 
 def register(parent: typer.Typer) -> None:
     """Add the command `explain`."""
     group = typer.Typer(
-        help="Say why a pod was placed where it is, or nowhere.",
+        help="Say why a pod was placed where it is, or nowhere, what waits, and what is known of a node.",
         no_args_is_help=True,
-        epilog=_EXAMPLES,
+        epilog=examples(_POD_EXAMPLES[0], _POD_EXAMPLES[1], _QUEUE_EXAMPLES[0], _NODE_EXAMPLES[0]),
     )
-    group.command("pod", epilog=_EXAMPLES)(explain_pod)
+    group.command("pod", epilog=examples(*_POD_EXAMPLES))(explain_pod)
+    group.command("queue", epilog=examples(*_QUEUE_EXAMPLES))(explain_queue)
+    group.command("node", epilog=examples(*_NODE_EXAMPLES))(explain_node)
     parent.add_typer(group, name="explain")
 
 
 def explain_pod(
+    call: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the pod.")],
     namespace: NamespaceOption = None,
+    why_not: Annotated[
+        str | None, typer.Option("--why-not", metavar="NODE", help="Say what every plugin says of this node.")
+    ] = None,
+    snapshot: Annotated[
+        list[str] | None,
+        typer.Option("--snapshot", metavar="FILE", help="Ask no scheduler but decide on this snapshot; repeatable."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="With --snapshot: KubeSchedulerConfiguration, ConfigMap or stack file to use."),
+    ] = None,
+    load: Annotated[
+        str | None, typer.Option("--load", metavar="FILE", help="With --snapshot: measured load, as of simulate.")
+    ] = None,
+    now: Annotated[
+        str | None, typer.Option("--now", metavar="TIME", help="With --snapshot: time of the decision, as of simulate.")
+    ] = None,
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
-    port: PortOption = _PORT,
+    port: PortOption = PORT,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
-    """Why a pod was placed where it is, or nowhere.
+    """Why a pod was placed where it is, or nowhere, or not on a certain node.
 
     It shows the last attempts, the scores of the best nodes, who rejected which nodes, and where the pod waits. The
     scheduler is asked through the API server, by a forwarded port of its pod. It needs: list leases, and get and
-    create pods/portforward, in the scheduler's namespace; and get pods in the pod's.
+    create pods/portforward, in the scheduler's namespace; and get pods in the pod's. With --snapshot nothing is asked.
     """
-    from scheduler.catalog import OPERATOR_NAMESPACE
-    from scheduler.kube.client import ConfigError, KubeError
-    from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.explain.rendering import lines
 
-    try:
-        config = load_connection(kubeconfig, context)
-        place = scheduler_namespace or OPERATOR_NAMESPACE
-        pods = [scheduler_pod] if scheduler_pod else _leaders(config, place)
-    except (ConfigError, KubeError) as error:
-        raise CommandError(printable(str(error))) from error
-    answer = _ask(config, place, pods, port, namespace or config.namespace, name)
-    if output.is_document:
-        typer.echo(document_text(answer, output), nl=False)
+    valid = True
+    if snapshot:
+        require_apart(call, "snapshot", *_ONLINE)
+        answer, valid = _offline(name, namespace, why_not, snapshot, config, load, now)
     else:
-        from secondary_scheduler.cli.explain.rendering import lines
+        silenced = was_typed(call, "config", "load", "now")
+        if silenced:
+            raise CommandError(f"{silenced}: only with --snapshot", ExitCode.USAGE)
+        schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port)
+        answer = _about_pod(schedulers, namespace or schedulers.config.namespace, name, why_not)
+    write(answer, output, lambda shown, wide: lines(shown, wide=wide))
+    problem = (answer.get("whyNot") or {}).get("problem")
+    if problem:
+        raise CommandError(printable(f"--why-not {why_not}: {problem}"))
+    if not valid:
+        raise typer.Exit(ExitCode.INVALID_INPUT)
 
-        for line in lines(answer, wide=output is FullOutputFormat.WIDE):
-            typer.echo(line)
+
+def explain_queue(
+    call: typer.Context,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-n", help="Name the pods of this namespace (default: the context's); repeatable."),
+    ] = None,
+    all_namespaces: AllNamespacesOption = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Pods shown of each queue.")] = 20,
+    scheduler_namespace: SchedulerNamespaceOption = None,
+    scheduler_pod: SchedulerPodOption = None,
+    port: PortOption = PORT,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: FullOutputOption = FullOutputFormat.TABLE,
+) -> None:
+    """What waits to be scheduled, in which queue, since when, and why.
+
+    Pods of the namespaces asked for are named, all others are counted. It needs: list leases, and get and create
+    pods/portforward, in the scheduler's namespace; and list pods in each namespace asked for, or in all with -A.
+    """
+    from secondary_scheduler.cli.explain.renderingqueue import lines, merged
+
+    require_apart(call, "namespace", "all_namespaces")
+    schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
+    namespaces = list(dict.fromkeys(namespace or [schedulers.config.namespace]))
+    query = {"limit": str(limit)}
+    if all_namespaces:
+        answers = [_only(schedulers, "/debug/queue", query, "list pods in all namespaces")]
+    else:
+        answers = [
+            _only(
+                schedulers,
+                f"/debug/queue/namespaces/{quote(each, safe='')}",
+                query,
+                f"list pods in namespace {each}",
+            )
+            for each in namespaces
+        ]
+    answer = merged(answers, [] if all_namespaces else namespaces, limit)
+    write(answer, output, lambda shown, wide: lines(shown))
 
 
-def _leaders(config: ClientConfig, namespace: str) -> list[str]:
-    from scheduler.kube.client import SyncConnection
-    from secondary_scheduler.cli.leaders import leading_pods
+def explain_node(
+    name: Annotated[str, typer.Argument(help="Name of the node.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Decisions shown.")] = 10,
+    scheduler_namespace: SchedulerNamespaceOption = None,
+    scheduler_pod: SchedulerPodOption = None,
+    port: PortOption = PORT,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: FullOutputOption = FullOutputFormat.TABLE,
+) -> None:
+    """What the scheduler knows of a node, and how it fared in the last decisions.
 
-    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
+    It needs: list leases, and get and create pods/portforward, in the scheduler's namespace; and get this node. Who may
+    also list pods in all namespaces sees which pods were placed there last.
+    """
+    from secondary_scheduler.cli.explain.renderingnode import lines
+
+    schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
+    path = f"/debug/nodes/{quote(name, safe='')}"
+    answer = _only(schedulers, path, {}, f"get the node {name}")
     try:
-        pods = leading_pods(connection, namespace)
-    finally:
-        connection.close()
-    if not pods:
-        raise CommandError(
-            f"no scheduler leads in namespace {namespace}; name its namespace with --scheduler-namespace, or its pod "
-            "with --scheduler-pod where it runs without leader election"
-        )
-    return pods
+        chosen = _only(schedulers, f"{path}/decisions", {"limit": str(limit)}, "list pods in all namespaces")
+        answer["lastChosen"] = chosen["items"]
+    except CommandError as error:
+        answer["lastChosen"] = None
+        typer.echo(f"the pods that were placed there are not named: {error}", err=True)
+    write(answer, output, lambda shown, wide: lines(shown))
 
 
-def _ask(
-    config: ClientConfig, namespace: str, pods: list[str], port: int, pod_namespace: str, name: str
-) -> dict[str, Any]:
+def _only(schedulers: Schedulers, path: str, query: dict[str, str], right: str) -> dict[str, Any]:
+    return next(answer for _, answer in schedulers.answers(path, query, right))
+
+
+def _about_pod(schedulers: Schedulers, namespace: str, name: str, why_not: str | None) -> dict[str, Any]:
     """Return the answer of the scheduler that knows the pod."""
-    from secondary_scheduler.cli.forwarding import get
-
-    path = f"/debug/decisions/namespaces/{quote(pod_namespace, safe='')}"
-    for pod in pods:
-        answer = get(config, namespace, pod, port, path, {"pod": name})
-        if answer.status == 200:
-            document: dict[str, Any] = json.loads(answer.body)
-            if document.get("items") or document.get("waiting"):
-                return document
-            continue
-        right = f"to get pods in namespace {pod_namespace}"
-        absent = "it serves no decisions: it is older, or runs with --decision-history=0"
-        raise CommandError(f"{namespace}/{pod} answers {answer.refusal(right, absent)}")
-    schedulers = ", ".join(pods)
+    path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
+    query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
+    for _, answer in schedulers.answers(path, query, f"get pods in namespace {namespace}"):
+        if answer.get("items") or answer.get("waiting") or (answer.get("whyNot") or {}).get("verdict"):
+            return answer
+    pods = ", ".join(schedulers.pods)
     raise CommandError(
         printable(
-            f"{pod_namespace}/{name}: unknown to {schedulers}; it belongs to another scheduler, was never seen, or its "
-            "attempts have been forgotten (--decision-history, or a restart)"
+            f"{namespace}/{name}: unknown to {pods}; it belongs to another scheduler, was never seen, or its attempts "
+            "have been forgotten (--decision-history, or a restart)"
         )
     )
+
+
+def _offline(
+    name: str,
+    namespace: str | None,
+    why_not: str | None,
+    snapshot: list[str],
+    config: Path | None,
+    load: str | None,
+    now: str | None,
+) -> tuple[dict[str, Any], bool]:
+    from secondary_scheduler.cli.importing import importing
+    from secondary_scheduler.cli.reading import require_single_stdin
+
+    if config is None:
+        raise CommandError("--snapshot: needs --config, whose profiles decide", ExitCode.USAGE)
+    require_single_stdin([*snapshot, load])
+    time = moment(now, "--now") if now is not None else None
+    with importing():
+        # Here, not above: it takes longer than all the rest of the command line.
+        from secondary_scheduler.cli.explain.offline import explain_offline
+    return explain_offline(namespace or "default", name, why_not, snapshot, config, load, time)

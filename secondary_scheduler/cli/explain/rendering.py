@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.output import aligned
+from secondary_scheduler.cli.output import aligned, counted
 
 Json = Mapping[str, Any]
 _WIDTH = 110
@@ -25,12 +25,17 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
         wide: show each score as computed, scaled and weighted, not only weighted.
     """
     items: Sequence[Json] = answer.get("items") or ()
+    parts: list[Iterator[str]] = []
     if items:
-        yield from map(printable, _decision(items[0], wide=wide))
+        parts.append(_decision(items[0], wide=wide))
     if answer.get("waiting"):
-        if items:
+        parts.append(_waiting(answer["waiting"], wide=wide))
+    if (answer.get("whyNot") or {}).get("verdict"):
+        parts.append(_why_not(answer["whyNot"], wide=wide))
+    for number, part in enumerate(parts):
+        if number:
             yield ""
-        yield from map(printable, _waiting(answer["waiting"], wide=wide))
+        yield from map(printable, part)
     if len(items) > 1:
         yield ""
         yield "Earlier attempts:"
@@ -39,7 +44,7 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
 
 
 def _decision(item: Json, *, wide: bool) -> Iterator[str]:
-    attempt = f"attempt {item['attempt']}"
+    attempt = f"attempt {item['attempt']}" if item["attempt"] else "simulated" if item.get("simulated") else "under way"
     if "waitedSeconds" in item:
         attempt += f", after {item['waitedSeconds']} s"
     yield f"{item['pod']}: {_outcome(item)} ({attempt}, {item['time']}, {item['schedulerName']})"
@@ -50,16 +55,21 @@ def _decision(item: Json, *, wide: bool) -> Iterator[str]:
         rest = f"{others} of other namespaces" if others else ""
         yield f"  preempts on {item.get('nominatedNode') or '-'}: {' and '.join(filter(None, (named, rest)))}"
     details = item.get("details")
+    if details is None and item.get("simulated"):
+        return
     yield ""
     if details is None:
-        yield f"{item['feasibleNodes']} of {item['evaluatedNodes']} nodes fit. {_NOT_KEPT}"
+        if item["evaluatedNodes"]:
+            yield f"{item['feasibleNodes']} of {item['evaluatedNodes']} nodes fit. {_NOT_KEPT}"
+        else:
+            yield "No node was looked at."
         return
     yield from _details(details, wide=wide)
 
 
 def _details(details: Json, *, wide: bool) -> Iterator[str]:
     if details.get("error"):
-        yield f"Nothing can be said about any of {_counted(details['evaluated'], 'node')}: {details['error']}"
+        yield f"Nothing can be said about any of {counted(details['evaluated'], 'node')}: {details['error']}"
         return
     ties = f", {details['ties']} of them equally well" if details["ties"] > 1 else ""
     if details.get("nominated"):
@@ -77,14 +87,10 @@ def _details(details: Json, *, wide: bool) -> Iterator[str]:
 
 def _shortage(shortage: Json) -> Iterator[str]:
     too_small = f", {shortage['too_small']} of them even when empty" if shortage["too_small"] else ""
-    yield f"Nothing but room is missing on {_counted(shortage['nodes'], 'node')}{too_small}."
+    yield f"Nothing but room is missing on {counted(shortage['nodes'], 'node')}{too_small}."
     for lacking in shortage["nearest"]:
         amounts = ", ".join(f"{amount} {resource}" for resource, amount in lacking["missing"].items())
         yield f"  {lacking['node']} lacks {amounts}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _outcome(item: Json) -> str:
@@ -119,17 +125,17 @@ def _rejections(groups: Iterable[Json]) -> Iterator[list[str]]:
     for group in groups:
         names = ", ".join(group["examples"])
         more = ", …" if 0 < len(group["examples"]) < group["nodes"] else ""
-        yield [_counted(group["nodes"], "node"), group["plugin"], group["reason"], names + more]
+        yield [counted(group["nodes"], "node"), group["plugin"], group["reason"], names + more]
 
 
 def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
     extra = ""
     if "podsAhead" in waiting:
-        extra = f", {_counted(waiting['podsAhead'], 'pod')} first"
+        extra = f", {counted(waiting['podsAhead'], 'pod')} first"
     elif "backoffSeconds" in waiting:
         extra = f", tried again in {waiting['backoffSeconds']} s"
     queue, seconds, attempts = waiting["queue"], waiting["seconds"], waiting["attempts"]
-    yield f"It waits in the {queue} queue for {seconds} s, after {_counted(attempts, 'attempt')}{extra}."
+    yield f"It waits in the {queue} queue for {seconds} s, after {counted(attempts, 'attempt')}{extra}."
     if waiting.get("gate"):
         yield f"  {waiting['gate']['plugin']}: {waiting['gate']['message']}"
     if waiting.get("now"):
@@ -139,3 +145,31 @@ def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
     if events:
         yield "It is tried again when one of these may help:"
         yield from (f"  {line}" for line in aligned([plugin, ", ".join(names)] for plugin, names in events.items()))
+
+
+def _why_not(answer: Json, *, wide: bool) -> Iterator[str]:
+    node, verdict, placed_on = answer["node"], answer["verdict"], answer["placedOn"]
+    own_use = f", and without the pod's own use on {placed_on}" if placed_on else ""
+    yield f"Why not {node} (judged as it is now{own_use}):"
+    if verdict.get("error"):
+        yield f"  Nothing can be said about any node: {verdict['error']}"
+        return
+    rejection = verdict["rejection"]
+    if rejection is None:
+        equally = f", as well as {counted(verdict['ties'] - 1, 'other')}" if verdict["ties"] > 1 else ""
+        yield f"  It fits there: rank {verdict['rank']} of {counted(verdict['feasible'], 'node')} that fit{equally}."
+    else:
+        beside = " beside the pods that are nominated to it; without these it fits" if verdict["nominated"] else ""
+        yield f"  {rejection['plugin']} rejects it: {', '.join(rejection['reasons'])}{beside}"
+    objecting = [said for said in verdict["verdicts"] if said["code"] not in ("Success", "Skip")]
+    if len(objecting) > 1:
+        yield "  Every plugin that rejects it, whatever the others say:"
+        rows = [[said["plugin"], said["point"], said["code"], ", ".join(said["reasons"])] for said in objecting]
+        yield from (f"    {line}" for line in aligned(rows))
+    passed = [said["plugin"] for said in verdict["verdicts"] if said["code"] == "Success"]
+    if passed:
+        yield from textwrap.wrap(f"Passed: {', '.join(passed)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    if verdict["nodes"]:
+        if rejection is not None:
+            yield "  Where it fits:"
+        yield from (f"  {line}" for line in aligned(_scoreboard(verdict["nodes"], wide=wide)))

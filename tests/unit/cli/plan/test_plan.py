@@ -89,7 +89,7 @@ def test_pods_that_fit_nowhere_any_more_are_named_with_the_reason(comparer: Comp
     )
     assert "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity" in first["new"]["message"]
     shown = comparer.compare(CONFIGURATION, only_in_zone("b"), *objects).out
-    assert "NEWLY UNSCHEDULABLE   OLD NODE   NEW NODE   REASON" in shown
+    assert "NEWLY UNSCHEDULABLE  OLD NODE  NEW NODE  REASON" in shown
     assert "default/p1            n1         -          0/1 nodes are available" in shown
 
 
@@ -123,7 +123,7 @@ def test_an_invalid_object_is_left_out_and_decides_the_exit_code(comparer: Compa
     broken["status"] = "full"
     done = comparer.compare(SPREADING, PACKING, node("n1"), node("n2"), broken, *waiting(4))
     assert done.code == 4
-    assert "other node                2" in done.out
+    assert "other node               2" in done.out
     assert done.err.count("left out") == 1
 
 

@@ -1,0 +1,141 @@
+"""Which scheduler is asked, and its answers: what all `explain` commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from secondary_scheduler.cli.errors import CommandError, printable
+
+if TYPE_CHECKING:
+    from scheduler.kube.client import ClientConfig
+    from secondary_scheduler.cli.forwarding import Answer
+
+PORT = 10259
+_TIMEOUT = 15.0
+_NOT_SERVED = "404: Not Found"
+"""What the scheduler's server says to a path that it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedulers:
+    """Pods of schedulers that can be asked.
+
+    Attributes:
+        namespace: theirs.
+        pods: their names, at least one.
+        chosen: whether the user named the pod.
+    """
+
+    config: ClientConfig
+    namespace: str
+    pods: tuple[str, ...]
+    port: int
+    chosen: bool
+
+    def answers(self, path: str, query: Mapping[str, str], right: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the answers, each with the pod that gave it.
+
+        A scheduler that cannot be asked ends nothing as long as another answers.
+
+        Args:
+            path: on their HTTPS port.
+            query: of the request.
+            right: what the user needs, in words, such as `get pods in namespace shop`.
+
+        Raises:
+            CommandError: none of them answers; the text is about the first.
+        """
+        problems: list[CommandError] = []
+        for pod in self.pods:
+            try:
+                answer = self._ask(pod, path, query, right)
+            except CommandError as error:
+                problems.append(error)
+            else:
+                yield pod, answer
+        if len(problems) == len(self.pods):
+            raise problems[0]
+
+    def only(self) -> Schedulers:
+        """Return these, if they are one.
+
+        Raises:
+            CommandError: they are several.
+        """
+        if len(self.pods) > 1:
+            pods = ", ".join(self.pods)
+            raise CommandError(
+                f"several schedulers lead in namespace {self.namespace}: name one with --scheduler-pod ({pods})"
+            )
+        return self
+
+    def _ask(self, pod: str, path: str, query: Mapping[str, str], right: str) -> dict[str, Any]:
+        from secondary_scheduler.cli.forwarding import get
+
+        answer = get(self.config, self.namespace, pod, self.port, path, query)
+        place = f"{self.namespace}/{pod}"
+        if answer.status != 200:
+            raise CommandError(
+                f"{place} answers {answer.refusal(f'to {right}', _absent(answer))}{self._advice(answer)}"
+            )
+        try:
+            document = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict) or not str(document.get("apiVersion")).startswith("secondary-scheduler.io/"):
+            raise CommandError(f"{place} port {self.port}: the answer is not a scheduler's of this project")
+        return document
+
+    def _advice(self, answer: Answer) -> str:
+        if answer.status == 503 and "does not lead" in answer.reason and self.chosen:
+            return "; leave --scheduler-pod out to ask the one that leads"
+        return ""
+
+
+def _absent(answer: Answer) -> str:
+    """Why a path is not served; "" where something that it names does not exist."""
+    return (
+        "it does not serve this: it is older, or runs with --decision-history=0" if _NOT_SERVED in answer.reason else ""
+    )
+
+
+def find_schedulers(
+    kubeconfig: Path | None, context: str | None, namespace: str | None, pod: str | None, port: int
+) -> Schedulers:
+    """Return the schedulers that lead in a namespace, or the one that the user names.
+
+    Raises:
+        CommandError: there is none, or the cluster does not say.
+    """
+    from scheduler.catalog import OPERATOR_NAMESPACE
+    from scheduler.kube.client import ConfigError, KubeError
+    from secondary_scheduler.cli.connecting import load_connection
+
+    try:
+        config = load_connection(kubeconfig, context)
+        place = namespace or OPERATOR_NAMESPACE
+        pods = (pod,) if pod else tuple(_leaders(config, place))
+    except (ConfigError, KubeError) as error:
+        raise CommandError(printable(str(error))) from error
+    return Schedulers(config, place, pods, port, pod is not None)
+
+
+def _leaders(config: ClientConfig, namespace: str) -> list[str]:
+    from scheduler.kube.client import SyncConnection
+    from secondary_scheduler.cli.leaders import leading_pods
+
+    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
+    try:
+        pods = leading_pods(connection, namespace)
+    finally:
+        connection.close()
+    if not pods:
+        raise CommandError(
+            f"no scheduler leads in namespace {namespace}; name its namespace with --scheduler-namespace, or its pod "
+            "with --scheduler-pod where it runs without leader election"
+        )
+    return pods

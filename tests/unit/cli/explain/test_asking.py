@@ -1,0 +1,229 @@
+"""`explain`: which schedulers are asked for what, and what becomes of their answers, over a fake tunnel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from secondary_scheduler.cli import forwarding
+from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.explain import command
+from secondary_scheduler.cli.explain.asking import Schedulers
+from secondary_scheduler.cli.forwarding import Answer
+from tests.support.simulating import run
+
+API = {"apiVersion": "secondary-scheduler.io/v1"}
+KNOWN = {**API, "kind": "DecisionList", "items": [{"pod": "shop/p"}]}
+NOTHING = {**API, "kind": "DecisionList", "items": [], "waiting": None}
+Respond = Callable[[str, str, dict[str, str]], Any]
+
+
+class Tunnel:
+    """Answers requests as a test says, and remembers them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.respond: Respond = lambda pod, path, query: NOTHING
+
+    def get(self, config: Any, namespace: str, pod: str, port: int, path: str, query: dict[str, str]) -> Answer:
+        self.asked.append((pod, path, query))
+        answer = self.respond(pod, path, query)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, tuple):
+            return Answer(answer[0], answer[1].encode())
+        return Answer(200, json.dumps(answer).encode())
+
+
+@pytest.fixture
+def tunnel(monkeypatch: pytest.MonkeyPatch) -> Tunnel:
+    fake = Tunnel()
+    monkeypatch.setattr(forwarding, "get", fake.get)
+    return fake
+
+
+def schedulers(*pods: str, chosen: bool = False) -> Schedulers:
+    config: Any = SimpleNamespace(namespace="shop")
+    return Schedulers(config, "ns", pods, 10259, chosen)
+
+
+def about(asked: Schedulers, why_not: str | None = None) -> dict[str, Any]:
+    return command._about_pod(asked, "shop", "p", why_not)
+
+
+def test_the_scheduler_that_knows_the_pod_answers_whatever_the_others_do(tunnel: Tunnel) -> None:
+    responses = {"a": CommandError("a cannot be reached"), "b": (404, "404: Not Found"), "c": NOTHING, "d": KNOWN}
+    tunnel.respond = lambda pod, path, query: responses[pod]
+    assert about(schedulers("a", "b", "c", "d")) == KNOWN
+    assert tunnel.asked[0] == ("a", "/debug/decisions/namespaces/shop", {"pod": "p"})
+
+
+def test_a_pod_that_none_knows_is_unknown_and_a_question_that_none_answers_has_its_reason(tunnel: Tunnel) -> None:
+    with pytest.raises(CommandError, match="shop/p: unknown to a, b"):
+        about(schedulers("a", "b"))
+    tunnel.respond = lambda pod, path, query: CommandError(f"{pod} cannot be reached")
+    with pytest.raises(CommandError, match="a cannot be reached"):
+        about(schedulers("a", "b"))
+
+
+def test_a_pod_that_only_the_cluster_knows_is_judged(tunnel: Tunnel) -> None:
+    judged = {**NOTHING, "whyNot": {"node": "n1", "verdict": {"node": "n1"}}}
+    tunnel.respond = lambda pod, path, query: judged
+    assert about(schedulers("a"), "n1") == judged
+    assert tunnel.asked == [("a", "/debug/decisions/namespaces/shop", {"pod": "p", "node": "n1"})]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "advice"),
+    [
+        (403, "the token is not allowed to read this", "this user needs to get pods in namespace shop"),
+        (403, "/debug: a bearer token is needed", "use a user with a token"),
+        (404, "404: Not Found", "it is older, or runs with --decision-history=0"),
+        (503, "this replica does not lead; s-1 does", "s-1 does; leave --scheduler-pod out to ask the one that leads"),
+        (429, "too much was asked lately; try again in some seconds", "try again in some seconds"),
+        (200, "<html>", "the answer is not a scheduler's of this project"),
+        (200, "[" * 100_000, "the answer is not a scheduler's of this project"),
+        (200, '{"apiVersion": "v1"}', "the answer is not a scheduler's of this project"),
+    ],
+)
+def test_an_answer_of_no_use_says_what_to_do(tunnel: Tunnel, status: int, body: str, advice: str) -> None:
+    tunnel.respond = lambda pod, path, query: (status, body)
+    with pytest.raises(CommandError) as refused:
+        about(schedulers("s-2", chosen=True))
+    assert advice in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_of_several_schedulers_one_has_to_be_named_for_a_queue(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
+    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a", "b"))
+    refused = run("explain", "queue")
+    assert (refused.code, refused.out) == (1, "")
+    assert "--scheduler-pod (a, b)" in refused.err
+    assert tunnel.asked == []
+
+
+def waiting(pod: str, seconds: float, **more: Any) -> dict[str, Any]:
+    since = "2026-11-24T10:00:00Z"
+    return {"pod": pod, "priority": 0, "since": since, "seconds": seconds, "attempts": 1, "rejectedBy": [], **more}
+
+
+def queues(**items: list[dict[str, Any]]) -> dict[str, Any]:
+    names = ("active", "backoff", "unschedulable", "gated")
+    totals = {"active": 120, "backoff": 0, "unschedulable": 9, "gated": 1}
+    shown = [
+        {"queue": name, "pods": totals[name], "readable": len(items.get(name, ())), "items": items.get(name, [])}
+        for name in names
+    ]
+    return {**API, "kind": "QueueReport", "namespace": "x", "queues": shown}
+
+
+def test_the_queue_of_each_namespace_is_asked_for_by_itself_and_shown_together(
+    monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel
+) -> None:
+    answers = {
+        "/debug/queue/namespaces/shop": queues(
+            active=[waiting("shop/late", 1.0, position=90)],
+            unschedulable=[waiting("shop/big", 30.0, rejectedBy=["NodeResourcesFit"])],
+        ),
+        "/debug/queue/namespaces/batch": queues(
+            active=[waiting("batch/first", 5.0, position=2)], unschedulable=[waiting("batch/old", 99.0)]
+        ),
+    }
+    tunnel.respond = lambda pod, path, query: answers[path]
+    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    shown = run("explain", "queue", "-n", "shop", "-n", "batch", "--limit", "1")
+    assert (shown.code, shown.err) == (0, "")
+    assert [query for _, _, query in tunnel.asked] == [{"limit": "1"}] * 2
+    assert shown.out.splitlines() == [
+        "active: 120 pods, 2 of them in shop, batch",
+        "  #  POD          PRIORITY  WAITS  SINCE                 ATTEMPTS  REJECTED BY",
+        "  2  batch/first  0         5 s    2026-11-24T10:00:00Z  1         -",
+        "  and 1 more (--limit)",
+        "",
+        "backoff: no pods",
+        "",
+        "unschedulable: 9 pods, 2 of them in shop, batch",
+        "  POD        PRIORITY  WAITS  SINCE                 ATTEMPTS  REJECTED BY",
+        "  batch/old  0         99 s   2026-11-24T10:00:00Z  1         -",
+        "  and 1 more (--limit)",
+        "",
+        "gated: 1 pod, none of them in shop, batch",
+    ]
+
+
+def test_the_queue_of_all_namespaces_is_one_question(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
+    gate = {"plugin": "SchedulingGates", "message": "waiting for \x1b[2J"}
+    tunnel.respond = lambda pod, path, query: queues(
+        backoff=[waiting("a/b", 3.0, backoffSeconds=2.4)], gated=[waiting("a/g", 9.0, gate=gate)]
+    )
+    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    shown = run("explain", "queue", "-A")
+    assert tunnel.asked == [("a", "/debug/queue", {"limit": "20"})]
+    assert "gated: 1 pod" in shown.out.splitlines()
+    assert "\x1b" not in shown.out
+    refused = run("explain", "queue", "-A", "-n", "shop")
+    assert refused.code == 2
+
+
+NODE = {
+    **API, "kind": "NodeReport", "node": "n7", "unschedulable": True,
+    "taints": [{"key": "dedicated", "value": "batch", "effect": "NoSchedule"},
+               {"key": "x", "effect": "E", "value": ""}],
+    "allocatable": {"cpu": "4", "memory": "8Gi"}, "requested": {"cpu": "3200m", "memory": "1Gi"},
+    "pods": {"allowed": 110, "counted": 12, "byScheduler": {"secondary-scheduler": 7, "default-scheduler": 4, "": 1}},
+    "load": {"watcher:http://w": {"cpu": 35.2, "memory": None, "age": 12.0}},
+    "chosen": {"decisions": 1000, "times": 37},
+    "rejected": {"decisions": 640, "byPlugin": {"NodeResourcesFit": 210, "TaintToleration": 12}},
+}  # fmt: skip
+
+
+def test_a_node_is_shown_with_its_history_and_the_pods_that_the_user_may_list(
+    monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel
+) -> None:
+    chosen = {"time": "2026-11-24T10:00:00Z", "pod": "shop/web", "result": "scheduled", "schedulerName": "s"}
+    tunnel.respond = lambda pod, path, query: {**API, "items": [chosen]} if path.endswith("/decisions") else NODE
+    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    shown = run("explain", "node", "n7")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines() == [
+        "n7: 12 of 110 pods (7 of secondary-scheduler, 4 of default-scheduler, 1 of others), unschedulable",
+        "  RESOURCE  ALLOCATABLE  REQUESTED",
+        "  cpu       4            3200m",
+        "  memory    8Gi          1Gi",
+        "Taint: dedicated=batch:NoSchedule",
+        "Taint: x:E",
+        "Load: cpu 35%, memory -, 12 s old (watcher:http://w)",
+        "",
+        "Chosen by 37 of the last 1000 decisions.",
+        "Of the last 640 decisions with details, rejected first by:",
+        "  NodeResourcesFit  210",
+        "  TaintToleration   12",
+        "Placed there last:",
+        "  2026-11-24T10:00:00Z  shop/web  scheduled  s",
+    ]
+    assert [path for _, path, _ in tunnel.asked] == ["/debug/nodes/n7", "/debug/nodes/n7/decisions"]
+
+
+def test_who_may_not_list_pods_sees_the_node_and_is_told_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel
+) -> None:
+    tunnel.respond = lambda pod, path, query: (403, "not allowed") if path.endswith("/decisions") else NODE
+    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    shown = run("explain", "node", "n7")
+    assert shown.code == 0
+    assert "Placed there last" not in shown.out
+    assert "list pods in all namespaces" in shown.err
+    assert json.loads(run("explain", "node", "n7", "-o", "json").out)["lastChosen"] is None
+
+
+def test_an_answer_of_another_version_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
+    tunnel.respond = lambda pod, path, query: KNOWN
+    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    refused = run("explain", "pod", "p")
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (1, "", 1)
+    assert "-o json" in refused.err
+    assert json.loads(run("explain", "pod", "p", "-o", "json").out) == KNOWN
