@@ -17,6 +17,7 @@ COMMANDS = {
     "spreading": "decisions per second with topology spreading and pod affinity, without I/O",
     "preempting": "milliseconds per pod that preempts others, without I/O",
     "plan": "CPU time and memory of `simulate` and `plan` on a large snapshot",
+    "remembering": "CPU time per pod with and without the history of decisions, in pairs, without I/O",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
 }
 # These have a `main` that takes arguments and returns an exit code; the others are scripts.
