@@ -109,9 +109,9 @@ def registered() -> dict[str, Metric]:
         for metric in registry._collector_to_names:
             if isinstance(metric, MetricWrapperBase):
                 name = metric._name + "_total" * (metric._type == "counter")
-                metrics[name] = Metric(metric._type, _stored(metric._labelnames))
+                metrics[name] = Metric(str(metric._type), _stored(metric._labelnames))
             elif isinstance(metric, Counters | Histograms):
-                metrics[metric.name] = Metric(metric.kind, _stored(metric.label_names))
+                metrics[metric.name] = Metric(str(metric.kind), _stored(metric.label_names))
     return metrics
 
 
@@ -140,5 +140,5 @@ QUERIES = {**alert_queries(), **dashboard_queries()}
 
 def mistakes_about(live: Mapping[str, Metric]) -> dict[str, list[str]]:
     """The mistakes of all queries by name: about what a scrape shows, and for the rest about what is registered."""
-    metrics = registered() | live
+    metrics = {**registered(), **live}
     return {name: wrong for name, query in QUERIES.items() if (wrong := mistakes(query, metrics))}
