@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from components.settings import PluginSettings, SharedNodesSettings
-from stacks.installing import OptionalObjects
+from stacks.installing import AlertSettings, OptionalObjects
 from stacks.settings import ClusterSettings, OperatorSettings, StackSettings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,6 +35,7 @@ def test_declared_defaults_are_the_models_or_empty_for_required_settings(key: st
     empty = [] if getattr(field.annotation, "__origin__", None) is tuple else empty
     absent = (
         None, (), ClusterSettings(), PluginSettings(), OperatorSettings(), OptionalObjects(), SharedNodesSettings(),
+        AlertSettings(),
     )  # fmt: skip
     expected = empty if field.is_required() or field.default in absent else field.default
     assert DECLARED[key]["default"] == expected
