@@ -23,9 +23,9 @@ def list_items(
         KubeError: a page cannot be had.
     """
     token = ""
+    query: dict[str, str | int] = {"limit": _PAGE, **(params or {})}
     while True:
-        asked: dict[str, str | int] = {"limit": _PAGE, **(params or {})}
-        page = read_object(connection.get(path, {**asked, "continue": token} if token else asked), path)
+        page = read_object(connection.get(path, {**query, "continue": token} if token else query), path)
         yield from (item for item in page.get("items") or () if isinstance(item, dict))
         token = str((page.get("metadata") or {}).get("continue") or "")
         if not token:

@@ -226,8 +226,8 @@ def _hashes(instance: Instance, configuration: Configuration | str) -> dict[str,
     status = part(instance.resource, "status")
     template = instance.scheduler.deployment if instance.scheduler else None
     mounted = configuration.hash if isinstance(configuration, Configuration) else ""
-    asked = part(template, "spec", "template", "metadata", "annotations").get(ANNOTATION_CONFIGURATION_HASH)
-    wanted = part(status, "lastRollout").get("configurationHash") or asked or mounted
+    annotated = part(template, "spec", "template", "metadata", "annotations").get(ANNOTATION_CONFIGURATION_HASH)
+    wanted = part(status, "lastRollout").get("configurationHash") or annotated or mounted
     running = instance.reported.get(ANNOTATION_CONFIGURATION_HASH) or status.get("configurationHash")
     return {"wanted": str(wanted) if wanted else None, "running": str(running) if running else None}
 

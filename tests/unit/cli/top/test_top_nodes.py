@@ -103,9 +103,9 @@ def test_the_largest_come_first_and_what_is_not_known_last(key: SortKey, order: 
 
 
 def test_of_two_sources_the_fresh_one_is_shown_and_stale_load_is_marked() -> None:
-    both = loads(load("a", 10.0, age=900.0), load("b", 20.0, age=900.0), source="old", fresh=False)
-    both.sources["new"] = Source("new", True, 5.0, (load("a", 70.0),))
-    content = document([node("a"), node("b")], [], both)
+    sources = loads(load("a", 10.0, age=900.0), load("b", 20.0, age=900.0), source="old", fresh=False)
+    sources.sources["new"] = Source("new", True, 5.0, (load("a", 70.0),))
+    content = document([node("a"), node("b")], [], sources)
     text = list(lines(content, wide=True))
     assert text[1].split()[:2] == ["a", "70%"]
     assert text[1].endswith("new")

@@ -61,11 +61,11 @@ def test_a_pod_that_came_too_late_to_be_measured_is_added_to_the_estimate_until_
 def test_the_rows_are_those_of_the_question_whatever_happens_before_they_are_gone_through() -> None:
     state = cluster("a")
     measured(state, a=NodeLoad(cpu_average=35.0))
-    asked = NodeLoads(state, SOURCE, MAX_AGE).rows(NOW)
+    answer = NodeLoads(state, SOURCE, MAX_AGE).rows(NOW)
     measured(state, a=NodeLoad(cpu_average=99.0))
     state.remove_node("a")
     state.upsert_node(node_info("z"))
-    assert [(row.name, row.cpu) for row in asked] == [("a", 35.0)]
+    assert [(row.name, row.cpu) for row in answer] == [("a", 35.0)]
 
 
 def test_a_source_that_was_never_read_has_no_nodes() -> None:
