@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from secondary_scheduler.cli.ages import age_of, duration
+from secondary_scheduler.cli.ages import age_of, duration, seconds_since
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.status.health import State, is_expected
@@ -18,6 +18,8 @@ Paint = Callable[[str, State], str]
 _SHOWN_HASH = 16
 _LABEL = 14
 _WIDTH = 130
+_CLOCK_SECONDS = 5.0
+"""By which this machine's clock and the cluster's may usually differ."""
 _MOST_LINES = 12
 """Of a message: the API server takes 32 KiB in a condition."""
 
@@ -92,6 +94,9 @@ def _replicas(instance: Json, now: datetime) -> str:
     ready = "not known" if deployment is None else f"{deployment['ready']} of {deployment['replicas']} ready"
     if leader is None:
         return ready
+    silent = seconds_since(leader["renewedAt"], now)
+    if silent is not None and silent > leader["leaseDurationSeconds"] + _CLOCK_SECONDS:
+        return f"{ready}; {leader['pod']} last renewed the Lease {duration(silent)} ago"
     since = f" for {age_of(leader['since'], now)}" if leader["since"] else ""
     return f"{ready}; {leader['pod']} leads{since}"
 

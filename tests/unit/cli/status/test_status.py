@@ -132,6 +132,11 @@ def test_a_source_that_the_scheduler_calls_stale_fails_before_the_condition_does
     assert any("STALE, newest sample 12 s old" in line for line in shown(content))
 
 
+def test_a_leader_that_is_silent_is_not_said_to_lead() -> None:
+    content = document_of(made.installation(leases=[made.lease(renewed="2026-11-24T11:59:20.000000Z")]), live=None)
+    assert f"  replicas       1 of 1 ready; {POD} last renewed the Lease 40 s ago" in shown(content)
+
+
 def test_a_rollout_is_shown_and_is_no_failure() -> None:
     rolling = made.resource(condition("Progressing", "True", "RollingOut", "Configuration x: 1 of 2 updated"))
     content = document_of(made.installation(crs=[rolling], leases=[made.lease(running="the former")]))
