@@ -19,6 +19,7 @@ ContextOption = Annotated[
 NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Namespace (default: that of the kubeconfig's context).")
 ]
+OnlyNamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
 AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 FullOutputOption = Annotated[FullOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 SchedulerNamespaceOption = Annotated[

@@ -16,7 +16,7 @@ from secondary_scheduler.cli.kubeoptions import (
     ContextOption,
     FullOutputOption,
     KubeconfigOption,
-    NamespaceOption,
+    OnlyNamespaceOption,
 )
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.typed import require_apart
@@ -36,7 +36,7 @@ def register(parent: typer.Typer) -> None:
 
 def status(
     call: typer.Context,
-    namespace: NamespaceOption = None,
+    namespace: OnlyNamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
