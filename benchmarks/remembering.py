@@ -65,29 +65,35 @@ class AnsweringClient:
 class TurnClock:
     """Goes while its engine has its turn: time that the other one takes earns this one no details."""
 
-    def __init__(self) -> None:
-        self._before, self._since = 1000.0, math.nan
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._before, self._since = 0.0, math.nan
 
     def begin(self) -> None:
         """The engine's turn begins."""
-        self._since = time.perf_counter()
+        self._since = self._clock()
 
     def end(self) -> None:
         """It is over."""
-        self._before, self._since = self.monotonic(), math.nan
+        self._before += self._clock() - self._since
+        self._since = math.nan
 
-    def monotonic(self) -> MonotonicSeconds:
+    def seconds(self) -> MonotonicSeconds:
         """Return the seconds of all turns."""
-        turn = 0.0 if math.isnan(self._since) else time.perf_counter() - self._since
+        turn = 0.0 if math.isnan(self._since) else self._clock() - self._since
         return MonotonicSeconds(self._before + turn)
 
 
 class Contestant:
     """An engine, with or without a history, and its endless stream of pods."""
 
-    def __init__(self, options: argparse.Namespace, history: HistoryLimits | None) -> None:
-        self._client, self._clock = AnsweringClient(), TurnClock()
-        clocks = Clocks(lambda: WallSeconds(time.time()), self._clock.monotonic)
+    def __init__(self, options: argparse.Namespace, *, remembers: bool) -> None:
+        self._client = AnsweringClient()
+        self._clock, self._processor = TurnClock(time.perf_counter), TurnClock(time.process_time)
+        clocks = Clocks(lambda: WallSeconds(time.time()), self._clock.seconds)
+        history = None
+        if remembers:
+            history = HistoryLimits(RECORDS, RECORDS * HISTORY_BYTES, options.share, self._processor.seconds)
         client: Any = self._client
         self._recorder = EventRecorder(client, instance="benchmark", clocks=clocks)
         text = f"""
@@ -117,15 +123,16 @@ profiles:
         """Place so many pods; returns the CPU seconds."""
         arrived = [(EventType.ADDED, next(self._pods)) for _ in range(number)]
         gc.collect()
+        began = self._processor.seconds()
         self._clock.begin()
-        began = time.process_time()
+        self._processor.begin()
         await self._client.bindings(number, functools.partial(self._engine.pods.apply, arrived))
         # What follows the last Binding, Events included, is part of it.
         await self._recorder.drain(60)
-        seconds = time.process_time() - began
+        self._processor.end()
         self._clock.end()
         self._recorder.start()
-        return seconds
+        return self._processor.seconds() - began
 
     async def stop(self) -> None:
         """End its tasks."""
@@ -136,8 +143,7 @@ profiles:
 
 async def compare(options: argparse.Namespace) -> list[float]:
     """Run the pairs and print them; returns the ratios."""
-    limits = HistoryLimits(RECORDS, RECORDS * HISTORY_BYTES, options.share)
-    contestants = {False: Contestant(options, None), True: Contestant(options, limits)}
+    contestants = {remembers: Contestant(options, remembers=remembers) for remembers in (False, True)}
     ratios = []
     for contestant in contestants.values():
         await contestant.turn(CLASSES)

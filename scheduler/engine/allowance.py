@@ -20,7 +20,7 @@ class Allowance:
     Attributes:
         share: of one processor's time; 0: nothing is ever available.
         burst: seconds that a calm period may save up.
-        clock: monotonic.
+        clock: of the seconds that go by; one of processor time makes it a share of that.
     """
 
     share: float

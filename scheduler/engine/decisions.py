@@ -3,7 +3,8 @@
 Every attempt leaves a short record. Its details (who rejected which nodes, the scores of the best) are computed once
 more on the same snapshot, before anything else changes it. That costs many times what the decision did, which the
 columns of a class make cheap, so it may take a fixed share of the processor's time: on a calm cluster each decision has
-its details, in a storm of pods a sample of them has.
+its details, in a storm of pods a sample of them has. While other pods wait to be tried, it is a share of the time that
+this process gets: on a crowded machine, the same share of all the time that goes by would be a multiple of that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -24,7 +25,7 @@ from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
 from scheduler.engine.allowance import Allowance
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.rejectioncounts import RejectionCounts
-from scheduler.framework import Clocks, PodInfo, ProfileRunner
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner
 from scheduler.kube.primitives import format_time
 from scheduler.state import QueuedPod, Snapshot
 
@@ -53,11 +54,13 @@ class HistoryLimits:
         records: decisions, 0 for none.
         bytes: memory for them, about.
         detail_share: share of the processor's time that details may take, from 0 for none to 1.
+        processor_time: returns the seconds that the process has used.
     """
 
     records: int
     bytes: int
     detail_share: float
+    processor_time: Callable[[], MonotonicSeconds] = lambda: MonotonicSeconds(time.process_time())
 
 
 class _Victim(NamedTuple):
@@ -107,12 +110,18 @@ class DecisionHistory:
     Args:
         limits: how much is kept.
         clocks: of the process.
+        pods_wait: tells whether other pods are ready to be tried.
 
     Attributes:
         rejections: who rejected which nodes, as far as decisions have details.
     """
 
-    def __init__(self, limits: HistoryLimits, clocks: Clocks) -> None:
+    def __init__(
+        self,
+        limits: HistoryLimits,
+        clocks: Clocks,
+        pods_wait: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._limits = limits
         self._clocks = clocks
         self.rejections = RejectionCounts()
@@ -120,7 +129,9 @@ class DecisionHistory:
         self._next = 0
         self._latest: dict[str, _Record] = {}
         self._bytes = 0
-        self._allowance = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
+        self._pods_wait = pods_wait
+        self._calm = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
+        self._storm = Allowance(limits.detail_share, _BURST_SECONDS, limits.processor_time)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -221,7 +232,8 @@ class DecisionHistory:
             del self._latest[record.uid]
 
     def _details(self, snapshot: Snapshot, pod: PodInfo, node: str | None, runner: ProfileRunner) -> bytes | None:
-        if not self._allowance.available():
+        allowance = self._storm if self._pods_wait() else self._calm
+        if not allowance.available():
             return None
         began = time.perf_counter()
         try:
@@ -233,7 +245,9 @@ class DecisionHistory:
             log.exception("the details of a decision could not be computed", pod=pod.key)
             return None
         finally:
-            self._allowance.spend(time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._calm.spend(seconds)
+            self._storm.spend(seconds)
 
     # What is shown --------------------------------------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class Engine:
         self.inspector = None
         history = None
         if outputs.history is not None:
-            history = DecisionHistory(outputs.history, clocks)
+            history = DecisionHistory(outputs.history, clocks, lambda: self.queue.ready > 0)
             self.inspector = Inspector(history, self.queue, assembly.attempts, clocks)
         self.cycle = SchedulingCycle(
             attempts=assembly.attempts,

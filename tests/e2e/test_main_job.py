@@ -255,11 +255,15 @@ ASKING = (
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
     {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get", "create"]},
 )
-READING_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+READING_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
 
 
 def explain(kubeconfig: Path, pod: str, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "secondary_scheduler.cli", "explain", "pod", pod, "-n", "default", *more]
+    return run_explain(kubeconfig, "pod", pod, "-n", "default", *more)
+
+
+def run_explain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "secondary_scheduler.cli", "explain", *arguments]
     return subprocess.run(
         [*command, "--kubeconfig", str(kubeconfig)], capture_output=True, text=True, check=False, timeout=120
     )
@@ -296,6 +300,13 @@ def test_explain_says_why_a_pod_is_there_to_whoever_may_read_it_with_every_kind_
     shown = explain(logins["a token"], "explained")
     assert shown.stdout.startswith(f"default/explained: scheduled on {node} (attempt 1")
     assert "TargetLoadPacking" in shown.stdout
+    why_not = explain(logins["a token"], "explained", "--why-not", "real-0")
+    assert f"Why not real-0 (judged as it is now, and without the pod's own use on {node}):" in why_not.stdout
+    assert "NodeAffinity rejects it" in why_not.stdout
+    queue = run_explain(logins["a token"], "queue", "-n", "default")
+    assert (queue.returncode, queue.stdout.splitlines()[0].partition(":")[0]) == (0, "active")
+    assert "list pods in namespace demo" in run_explain(logins["a token"], "queue", "-n", "demo").stderr
+    assert f"get the node {node}" in run_explain(logins["a token"], "node", node).stderr
     by_certificate = explain(installed.cluster.kubeconfig, "explained")
     assert (by_certificate.returncode, len(by_certificate.stderr.splitlines())) == (1, 1)
     assert "use a user with a token" in by_certificate.stderr

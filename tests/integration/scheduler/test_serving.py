@@ -308,8 +308,8 @@ def test_a_viewer_of_a_namespace_sees_why_its_pods_are_where_they_are_and_nobody
     )
     with daemon(tmp_path, configuration(control_plane.kubeconfig, "decisions")) as running:
 
-        def ask(path: str, token: str) -> Any:
-            answer = running.get(f"/debug/decisions{path}", headers={"Authorization": f"Bearer {token}"})
+        def ask(path: str, token: str, kind: str = "decisions") -> Any:
+            answer = running.get(f"/debug/{kind}{path}", headers={"Authorization": f"Bearer {token}"})
             return answer.json() if answer.status_code == 200 else answer.status_code
 
         cluster.place("decisions")
@@ -323,18 +323,56 @@ def test_a_viewer_of_a_namespace_sees_why_its_pods_are_where_they_are_and_nobody
         assert decision["details"]["rejected"] or decision["details"]["nodes"]
         assert len(ask(f"/namespaces/{NAME}", viewer)["items"]) == 2
         assert (ask(own, stranger), ask("", viewer), ask("/namespaces/kube-system", viewer)) == (403, 403, 403)
+        node = cluster.node_of(name)
+        judged = ask(f"{own}&node={node}", viewer)["whyNot"]
+        assert (judged["placedOn"], judged["verdict"]["rejection"], judged["verdict"]["rank"]) == (node, None, 1)
+        assert {queue["queue"] for queue in ask(f"/namespaces/{NAME}", viewer, "queue")["queues"]} >= {
+            "active",
+            "gated",
+        }
+        # The role `view` has rights on pods of its namespace, and none on nodes.
+        assert (ask("", viewer, "queue"), ask(f"/{node}", viewer, "nodes")) == (403, 403)
         administrator = limited_administrator(cluster)
         everywhere = eventually(lambda: isinstance(shown := ask("", administrator), dict) and shown, "it may read all")
         assert len(everywhere["items"]) == 2
         assert everywhere["configurationHash"]
+        shown = eventually(
+            lambda: isinstance(known := ask(f"/{node}", administrator, "nodes"), dict) and known, "a node"
+        )
+        assert shown["chosen"]["times"] >= 1
+        assert shown["pods"]["byScheduler"]["decisions"] >= 1
+        assert ask(f"/{node}/decisions", administrator, "nodes") == 403
+
+
+def test_a_standby_names_the_leader_instead_of_an_answer(
+    control_plane: LocalCluster, cluster: Cluster, tmp_path: Path
+) -> None:
+    election = {"leaderElect": True, "resourceName": "standby", "resourceNamespace": NAME}
+    durations = {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1s"}
+    content = configuration(control_plane.kubeconfig, "standby", leaderElection={**election, **durations})
+    leases = kubernetes.CoordinationV1Api(cluster.core.api_client)
+    anybody = "--authorization-always-allow-paths=/livez,/readyz,/debug/*"
+    for replica in ("leader", "standby"):
+        (tmp_path / replica).mkdir()
+    with daemon(tmp_path / "leader", content, anybody) as leading:
+        eventually(lambda: leading.get("/debug/decisions").status_code == 200, "it leads")
+        with daemon(tmp_path / "standby", content, anybody) as standby:
+            leader = leases.read_namespaced_lease("standby", NAME).spec.holder_identity.rpartition("_")[0]
+            assert leader
+            refused = standby.get("/debug/decisions")
+            assert (refused.status_code, refused.text) == (503, f"this replica does not lead; {leader} does\n")
+            assert standby.get(f"/debug/queue/namespaces/{NAME}").status_code == 503
 
 
 def limited_administrator(cluster: Cluster) -> str:
-    """A token that may read the decisions about all pods, by the right on the path."""
+    """A token that may read the decisions about all pods, by the right on the path, and nodes."""
     token = token_of(cluster, "decisions-reader")
-    rule = {"nonResourceURLs": ["/debug/decisions"], "verbs": ["get"]}
+    rules = [
+        {"nonResourceURLs": ["/debug/decisions"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+    ]
     name = f"{NAME}-decisions-reader"
-    cluster.rbac.create_cluster_role({"metadata": {"name": name}, "rules": [rule]})
+    cluster.rbac.create_cluster_role({"metadata": {"name": name}, "rules": rules})
     cluster.rbac.create_cluster_role_binding(
         {
             "metadata": {"name": name},

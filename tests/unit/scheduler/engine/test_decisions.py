@@ -135,6 +135,25 @@ def test_details_take_a_share_of_the_time_and_no_more() -> None:
     assert decisions.show(most=1)["items"][0]["details"] is not None
 
 
+def test_while_pods_wait_details_take_a_share_of_the_time_that_the_process_gets() -> None:
+    storm, used = [True], Clock()
+    limits = HistoryLimits(records=2000, bytes=1 << 30, detail_share=0.01, processor_time=used.monotonic)
+    clocks = Clocks(lambda: WallSeconds(NOW), Clock(step=1e6).monotonic)
+    decisions = DecisionHistory(limits, clocks, lambda: storm[0])
+
+    def has_details(name: str) -> bool:
+        record(decisions, pod(name, container("1")))
+        return decisions.show(most=1)["items"][0]["details"] is not None
+
+    assert has_details("first")
+    # However much time goes by: this process gets none of it.
+    assert not all(has_details(f"p{number}") for number in range(1000))
+    used.seconds += 1e9
+    assert has_details("gets-time")
+    storm[0] = False
+    assert has_details("calm")
+
+
 def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
     decisions = history(ALWAYS)
     preemptor = pod("p", container("1"))
