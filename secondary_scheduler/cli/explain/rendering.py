@@ -161,12 +161,12 @@ def _why_not(answer: Json, *, wide: bool) -> Iterator[str]:
     else:
         beside = " beside the pods that are nominated to it; without these it fits" if verdict["nominated"] else ""
         yield f"  {rejection['plugin']} rejects it: {', '.join(rejection['reasons'])}{beside}"
-    objecting = [said for said in verdict["verdicts"] if said["code"] not in ("Success", "Skip")]
+    objecting = [each for each in verdict["verdicts"] if each["code"] not in ("Success", "Skip")]
     if len(objecting) > 1:
         yield "  Every plugin that rejects it, whatever the others say:"
-        rows = [[said["plugin"], said["point"], said["code"], ", ".join(said["reasons"])] for said in objecting]
+        rows = [[each["plugin"], each["point"], each["code"], ", ".join(each["reasons"])] for each in objecting]
         yield from (f"    {line}" for line in aligned(rows))
-    passed = [said["plugin"] for said in verdict["verdicts"] if said["code"] == "Success"]
+    passed = [each["plugin"] for each in verdict["verdicts"] if each["code"] == "Success"]
     if passed:
         yield from textwrap.wrap(f"Passed: {', '.join(passed)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     if verdict["nodes"]:

@@ -51,8 +51,8 @@ def schedulers(*pods: str, chosen: bool = False) -> Schedulers:
     return Schedulers(config, "ns", pods, 10259, chosen)
 
 
-def about(asked: Schedulers, why_not: str | None = None) -> dict[str, Any]:
-    return command._about_pod(asked, "shop", "p", why_not)
+def about(schedulers_asked: Schedulers, why_not: str | None = None) -> dict[str, Any]:
+    return command._about_pod(schedulers_asked, "shop", "p", why_not)
 
 
 def test_the_scheduler_that_knows_the_pod_answers_whatever_the_others_do(tunnel: Tunnel) -> None:

@@ -111,8 +111,8 @@ def test_no_text_of_the_cluster_steers_the_terminal() -> None:
 def test_an_error_and_a_nomination_are_told_instead_of_a_count_of_nodes() -> None:
     nothing = {"feasible": 0, "ties": 0, "nodes": [], "rejected": [], "shortage": None}
     broken = {**nothing, "evaluated": 3, "error": 'running "X" filter plugin: a defect'}
-    told = shown(decision(result="error", node=None, details=broken))
-    assert told[-1] == 'Nothing can be said about any of 3 nodes: running "X" filter plugin: a defect'
+    text = shown(decision(result="error", node=None, details=broken))
+    assert text[-1] == 'Nothing can be said about any of 3 nodes: running "X" filter plugin: a defect'
     details = {**decision()["details"], "nominated": True, "rejected": []}
     assert "It fits where preemption made room for it; no other node was looked at." in shown(decision(details=details))
 

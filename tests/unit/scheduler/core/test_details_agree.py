@@ -61,7 +61,7 @@ class Explained(History):
             return
         own = whole.node(name)
         assert (verdict.rejection is None) == own.feasible
-        says_no = [said.plugin for said in verdict.verdicts if said.code not in ("Success", "Skip")]
+        says_no = [each.plugin for each in verdict.verdicts if each.code not in ("Success", "Skip")]
         if own.feasible:
             totals = sorted(whole.totals.tolist(), reverse=True)
             assert totals[(verdict.rank or 0) - 1] == own.total

@@ -16,7 +16,7 @@ SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
 
 def rejections(verdict: NodeVerdict) -> dict[str, tuple[str, tuple[str, ...]]]:
     codes = ("Success", "Skip")
-    return {said.plugin: (said.code, said.reasons) for said in verdict.verdicts if said.code not in codes}
+    return {each.plugin: (each.code, each.reasons) for each in verdict.verdicts if each.code not in codes}
 
 
 def test_every_plugin_that_rejects_the_node_is_named_and_not_only_the_first() -> None:
@@ -68,10 +68,10 @@ def test_what_rejects_all_nodes_is_the_verdict_on_this_one() -> None:
     snapshot = cluster(node("n0"), node("n1")).snapshot(NOW)
     claims = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}])
     verdict = judge_node(snapshot, claims, DEFAULT, "n1")
-    (said,) = verdict.verdicts
-    assert (said.point, said.reasons) == ("PreFilter", ('persistentvolumeclaim "missing" not found',))
+    (each,) = verdict.verdicts
+    assert (each.point, each.reasons) == ("PreFilter", ('persistentvolumeclaim "missing" not found',))
     assert verdict.rejection is not None
-    assert verdict.rejection.reasons == said.reasons
+    assert verdict.rejection.reasons == each.reasons
 
 
 def test_a_node_that_prefilter_left_out_says_who_did() -> None:

@@ -278,7 +278,7 @@ def test_a_question_about_decisions_that_cannot_be_answered_says_why(
 
 
 @pytest.mark.parametrize(
-    ("token", "path", "asked"),
+    ("token", "path", "question"),
     [
         ("tenant", "/decisions/namespaces/shop?pod=p&node=n7", {"PodsQuestion": ["shop", "p", 100, "n7"]}),
         ("tenant", "/queue/namespaces/shop?limit=3", {"QueueQuestion": ["shop", 3]}),
@@ -288,9 +288,9 @@ def test_a_question_about_decisions_that_cannot_be_answered_says_why(
     ],
 )
 def test_the_queue_and_nodes_are_shown_to_whoever_may_read_what_they_name(
-    url: str, token: str, path: str, asked: dict[str, Any]
+    url: str, token: str, path: str, question: dict[str, Any]
 ) -> None:
-    assert get(f"{url}/debug{path}", token).json() == {"asked": asked}
+    assert get(f"{url}/debug{path}", token).json() == {"asked": question}
 
 
 @pytest.mark.parametrize(
