@@ -232,7 +232,7 @@ def _conflicting_sources(desired: list[DesiredProfile]) -> Iterator[Problem]:
         if profile.provider is None:
             continue
         other = first.setdefault((profile.provider.type, profile.address), profile)
-        excluded = {"credentials", "address", "load_watcher"}
+        excluded = {"credentials", "address", "load_watcher", "limit"}
         other_provider = other.provider or profile.provider
         if profile.provider.model_dump(exclude=excluded) != other_provider.model_dump(exclude=excluded):
             message = f"reads the same source with other settings than {path_text(other.provider_at)}"
@@ -336,6 +336,7 @@ def _options(desired: DesiredProfile) -> dict[str, Any]:
             "whenNoneFresh": provider.when_none_fresh,
             "nodeLabel": provider.node_label,
             "queries": provider.queries,
+            "limit": provider.limit,
         }
         options["load"] = {key: value for key, value in load.items() if value is not None}
     return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -147,8 +147,8 @@ class MetricProviderSettings(SettingsModel):
         window: averaging window of the queries, as a Prometheus duration.
         refresh_seconds: interval between two reads.
         max_age_seconds: older samples count as stale.
-        timeout_seconds, when_stale, when_absent, when_none_fresh, node_label, queries: as `SecondarySchedulerOptions`
-            has them under `load`, where they are checked.
+        timeout_seconds, when_stale, when_absent, when_none_fresh, node_label, queries, limit: as
+            `SecondarySchedulerOptions` has them under `load`, where they are checked.
     """
 
     type: Literal["Prometheus", "KubernetesMetricsServer", "SignalFx"] | None = None
@@ -164,6 +164,7 @@ class MetricProviderSettings(SettingsModel):
     when_none_fresh: str | None = None
     node_label: str | None = None
     queries: dict[str, str] | None = None
+    limit: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _requirements_of_type(self) -> Self:

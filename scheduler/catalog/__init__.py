@@ -40,6 +40,7 @@ from scheduler.catalog.args_schedulerplugins import (
     TopologicalSortArgs,
 )
 from scheduler.catalog.args_trimaran import (
+    HighLoadFilterArgs,
     LoadVariationRiskBalancingArgs,
     LowRiskOverCommitmentArgs,
     MetricProvider,
@@ -47,6 +48,7 @@ from scheduler.catalog.args_trimaran import (
     PowerModel,
     TargetLoadPackingArgs,
     TrimaranArgs,
+    UsageThresholds,
     credential_of,
 )
 from scheduler.catalog.descriptor import (
@@ -70,7 +72,7 @@ from scheduler.catalog.metricsources import (
     is_loopback,
     same_address,
 )
-from scheduler.catalog.options import LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
+from scheduler.catalog.options import LoadLimitOptions, LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
 from scheduler.catalog.registry import (
     BASE_CLUSTER_ROLE,
     CANARY_SUFFIX,
@@ -152,8 +154,10 @@ __all__ = [
     "Duration",
     "DynamicResourcesArgs",
     "ExtensionPoint",
+    "HighLoadFilterArgs",
     "InterPodAffinityArgs",
     "KubernetesVersion",
+    "LoadLimitOptions",
     "LoadOptions",
     "LoadQueries",
     "LoadVariationRiskBalancingArgs",
@@ -183,6 +187,7 @@ __all__ = [
     "TargetLoadPackingArgs",
     "TopologicalSortArgs",
     "TrimaranArgs",
+    "UsageThresholds",
     "UtilizationShapePoint",
     "VolumeBindingArgs",
     "Watch",

@@ -147,6 +147,67 @@ class LowRiskOverCommitmentArgs(TrimaranArgs):
         return data
 
 
+class UsageThresholds(StrictModel):
+    """The highest predicted use of a node, in per cent of what it can allocate."""
+
+    cpu: int = 100
+    memory: int = 100
+
+
+class HighLoadFilterArgs(TrimaranArgs):
+    """HighLoadFilter, as proposed to scheduler-plugins (pull requests 992 and 993).
+
+    `metricProvider` is what the other load-aware plugins have, without SignalFx, and may not stand beside
+    `watcherAddress`.
+    """
+
+    usage_thresholds: UsageThresholds = Field(default_factory=UsageThresholds)
+    fail_open: bool = True
+    metrics_update_interval_seconds: int = 30
+    node_metric_expiration_seconds: int = 180
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_means_absent(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("watcherAddress") == "":
+            return {key: value for key, value in data.items() if key != "watcherAddress"}
+        return data
+
+    def check(self) -> Iterator[tuple[Loc, str]]:
+        """Yield what the proposal's validation refuses, in its words."""
+        for name, percent in (("cpu", self.usage_thresholds.cpu), ("memory", self.usage_thresholds.memory)):
+            if not 0 <= percent <= 100:
+                yield ("usageThresholds", name), f"Invalid value: {percent}: must be between 0 and 100"
+        interval, expiration = self.metrics_update_interval_seconds, self.node_metric_expiration_seconds
+        if interval <= 0:
+            yield ("metricsUpdateIntervalSeconds",), f"Invalid value: {interval}: must be greater than 0"
+        if expiration <= 0:
+            yield ("nodeMetricExpirationSeconds",), f"Invalid value: {expiration}: must be greater than 0"
+        elif expiration < interval:
+            message = f"Invalid value: {expiration}: must be greater than or equal to metricsUpdateIntervalSeconds"
+            yield ("nodeMetricExpirationSeconds",), message
+        yield from self._check_source()
+
+    def _check_source(self) -> Iterator[tuple[Loc, str]]:
+        provider = self.metric_provider
+        has_details = bool(provider.address or provider.token or provider.insecure_skip_verify)
+        if self.watcher_address:
+            if problem := address_problem(self.watcher_address):
+                yield ("watcherAddress",), f"must be an absolute HTTP or HTTPS URL: {problem}"
+            if provider.type or has_details:
+                yield ("metricProvider",), "must be empty when watcherAddress is set"
+        elif provider.type == "KubernetesMetricsServer":
+            if has_details:
+                message = "address, token, and insecureSkipVerify are not supported for KubernetesMetricsServer"
+                yield ("metricProvider",), message
+        elif provider.type == "Prometheus":
+            if problem := address_problem(provider.address or ""):
+                yield ("metricProvider", "address"), f"must be an absolute HTTP or HTTPS URL: {problem}"
+        else:
+            allowed = '"KubernetesMetricsServer", "Prometheus"'
+            yield ("metricProvider", "type"), f'Unsupported value: "{provider.type}": supported values: {allowed}'
+
+
 class PowerModel(StrictModel):
     """Power of a node in watts at a CPU utilization of x per cent: k0 + k1 * e^(k2 * x)."""
 

@@ -35,12 +35,27 @@ Fallback = Literal["requests", "leaveOut"]
 """What replaces a node's load: its pods' requests, or nothing, which neither favours nor disfavours the node."""
 
 
+class LoadLimitOptions(StrictModel):
+    """What HighLoadFilter does beyond upstream's proposal.
+
+    `whenAllExceed`: where every node that a pod fits is above its limit, `leaveOut` places it as without the plugin,
+    `reject` lets it wait. `exempt`: pods that the limit does not hold for, as no other node can run them: those of
+    DaemonSets, and all that are `pinned` to one node. `countUnmeasured`: requests of pods that were placed too recently
+    to show in the measurement are added to it.
+    """
+
+    when_all_exceed: Literal["reject", "leaveOut"] = "leaveOut"
+    exempt: list[Literal["DaemonSet", "pinned"]] = Field(default_factory=lambda: ["DaemonSet", "pinned"])
+    count_unmeasured: bool = True
+
+
 class LoadOptions(StrictModel):
     """How load is read: credential files, interval, timeout of a query, maximum age (all in seconds), window.
 
     A value is fresh, stale (older than `maxAgeSeconds`) or absent (never read, or not a number). `whenStale` and
     `whenAbsent` say what happens for such a node when others have fresh load; `whenNoneFresh` what happens when no node
-    that the pod fits has fresh load: by default the plugin skips the attempt and the others decide.
+    that the pod fits has fresh load: by default the plugin skips the attempt and the others decide. HighLoadFilter has
+    args of its own for that, and the options under `limit`.
 
     `nodeLabel` is the label of Prometheus' series that identifies the node, by name or by address.
     """
@@ -56,6 +71,7 @@ class LoadOptions(StrictModel):
     window: str = "15m"
     node_label: str = "instance"
     queries: LoadQueries = Field(default_factory=LoadQueries)
+    limit: LoadLimitOptions = Field(default_factory=LoadLimitOptions)
 
     def check(self) -> Iterator[tuple[Loc, str]]:
         """Positive times, a PromQL window and label."""

@@ -14,6 +14,7 @@ from scheduler.catalog.args_schedulerplugins import (
     TopologicalSortArgs,
 )
 from scheduler.catalog.args_trimaran import (
+    HighLoadFilterArgs,
     LoadVariationRiskBalancingArgs,
     LowRiskOverCommitmentArgs,
     PeaksArgs,
@@ -60,6 +61,15 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         flavours=_FLAVOURS,
     ),
     PluginDescriptor("Peaks", points(["score"]), PeaksArgs, implemented=True, flavours=_FLAVOURS),
+    # Proposed upstream (pull requests 992 and 993); no release has it.
+    PluginDescriptor(
+        "HighLoadFilter",
+        points(["preFilter", "filter"]),
+        HighLoadFilterArgs,
+        rules=_NODE_METRICS,
+        implemented=True,
+        flavours=frozenset({"ours"}),
+    ),
     PluginDescriptor(
         "Coscheduling",
         points(["queueSort", "preFilter", "postFilter", "permit", "reserve"]),

@@ -16,6 +16,7 @@ from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named
 from scheduler.config.legacy import CONVERTED_VERSIONS
+from scheduler.config.loadlimits import warn_of_load_limits
 from scheduler.config.model import (
     API_VERSION,
     DEFAULT_SCHEDULER_NAME,
@@ -143,6 +144,7 @@ def load_configuration(
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)
     problems += _warn_of_left_out(document, profiles)
+    problems += warn_of_load_limits(document, model, profiles, chosen)
     return Configuration(source, data, version, chosen, digest, model, tuple(profiles), tuple(problems), cluster_minor)
 
 

@@ -108,6 +108,7 @@ def filter_all(
     diagnosis = Diagnosis(snapshot.node_count)
     if not status.is_success:
         diagnosis.pre_filter = status
+        profile.step_back(state, diagnosis)
         return FeasibleNodes(_NONE, 0, diagnosis)
     rows = snapshot.rows
     if names is not None:
@@ -117,6 +118,13 @@ def filter_all(
     if among is not None:
         rows = _rows_of(snapshot, among if names is None else names.intersection(among))
     feasible = profile.run_filters_with_nominated(state, pod, snapshot, rows, diagnosis)
+    if not len(feasible) and (taken_back := profile.step_back(state, diagnosis)):
+        diagnosis.rejections = []
+        feasible = profile.run_filters_with_nominated(state, pod, snapshot, rows, diagnosis)
+        if len(feasible):
+            diagnosis.taken_back = tuple(rejection.only(feasible) for rejection in taken_back)
+            for name in sorted({rejection.plugin for rejection in taken_back}):
+                state.count(f"stepped_back/{name}")
     if state.timing is not None:
         state.timing.lap("Filter")
     return FeasibleNodes(feasible, len(rows), diagnosis)

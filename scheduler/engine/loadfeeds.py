@@ -12,7 +12,7 @@ from scheduler.catalog import CredentialRules
 from scheduler.config import Configuration
 from scheduler.engine.engine import Engine
 from scheduler.engine.nodeloads import NodeLoads
-from scheduler.framework import LoadReading
+from scheduler.framework import NODE_LOAD, NODE_LOAD_UPDATE, LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, configured_sources, load_source
 from scheduler.observe import Metrics, SourceLoads
@@ -34,6 +34,13 @@ class LoadFeeds:
         }
         # Only plugins that read a load ask for recent assignments, and keeping them costs time.
         engine.state.assignments.keep(bool(self._settings))
+        # Most plugins only score by load: then no pod waits for it, and a read is no event.
+        self._wakes_pods = any(
+            registration.resource == NODE_LOAD
+            for runner in engine.runners.values()
+            for registrations in runner.hint_registrations().values()
+            for registration in registrations
+        )
 
     def start(self, client_config: ClientConfig, on_status: Callable[[LoadStatus], None]) -> None:
         """Begin to read, each source in a thread of its own.
@@ -50,7 +57,7 @@ class LoadFeeds:
                 settings,
                 node_of_address=self._engine.nodes.node_of_address,
                 on_reading=self._take_load,
-                on_status=on_status,
+                on_status=lambda status: self._after_read(status, on_status),
                 metrics=self._metrics,
                 source=load_source(key, settings, client_config, self._capacity_of),
                 prepare=self._prepare_load,
@@ -99,6 +106,14 @@ class LoadFeeds:
         view = self._engine.state.snapshot(self._engine.clocks.wall())
         load = self._engine.state.lay_out_load(reading)
         return [work for plugin in preparing if (work := plugin.prepare_load(view, load)) is not None]
+
+    def _after_read(self, status: LoadStatus, on_status: Callable[[LoadStatus], None]) -> None:
+        """Tell of a read, good or bad: after a bad one, loads that were in force may be too old."""
+        on_status(status)
+        if self._wakes_pods:
+            view = self._engine.state.snapshot(self._engine.clocks.wall())
+            if self._engine.queue.on_event(NODE_LOAD_UPDATE, new=view):
+                self._engine.cycle.wake()
 
     def _take_load(self, reading: LoadReading) -> tuple[str, ...]:
         missing = self._engine.state.set_load(reading)

@@ -16,6 +16,8 @@ from scheduler.framework.events import (
     NODE,
     NODE_ADD,
     NODE_DELETE,
+    NODE_LOAD,
+    NODE_LOAD_UPDATE,
     POD,
     UNSCHEDULABLE_POD,
     UNSCHEDULABLE_POD_ADD,
@@ -94,6 +96,7 @@ from scheduler.framework.interface import (
     ReservePlugin,
     ScoreNormalizer,
     ScorePlugin,
+    YieldingFilter,
 )
 from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
@@ -167,6 +170,8 @@ __all__ = [
     "NODE",
     "NODE_ADD",
     "NODE_DELETE",
+    "NODE_LOAD",
+    "NODE_LOAD_UPDATE",
     "NO_NODES",
     "NO_SECCOMP_PATHS",
     "NO_TERMS",
@@ -304,6 +309,7 @@ __all__ = [
     "WeightedAffinityTerm",
     "WhatIfView",
     "Wrap",
+    "YieldingFilter",
     "conclude",
     "configured_extenders",
     "failure",

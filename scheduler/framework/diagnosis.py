@@ -1,7 +1,9 @@
 """Why a pod fits nowhere: who rejected which node, and the message upstream would write."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,17 +15,46 @@ NO_NODES = "no nodes available to schedule pods"
 
 @dataclass(slots=True)
 class Rejection:
-    """One filter's rejections: a code and a set of reasons per row."""
+    """One filter's rejections: a code and a set of reasons per row; `describe` as in `Verdicts`."""
 
     plugin: str
     rows: RowArray
     codes: CodeArray
     bits: IntArray
     reasons: tuple[str, ...]
+    describe: Callable[[int], tuple[str, ...]] | None = None
+
+    @classmethod
+    def of(cls, plugin: str, rows: RowArray, verdicts: Verdicts, rejected: RowArray) -> Rejection:
+        """Return what a plugin's verdicts on some rows say about those of them at the positions `rejected`."""
+        describe = verdicts.describe
+        return cls(
+            plugin,
+            rows[rejected],
+            verdicts.codes[rejected],
+            verdicts.bits[rejected],
+            verdicts.reasons,
+            None if describe is None else lambda index: describe(int(rejected[index])),
+        )
+
+    def only(self, rows: RowArray) -> Rejection:
+        """Return the rejections of these rows."""
+        kept = np.flatnonzero(np.isin(self.rows, rows))
+        return Rejection.of(self.plugin, self.rows, Verdicts(self.codes, self.bits, self.reasons, self.describe), kept)
 
     def status(self, index: int) -> Status:
         """Return the answer for `rows[index]`."""
-        return Verdicts(self.codes, self.bits, self.reasons).status(index, self.plugin)
+        return Verdicts(self.codes, self.bits, self.reasons, self.describe).status(index, self.plugin)
+
+    def histogram(self) -> Counter[str]:
+        """Return reason -> number of nodes; a node with several reasons counts under each."""
+        counts: Counter[str] = Counter()
+        values, numbers = np.unique(self.bits, return_counts=True)
+        for bits, number in zip(values.tolist(), numbers.tolist(), strict=True):
+            for bit, reason in enumerate(self.reasons):
+                if bits >> bit & 1:
+                    counts[reason] += number
+        return counts
 
 
 @dataclass(slots=True)
@@ -39,6 +70,7 @@ class Diagnosis:
         pre_filter: the PreFilter rejection that stands for all nodes, if there was one.
         absent: nodes that PreFilter left out, and
         absent_plugins: the PreFilter plugins that left them out.
+        taken_back: rejections that count no more, as their plugins stepped back (`YieldingFilter`).
     """
 
     total: int
@@ -46,6 +78,7 @@ class Diagnosis:
     pre_filter: Status | None = None
     absent: int = 0
     absent_plugins: tuple[str, ...] = ()
+    taken_back: tuple[Rejection, ...] = ()
 
     @property
     def absent_status(self) -> Status | None:
@@ -60,11 +93,7 @@ class Diagnosis:
         """Return reason -> number of nodes; a node with several reasons counts under each."""
         counts: Counter[str] = Counter()
         for rejection in self.rejections:
-            values, numbers = np.unique(rejection.bits, return_counts=True)
-            for bits, number in zip(values.tolist(), numbers.tolist(), strict=True):
-                for bit, reason in enumerate(rejection.reasons):
-                    if bits >> bit & 1:
-                        counts[reason] += number
+            counts.update(rejection.histogram())
         absent = self.absent_status
         if self.absent and absent is not None:
             counts[absent.message] += self.absent

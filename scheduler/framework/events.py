@@ -13,10 +13,12 @@ from scheduler.catalog import ActionType
 from scheduler.framework.objects import NodeInfo, PodInfo
 
 EventObject = object
-"""PodInfo for pods, NodeInfo for nodes, the decoded object for other kinds."""
+"""PodInfo for pods, NodeInfo for nodes, a NodeView for their load, the decoded object for other kinds."""
 
 POD, NODE, WILDCARD = "Pod", "Node", "*"
 ASSIGNED_POD, UNSCHEDULABLE_POD = "AssignedPod", "UnschedulablePod"
+NODE_LOAD = "NodeLoad"
+"""Of no API object: the measured load of the nodes."""
 
 
 class Hint(Enum):
@@ -79,6 +81,8 @@ ASSIGNED_POD_DELETE = ClusterEvent(ASSIGNED_POD, _A.DELETE, "AssignedPodDelete")
 UNSCHEDULABLE_POD_ADD = ClusterEvent(UNSCHEDULABLE_POD, _A.ADD, "UnschedulablePodAdd")
 NODE_ADD = ClusterEvent(NODE, _A.ADD, "NodeAdd")
 NODE_DELETE = ClusterEvent(NODE, _A.DELETE, "NodeDelete")
+NODE_LOAD_UPDATE = ClusterEvent(NODE_LOAD, _A.UPDATE, "NodeLoadUpdate")
+"""A load source was read, or could not be read. The new object is a `NodeView` of that moment, there is no old one."""
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, _A.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE = ClusterEvent(WILDCARD, _A.ALL, "ForceActivate")
 

@@ -297,6 +297,19 @@ class FilterPlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class YieldingFilter(Plugin, Protocol):
+    """Implemented by a Filter plugin that would rather step back than be the reason why a pod has no node."""
+
+    def step_back(self, state: CycleState) -> bool:
+        """Take back what `filter` rejected in this attempt, and do not reject it again; return whether it does so.
+
+        Called where no node passed all filters, or PreFilter ended the search. Then all filters are called again, and
+        PostFilter looks for room without this plugin's say, too. Columns of a class hold its verdicts as they were
+        before: it may implement `locality` as if it never stepped back.
+        """
+
+
+@runtime_checkable
 class PostFilterPlugin(Plugin, Protocol):
     """Called when no node fits, to make room. Effects go through the Handle, beside the loop."""
 

@@ -52,6 +52,7 @@ from scheduler.framework.interface import (
     ReservePlugin,
     ScoreNormalizer,
     ScorePlugin,
+    YieldingFilter,
 )
 from scheduler.framework.locality import local_version
 from scheduler.framework.nodecodes import NodeCodes
@@ -134,6 +135,9 @@ class ProfileRunner:
         self.scores = tuple((scorer, weights[scorer.name]) for scorer in scorers)
         # Looked up once: isinstance against a Protocol costs more than most scores.
         self._normalizers = {scorer.name: scorer.normalize for scorer in scorers if isinstance(scorer, ScoreNormalizer)}
+        self._yielding = tuple(
+            instance for plugin in self.filters if isinstance(instance := self.plugins[plugin.name], YieldingFilter)
+        )
         self._filter_names = frozenset(plugin.name for plugin in self.filters)
         self._pod_watchers = tuple(
             (plugin.name, instance)
@@ -271,13 +275,19 @@ class ProfileRunner:
             rejected = np.flatnonzero(failed)
             if not len(rejected):
                 continue
-            codes = verdicts.codes[rejected]
-            check_codes(plugin.name, codes)
-            diagnosis.rejections.append(
-                Rejection(plugin.name, rows[rejected], codes, verdicts.bits[rejected], verdicts.reasons)
-            )
+            rejection = Rejection.of(plugin.name, rows, verdicts, rejected)
+            check_codes(plugin.name, rejection.codes)
+            diagnosis.rejections.append(rejection)
             rows = rows[~failed]
         return rows
+
+    def step_back(self, state: CycleState, diagnosis: Diagnosis) -> tuple[Rejection, ...]:
+        """Ask the filters that would rather step back than leave a pod without a node to do so for the rest of an
+        attempt; returns those of the rejections that they take back. What is left is to be filtered again then."""
+        back = {
+            plugin.name for plugin in self._yielding if plugin.name not in state.skip_filter and plugin.step_back(state)
+        }
+        return tuple([rejection for rejection in diagnosis.rejections if rejection.plugin in back]) if back else ()
 
     def rows_passing(
         self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, filters: Iterable[FilterPlugin]

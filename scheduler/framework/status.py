@@ -4,6 +4,7 @@ Expected outcomes are values and not exceptions, as upstream: a rejection is the
 code and reasons decide what happens next. An exception is a bug or trouble, and becomes a `PluginError`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -111,14 +112,19 @@ class Verdicts:
         codes: a `Code` per row; 0 lets the node through.
         bits: a set of reasons per row: bit i stands for `reasons[i]`.
         reasons: texts, in the order in which one node's reasons are reported.
+        describe: returns the reasons of one row, by its position, where they say more than the texts that stand for
+            many rows, such as a number.
     """
 
     codes: CodeArray
     bits: IntArray
     reasons: tuple[str, ...]
+    describe: Callable[[int], tuple[str, ...]] | None = None
 
     def status(self, index: int, plugin: str) -> Status:
         """Return one row's answer as a Status."""
+        if self.describe is not None:
+            return Status(Code(int(self.codes[index])), self.describe(index), plugin)
         bits = int(self.bits[index])
         reasons = tuple(reason for bit, reason in enumerate(self.reasons) if bits >> bit & 1)
         return Status(Code(int(self.codes[index])), reasons, plugin)

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.catalog import DEFAULT_ADDRESSES, ArgsModel, CredentialRules, LoadOptions, TrimaranArgs
+from scheduler.catalog import (
+    DEFAULT_ADDRESSES,
+    ArgsModel,
+    CredentialRules,
+    HighLoadFilterArgs,
+    LoadOptions,
+    TrimaranArgs,
+)
 from scheduler.config import EffectiveProfile
 from scheduler.kube.client import ClientConfig
 from scheduler.load.settings import LoadSettings
@@ -76,9 +83,11 @@ def configured_sources(
     `rules` are those of `load_settings`.
 
     Plugins and profiles share one collector per source, and the first that names a source decides its options. A
-    later plugin whose options differ is named as `schedulerName/plugin`.
+    later plugin whose options differ is named as `schedulerName/plugin`. Args that name an interval can only shorten
+    that of the options.
     """
     sources: dict[str, LoadSettings] = {}
+    intervals: dict[str, int] = {}
     ignored: list[str] = []
     for profile in profiles:
         for plugin in profile.enabled:
@@ -89,6 +98,11 @@ def configured_sources(
             settings = load_settings(args, profile.options.load, rules)
             if sources.setdefault(key, settings) != settings:
                 ignored.append(f"{profile.scheduler_name}/{plugin}")
+            if isinstance(args, HighLoadFilterArgs):
+                interval = args.metrics_update_interval_seconds
+                intervals[key] = min(interval, intervals.get(key, interval))
+    for key, interval in intervals.items():
+        sources[key] = replace(sources[key], refresh_seconds=min(interval, sources[key].refresh_seconds))
     return sources, ignored
 
 

@@ -20,6 +20,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
     "DefaultPreemption": "defaultpreemption:DefaultPreemption",
     "DynamicResources": "dynamicresources:DynamicResources",
     "GangScheduling": "gangscheduling:GangScheduling",
+    "HighLoadFilter": "highloadfilter:high_load_filter",
     "ImageLocality": "imagelocality:ImageLocality",
     "InterPodAffinity": "interpodaffinity:InterPodAffinity",
     "LoadVariationRiskBalancing": "loadvariationriskbalancing:load_variation_risk_balancing",

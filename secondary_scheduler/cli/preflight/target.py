@@ -24,7 +24,11 @@ from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
 from secondary_scheduler.cli.reading import read_configuration, read_text
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
-_NEEDED = {"TargetLoadPacking": frozenset({"cpu_average"}), "Peaks": frozenset({"cpu_average"})}
+_NEEDED = {
+    "TargetLoadPacking": frozenset({"cpu_average"}),
+    "Peaks": frozenset({"cpu_average"}),
+    "HighLoadFilter": frozenset({"cpu_average", "memory_average"}),
+}
 _TIMEOUT = 15.0
 
 

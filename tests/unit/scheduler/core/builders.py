@@ -108,12 +108,13 @@ def runner(
     *,
     compatibility: str = "safe",
     kubernetes: str = "1.34",
+    options: Mapping[str, Any] | None = None,
 ) -> ProfileRunner:
-    """A profile: plugin sets as in a file, args by plugin name, and the kube-scheduler it behaves as."""
+    """A profile: plugin sets as in a file, args by plugin name, the kube-scheduler it behaves as, and more of our
+    options."""
     config = [{"name": name, "args": dict(values)} for name, values in (args or {}).items()]
-    config.append(
-        {"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility, "kubernetesVersion": kubernetes}}
-    )
+    own = {"compatibility": compatibility, "kubernetesVersion": kubernetes, **(options or {})}
+    config.append({"name": "SecondarySchedulerOptions", "args": own})
     encode = msgspec.json.encode
     text = CONFIGURATION.format(plugins=encode(plugins or {}).decode(), plugin_config=encode(config).decode())
     effective = load_configuration(text, source="test", external_load=True).profiles[0]

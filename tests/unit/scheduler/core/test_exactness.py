@@ -1,6 +1,7 @@
 """What is kept per class of pods never changes a decision: after any history, for any profile, deciding by it gives
 what asking every plugin about every node gives, and the kept columns are those made from nothing."""
 
+import math
 import random
 from typing import Any
 
@@ -34,6 +35,17 @@ def with_load(compatibility: str = "safe") -> ProfileRunner:
     )
 
 
+def limited(when: str = "leaveOut", compatibility: str = "safe", *, fail_open: bool = True, **limit: Any) -> ProfileRunner:
+    enabled = {"enabled": [{"name": "HighLoadFilter"}]}
+    thresholds = {"cpu": 70, "memory": 90}
+    return runner(
+        {"preFilter": enabled, "filter": enabled},
+        {"HighLoadFilter": {"watcherAddress": WATCHER, "usageThresholds": thresholds, "failOpen": fail_open}},
+        compatibility=compatibility,
+        options={"load": {"limit": {"whenAllExceed": when, **limit}}},
+    )
+
+
 def spread_by_default() -> ProfileRunner:
     defaults = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
     return runner(args={"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": defaults}})
@@ -62,6 +74,9 @@ PROFILES = {
     "load alone": lambda: runner(
         {"score": {"enabled": [{"name": "TargetLoadPacking"}], "disabled": [{"name": "*"}]}}, TLP
     ),
+    "load limit": limited,
+    "load limit, rejecting": lambda: limited("reject", fail_open=False, exempt=["DaemonSet"]),
+    "load limit as upstream": lambda: limited(compatibility="upstream"),
     "heavy weights": lambda: runner(
         {
             "score": {
@@ -194,7 +209,9 @@ class History:
         kind, fields = CLASSES[chance.choice(self.favourites)]
         labels = {"app": chance.choice("xy")} if chance.random() < 0.8 else {}
         name = next(self.names)
-        words = {"labels": labels, "priority": chance.choice([0, 0, 5]), **fields, **more}
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+        metadata = {"ownerReferences": [owner]} if chance.random() < 0.2 else {}
+        words = {"labels": labels, "priority": chance.choice([0, 0, 5]), "metadata": metadata, **fields, **more}
         return self.reducer.reduce(api_pod(name, msgspec.json.decode(msgspec.json.encode(kind)), **words))
 
     def place(self, chance: random.Random) -> None:
@@ -259,7 +276,15 @@ class History:
         elif step == "load":
             names = [name for name in sorted(state.node_names) if chance.random() < 0.95]
             at = self.now - chance.choice([0.0, 100.0, 400.0])
-            loads = {name: NodeLoad(cpu_average=chance.uniform(0, 110), measured_at=at) for name in names}
+            # Often too high for a limit, and one of the two may be missing.
+            loads = {
+                name: NodeLoad(
+                    cpu_average=chance.uniform(0, 110),
+                    memory_average=chance.choice([math.nan, chance.uniform(0, 110)]),
+                    measured_at=at - chance.choice([0.0, 150.0]),
+                )
+                for name in names
+            }
             state.set_load(LoadReading(loads, at, source=SOURCE, answered_at=self.now))
         elif step == "service":
             service = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "x"}}}
@@ -335,7 +360,7 @@ def test_any_history_gives_the_decisions_that_asking_every_plugin_gives(
         history.happen(step, random.Random(seed * 1000 + number + draw))
 
 
-@pytest.mark.parametrize("profile", ["default", "load", "no scores", "spread by default"])
+@pytest.mark.parametrize("profile", ["default", "load", "load limit", "no scores", "spread by default"])
 @settings(max_examples=40, deadline=None)
 @given(
     favourites=st.lists(st.sampled_from([1, 2, 4, 9]), min_size=1, max_size=2), steps=crowding, seed=st.integers(0, 9)

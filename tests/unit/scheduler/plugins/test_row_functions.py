@@ -12,6 +12,8 @@ from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container,
 from tests.unit.scheduler.core.strategies import clusters, pods
 
 WEIGHTS = [{"name": "memory", "weight": 3}, {"name": "cpu", "weight": 2}]
+LIMITED = {"preFilter": {"enabled": [{"name": "HighLoadFilter"}]}, "filter": {"enabled": [{"name": "HighLoadFilter"}]}}
+LIMITS = {"usageThresholds": {"cpu": 60, "memory": 60}}
 PROFILES = {
     "least": runner(),
     "least, 1.36": runner(kubernetes="1.36"),
@@ -27,6 +29,8 @@ PROFILES = {
         {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
         {"TargetLoadPacking": {"watcherAddress": WATCHER, "targetUtilization": 100}},
     ),
+    "limit": runner(LIMITED, {"HighLoadFilter": {"watcherAddress": WATCHER, **LIMITS}}),
+    "limit, closed": runner(LIMITED, {"HighLoadFilter": {"watcherAddress": WATCHER, "failOpen": False, **LIMITS}}),
 }
 CROWD = [pod(f"crowd-{index}") for index in range(25)]
 
@@ -78,7 +82,8 @@ def test_they_agree_where_more_is_counted_than_there_is(name: str) -> None:
     wanted = {"NodeResourcesFit fits", "NodeResourcesFit fits in a block", "NodeResourcesFit rates"}
     wanted |= {"NodeResourcesFit rates a block", "NodeResourcesBalancedAllocation rates"}
     wanted |= {"NodeResourcesBalancedAllocation rates a block"}
-    assert forms == wanted | ({"TargetLoadPacking rates"} if name.startswith("load") else set())
+    of_load = {"load": "TargetLoadPacking rates", "limit": "HighLoadFilter fits"}
+    assert forms == wanted | {form for word, form in of_load.items() if name.startswith(word)}
 
 
 def test_a_node_without_cpu_or_memory_makes_the_table_incomplete_until_it_has_them() -> None:

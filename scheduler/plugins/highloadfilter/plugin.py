@@ -1,0 +1,264 @@
+"""HighLoadFilter as it is by default (`compatibility: safe`)."""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import cast
+
+import numpy as np
+
+from scheduler.catalog import ActionType, HighLoadFilterArgs
+from scheduler.framework import (
+    ASSIGNED_POD,
+    NODE,
+    NODE_LOAD,
+    POD,
+    REPORT_INTERVAL,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    DependsOn,
+    EnqueueExtensions,
+    FilterPlugin,
+    FloatArray,
+    Hint,
+    HintRegistration,
+    IntArray,
+    LoadColumns,
+    Locality,
+    LocalPlugin,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    RowArray,
+    SpecInfo,
+    Status,
+    Verdicts,
+    YieldingFilter,
+    gather,
+)
+from scheduler.helpers.staleness import is_load
+from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.plugins.highloadfilter.exempt import Exemptions
+from scheduler.plugins.highloadfilter.limit import (
+    NAME,
+    REASONS,
+    Ageing,
+    Share,
+    Thresholds,
+    codes_of,
+    is_sampled,
+    predicted,
+    predicted_of_node,
+)
+from scheduler.plugins.highloadfilter.refused import RefusedNodes
+
+_LOCAL_NOTHING = Locality(filters=DependsOn.NOTHING)
+_ABOVE = 3
+"""Bits of the reasons that are about a share, and not about a measurement that is missing."""
+
+
+class HighLoadFilter:
+    """Reject nodes above the limit, unless that would leave none."""
+
+    name = NAME
+
+    def __init__(self, args: HighLoadFilterArgs, context: PluginContext) -> None:
+        options = context.options.load.limit
+        self._thresholds = Thresholds.of(args)
+        self._source = args.source_key()
+        self._ageing = Ageing(float(args.node_metric_expiration_seconds))
+        self._steps_back = options.when_all_exceed == "leaveOut"
+        self._exemptions = Exemptions(options.exempt)
+        self._counts_unmeasured = options.count_unmeasured
+        self._unmeasured_cpu = UnmeasuredUse(_requested_cpu, upstream=False)
+        self._unmeasured_memory = UnmeasuredUse(_requested_memory, upstream=False)
+        self._refused = RefusedNodes()
+        self._measured_until = -math.inf
+
+    # Filtering ------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Take no part for pods that are exempt."""
+        return None, SKIP if self._exemptions.cover(pod) else SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes whose predicted share exceeds a threshold, or is not known and has to be."""
+        if self._exemptions.cover(pod):
+            return None
+        share, is_stale = self._shares(view, pod.spec, rows)
+        bits = self._thresholds.bits(share, is_stale)
+        if state.read(NAME, bool):
+            bits[(bits & _ABOVE) != 0] = 0
+        if not bits.any():
+            return None
+        if not view.moved_rows:
+            self._refused.add(pod.spec.class_key, view, self._load_version(view), rows[bits != 0])
+        return Verdicts(
+            codes_of(bits, Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
+            bits,
+            self._reasons(share, bits),
+            lambda index: self._reasons_of_row(share, bits, index),
+        )
+
+    def step_back(self, state: CycleState) -> bool:
+        """Let nodes above the limit pass for the rest of an attempt, unless the options say otherwise."""
+        if self._steps_back:
+            state.write(NAME, True)
+        return self._steps_back
+
+    def _shares(self, view: NodeView, spec: SpecInfo, rows: RowArray) -> tuple[Share, BoolArray]:
+        """Return the predicted shares, and which rows have a measurement that is too old."""
+        load = view.load(self._source)
+        if load is None:
+            unknown = np.full(len(rows), np.nan)
+            return Share(unknown, unknown), np.zeros(len(rows), dtype=np.bool_)
+        self._measured_until = load.window_end - REPORT_INTERVAL
+        sampled_at = gather(view, load.sampled_at[: view.size], rows)
+        usable = is_sampled(sampled_at, view.now, self._ageing.max_age)
+        cpu, memory = (
+            self._share_of(view, load, spec, rows, usable, resource, measured, unmeasured)
+            for resource, measured, unmeasured in (
+                ("cpu", load.cpu_average, self._unmeasured_cpu),
+                ("memory", load.memory_average, self._unmeasured_memory),
+            )
+        )
+        return Share(cpu, memory), ~usable & (sampled_at > 0.0)
+
+    def _share_of(
+        self,
+        view: NodeView,
+        load: LoadColumns,
+        spec: SpecInfo,
+        rows: RowArray,
+        usable: BoolArray,
+        resource: str,
+        measured: FloatArray,
+        unmeasured: UnmeasuredUse,
+    ) -> FloatArray:
+        values = gather(view, measured[: view.size], rows)
+        known = usable & is_load(values)
+        if not known.all():
+            values = np.where(known, values, np.nan)
+        amount: FloatArray | float = float(spec.requests.get(resource, 0))
+        if self._counts_unmeasured:
+            amount = gather(view, unmeasured.by_row(view, load), rows) + amount
+        return predicted(values, amount, gather(view, view.allocatable(resource), rows))
+
+    def _reasons(self, share: Share, bits: IntArray) -> tuple[str, ...]:
+        """Return the reasons with the range of the shares that they stand for."""
+        cpu, memory, *others = REASONS
+        return (
+            _with_shares(cpu, share.cpu[bits == 1], self._thresholds.cpu),
+            _with_shares(memory, share.memory[bits == 2], self._thresholds.memory),
+            *others,
+        )
+
+    def _reasons_of_row(self, share: Share, bits: IntArray, index: int) -> tuple[str, ...]:
+        own = slice(index, index + 1)
+        reasons = self._reasons(Share(share.cpu[own], share.memory[own]), bits[own])
+        return tuple(reason for bit, reason in enumerate(reasons) if int(bits[index]) >> bit & 1)
+
+    # What verdicts follow from --------------------------------------------------------------------------------------
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Verdicts follow from the load, and from the pods that came to the node since."""
+        if self._exemptions.ask_beyond_spec(pod):
+            return Locality()
+        if self._exemptions.cover(pod):
+            return _LOCAL_NOTHING
+        load = view.load(self._source)
+        fits = None if load is None else self._fits(pod.spec, view, load)
+        return Locality(filters=DependsOn.PODS, version=self._version, fits=fits)
+
+    def _load_version(self, view: NodeView) -> int:
+        load = view.load(self._source)
+        return -1 if load is None else load.version
+
+    def _version(self, view: NodeView) -> Hashable:
+        load = view.load(self._source)
+        return None if load is None else (load.version, view.membership, self._ageing.fresh_count(view, load))
+
+    def _fits(self, spec: SpecInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], bool]:
+        """Return `filter` on one row."""
+        cpu_at, memory_at, sampled_at = load.cpu_average.item, load.memory_average.item, load.sampled_at.item
+        cpu, memory = float(spec.requests.get("cpu", 0)), float(spec.requests.get("memory", 0))
+        cpus, memories = view.allocatable("cpu").item, view.allocatable("memory").item
+        max_age, thresholds, counts = self._ageing.max_age, self._thresholds, self._counts_unmeasured
+
+        def fits(now: NodeView, row: int) -> bool:
+            sampled, used_cpu, used_memory = sampled_at(row), cpu_at(row), memory_at(row)
+            usable = sampled > 0.0 and now.now - sampled <= max_age
+            more_cpu = self._unmeasured_cpu.by_row(now, load).item(row) if counts else 0.0
+            more_memory = self._unmeasured_memory.by_row(now, load).item(row) if counts else 0.0
+            return thresholds.passes(
+                predicted_of_node(_known(used_cpu, usable), cpu + more_cpu, cpus(row)),
+                predicted_of_node(_known(used_memory, usable), memory + more_memory, memories(row)),
+            )
+
+        return fits
+
+    # Waking ---------------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Register a load that lets a refused node pass, recent pods that end, pods that shrink, and nodes."""
+        return (
+            HintRegistration(NODE_LOAD, ActionType.UPDATE, self._load_read),
+            HintRegistration(ASSIGNED_POD, ActionType.DELETE, self._pod_deleted),
+            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+        )
+
+    def _load_read(self, pod: PodInfo, old: object, new: object) -> Hint:
+        view = cast(NodeView, new)
+        return Hint.QUEUE if self._refused.may_pass(pod.spec.class_key, view, self._passing(pod, view)) else Hint.SKIP
+
+    def _passing(self, pod: PodInfo, view: NodeView) -> Callable[[RowArray], bool]:
+        def any_passes(rows: RowArray) -> bool:
+            return not self._thresholds.bits(*self._shares(view, pod.spec, rows)).all()
+
+        return any_passes
+
+    def _pod_deleted(self, pod: PodInfo, old: object, new: object) -> Hint:
+        # Older ones are in the measurement, and the next one shows that they are gone.
+        assert isinstance(old, PodInfo)
+        is_measured = not self._counts_unmeasured or old.assigned_at <= self._measured_until
+        return Hint.SKIP if is_measured else Hint.QUEUE
+
+    def _pod_scaled_down(self, pod: PodInfo, old: object, new: object) -> Hint:
+        return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
+
+
+def _requested_cpu(spec: SpecInfo) -> int:
+    return spec.requests.get("cpu", 0)
+
+
+def _requested_memory(spec: SpecInfo) -> int:
+    return spec.requests.get("memory", 0)
+
+
+def _known(value: float, usable: bool) -> float:
+    return value if usable and 0.0 <= value < math.inf else math.nan
+
+
+def _with_shares(reason: str, shares: FloatArray, threshold: float) -> str:
+    """Return a reason with the range of the shares that exceed a threshold, rounded up."""
+    if not len(shares):
+        return reason
+    low, high = _percent(float(shares.min())), _percent(float(shares.max()))
+    return f"{reason} ({low if low == high else f'{low} to {high}'}, threshold {threshold:.0f}%)"
+
+
+def _percent(share: float) -> str:
+    return f"{math.ceil(share * 10 - 1e-6) / 10:.1f}%" if share < 1000.0 else "over 999%"
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = HighLoadFilter
+_FILTER: type[FilterPlugin] = HighLoadFilter
+_YIELDING: type[YieldingFilter] = HighLoadFilter
+_LOCAL: type[LocalPlugin] = HighLoadFilter
+_ENQUEUE: type[EnqueueExtensions] = HighLoadFilter
