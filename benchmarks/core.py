@@ -26,6 +26,22 @@ from scheduler.kube.model import decode_node, decode_pod
 from scheduler.state import ClusterState
 
 WATCHER = "http://watcher.invalid:2020"
+
+
+def _limited(percent: int) -> str:
+    """The default profile with a limit on the load: one that no node exceeds, or that all do, so that it steps back."""
+    return f"""
+  schedulerName: secondary-scheduler
+  plugins: {{preFilter: {{enabled: [{{name: HighLoadFilter}}]}}, filter: {{enabled: [{{name: HighLoadFilter}}]}}}}
+  pluginConfig:
+  - name: HighLoadFilter
+    args:
+      watcherAddress: "{WATCHER}"
+      usageThresholds: {{cpu: {percent}, memory: {percent}}}
+      nodeMetricExpirationSeconds: 86400
+"""
+
+
 PROFILES: Mapping[str, str] = {
     "default": "{schedulerName: secondary-scheduler}",
     "TargetLoadPacking": f"""
@@ -33,6 +49,8 @@ PROFILES: Mapping[str, str] = {
   plugins: {{score: {{enabled: [{{name: TargetLoadPacking, weight: 5}}]}}}}
   pluginConfig: [{{name: TargetLoadPacking, args: {{watcherAddress: "{WATCHER}"}}}}]
 """,
+    "HighLoadFilter": _limited(100),
+    "HighLoadFilter, all above": _limited(0),
 }
 STREAMS = ("one class", "200 classes", "all different")
 CLASSES = 200
@@ -67,7 +85,7 @@ def cluster(nodes: int) -> ClusterState:
         state.upsert_node(reduce_node(decode_node(msgspec.json.encode(node))))
         filler = pod(reducer, f"filler-{number}", chance.randrange(100) * 100, chance.randrange(1, 100), node=name)
         state.upsert_pod(filler)
-        loads[name] = NodeLoad(cpu_average=chance.uniform(1.0, 60.0), measured_at=NOW)
+        loads[name] = NodeLoad(cpu_average=chance.uniform(1.0, 60.0), memory_average=30.0, measured_at=NOW)
     state.set_load(LoadReading(loads, NOW - 3600.0, source=f"watcher:{WATCHER}", answered_at=NOW))
     return state
 

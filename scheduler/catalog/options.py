@@ -35,6 +35,9 @@ Fallback = Literal["requests", "leaveOut"]
 """What replaces a node's load: its pods' requests, or nothing, which neither favours nor disfavours the node."""
 
 
+Exemption = Literal["DaemonSet", "pinned"]
+
+
 class LoadLimitOptions(StrictModel):
     """What HighLoadFilter does beyond upstream's proposal.
 
@@ -45,7 +48,7 @@ class LoadLimitOptions(StrictModel):
     """
 
     when_all_exceed: Literal["reject", "leaveOut"] = "leaveOut"
-    exempt: list[Literal["DaemonSet", "pinned"]] = Field(default_factory=lambda: ["DaemonSet", "pinned"])
+    exempt: list[Exemption] = Field(default_factory=lambda: list[Exemption](("DaemonSet", "pinned")))
     count_unmeasured: bool = True
 
 

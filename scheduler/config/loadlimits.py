@@ -19,7 +19,7 @@ _AUTOSCALERS = (
 def warn_of_load_limits(
     document: Document, model: KubeSchedulerConfiguration, profiles: list[EffectiveProfile], flavour: Flavour
 ) -> Iterator[Problem]:
-    """Yield a warning for each profile whose limit can keep pods waiting, or judges by loads that are too old."""
+    """Yield a warning for each profile whose limit can keep pods waiting."""
     for index, profile in enumerate(profiles):
         args = profile.args(_PLUGIN) if _PLUGIN in profile.enabled else None
         if not isinstance(args, HighLoadFilterArgs):
@@ -36,14 +36,6 @@ def warn_of_load_limits(
         elif options.load.limit.when_all_exceed == "reject":
             hint = "whenAllExceed: leaveOut places such pods nevertheless"
             yield _warning(document, (*of_options, "load", "limit", "whenAllExceed"), _AUTOSCALERS, hint)
-        interval = min(options.load.refresh_seconds, args.metrics_update_interval_seconds)
-        if args.node_metric_expiration_seconds < interval:
-            message = (
-                f"{args.node_metric_expiration_seconds} is less than the {interval} s between two reads of the load: "
-                "most of the time no measurement is recent enough, and failOpen decides"
-            )
-            place = (*_args_of(model, index, _PLUGIN), "nodeMetricExpirationSeconds")
-            yield _warning(document, place, message, "")
 
 
 def _args_of(model: KubeSchedulerConfiguration, index: int, plugin: str) -> Loc:

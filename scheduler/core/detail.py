@@ -4,14 +4,14 @@ that they were computed from. Small whatever the number of nodes, so that the en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from scheduler.core.explain import Explanation, Score
 from scheduler.core.shortage import Shortage, find_shortage
-from scheduler.framework import Diagnosis, LoadColumns, ProfileRunner
+from scheduler.framework import Diagnosis, LoadColumns, ProfileRunner, Rejection, Rejection
 from scheduler.state import Snapshot
 
 EXAMPLES = 3
@@ -81,6 +81,7 @@ class DecisionDetail:
         shortage: what a pod that fits nowhere lacks where only room is missing.
         error: why nothing could be said about any node, such as what a plugin raised.
         nominated: whether the pod fits where preemption made room for it: no other node was looked at then.
+        taken_back: rejections of nodes that fit nevertheless, as their plugins stepped back rather than leave no node.
     """
 
     evaluated: int
@@ -91,6 +92,7 @@ class DecisionDetail:
     shortage: Shortage | None = None
     error: str | None = None
     nominated: bool = False
+    taken_back: tuple[RejectedNodes, ...] = ()
 
 
 def detail_of(
@@ -116,13 +118,21 @@ def detail_of(
         shortage=find_shortage(snapshot, explanation.pod, profile) if lacks_room else None,
         error=explanation.error and explanation.error[:MOST_REASON],
         nominated=explanation.nominated,
+        taken_back=_merged(
+            group for rejection in explanation.diagnosis.taken_back for group in _of_rejection(rejection, snapshot)
+        ),
     )
 
 
 def rejected_nodes(diagnosis: Diagnosis, snapshot: Snapshot) -> tuple[RejectedNodes, ...]:
     """Return who rejected how many nodes, the largest groups first."""
+    return _merged(_groups(diagnosis, snapshot))
+
+
+def _merged(groups: Iterable[RejectedNodes]) -> tuple[RejectedNodes, ...]:
+    """One group per plugin and reason, the largest first."""
     merged: dict[tuple[str, str], RejectedNodes] = {}
-    for group in _groups(diagnosis, snapshot):
+    for group in groups:
         # A filter is asked twice where pods are nominated: with these, and without them.
         key = group.plugin, group.reason
         known = merged.get(key)
@@ -131,8 +141,8 @@ def rejected_nodes(diagnosis: Diagnosis, snapshot: Snapshot) -> tuple[RejectedNo
         else:
             examples = (*known.examples, *group.examples)[:EXAMPLES]
             merged[key] = replace(known, nodes=known.nodes + group.nodes, examples=examples)
-    groups = sorted(merged.values(), key=lambda group: (-group.nodes, group.plugin, group.reason))
-    return tuple(groups[:_MOST_GROUPS])
+    ordered = sorted(merged.values(), key=lambda group: (-group.nodes, group.plugin, group.reason))
+    return tuple(ordered[:_MOST_GROUPS])
 
 
 def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]:
@@ -141,14 +151,18 @@ def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]
         yield RejectedNodes(status.plugin, status.message[:MOST_REASON], diagnosis.total, ())
         return
     for rejection in diagnosis.rejections:
-        for bit, reason in enumerate(rejection.reasons):
-            rows = rejection.rows[(rejection.bits >> bit & 1).astype(bool)]
-            if len(rows):
-                examples = tuple(snapshot.name(row) for row in rows[:EXAMPLES].tolist())
-                yield RejectedNodes(rejection.plugin, reason[:MOST_REASON], len(rows), examples)
+        yield from _of_rejection(rejection, snapshot)
     absent = diagnosis.absent_status
     if absent is not None and diagnosis.absent:
         yield RejectedNodes(absent.plugin, absent.message[:MOST_REASON], diagnosis.absent, ())
+
+
+def _of_rejection(rejection: Rejection, snapshot: Snapshot) -> Iterator[RejectedNodes]:
+    for bit, reason in enumerate(rejection.reasons):
+        rows = rejection.rows[(rejection.bits >> bit & 1).astype(bool)]
+        if len(rows):
+            examples = tuple(snapshot.name(row) for row in rows[:EXAMPLES].tolist())
+            yield RejectedNodes(rejection.plugin, reason[:MOST_REASON], len(rows), examples)
 
 
 def scored_node(explanation: Explanation, snapshot: Snapshot, name: str, chosen: str | None) -> ScoredNode:

@@ -81,7 +81,8 @@ class Thresholds:
 
 def codes_of(bits: IntArray, code: Code) -> CodeArray:
     """Return the code of each row that has a reason."""
-    return (bits != 0).astype(np.int8) * np.int8(code)
+    codes: CodeArray = (bits != 0).astype(np.int8) * np.int8(code)
+    return codes
 
 
 class Ageing:

@@ -81,6 +81,9 @@ def _details(details: Json, *, wide: bool) -> Iterator[str]:
     if details["rejected"]:
         yield "Rejected:"
         yield from (f"  {line}" for line in aligned(_rejections(details["rejected"])))
+    if details.get("taken_back"):
+        yield "Rejected, and taken back as no node was left:"
+        yield from (f"  {line}" for line in aligned(_rejections(details["taken_back"])))
     if details.get("shortage"):
         yield from _shortage(details["shortage"])
 

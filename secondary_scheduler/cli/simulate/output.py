@@ -69,11 +69,20 @@ def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> N
             chosen = outcome.explanation.node(node)
             total = str(chosen.total)
             scores = ",".join(f"{plugin}={score.weighted}" for plugin, score in chosen.scores.items()) or "-"
-        message = outcome.message or (f"after removing {', '.join(outcome.victims)}" if outcome.victims else "")
+        message = outcome.message or "; ".join(_remarks(outcome))
         row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), message]
         rows.append([printable(cell) for cell in row])
     out.write("".join(f"{line}\n" for line in aligned(rows)).encode())
     out.flush()
+
+
+def _remarks(outcome: Outcome) -> Iterable[str]:
+    if outcome.victims:
+        yield f"after removing {', '.join(outcome.victims)}"
+    if outcome.explanation is not None:
+        for rejection in outcome.explanation.diagnosis.taken_back:
+            for reason, nodes in rejection.histogram().items():
+                yield f"no node was left, so {rejection.plugin} stepped back: {nodes} {reason}"
 
 
 def _head(outcome: Outcome) -> dict[str, Any]:

@@ -43,12 +43,25 @@ def test_every_load_option_reaches_the_configuration_and_others_keep_their_defau
     assert profile.configuration.profiles[0].options.load.when_none_fresh == "leaveOut"
 
 
+def test_a_limit_that_keeps_pods_waiting_is_warned_of_at_its_place(kubeconfig: Path) -> None:
+    enabled = {"enabled": [{"name": "HighLoadFilter", "args": {"usageThresholds": {"cpu": 80}}}]}
+    plugins = {"filter": enabled, "preFilter": {"enabled": [{"name": "HighLoadFilter"}]}}
+    limited = {**values(limit={"whenAllExceed": "reject"}), "plugins": json.dumps(plugins)}
+    _, profile, _ = check(limited, set(), {"KUBECONFIG": str(kubeconfig)})
+    assert profile.configuration.profiles[0].options.load.limit.when_all_exceed == "reject"
+    [message] = [
+        problem.message for problem in profile.warnings if problem.path == "metricProvider.limit.whenAllExceed"
+    ]
+    assert "Cluster Autoscaler and Karpenter" in message
+
+
 @pytest.mark.parametrize(
     ("load", "place"),
     [
         ({"whenStale": "zero"}, "metricProvider.whenStale"),
         ({"queries": {"cpu": "x"}}, "metricProvider.queries.cpu"),
         ({"nodeLabel": "a-b"}, "metricProvider.nodeLabel"),
+        ({"limit": {"whenAllExceed": "wait"}}, "metricProvider.limit.whenAllExceed"),
         ({"timeoutSeconds": 0}, "metricProvider.timeoutSeconds"),
     ],
 )

@@ -35,6 +35,15 @@ def shown(*items: dict[str, Any], waiting: dict[str, Any] | None = None, wide: b
     return list(lines({"items": items, "waiting": waiting}, wide=wide))
 
 
+def test_rejections_that_count_no_more_are_shown_as_such() -> None:
+    group = {"plugin": "HighLoadFilter", "reason": "node predicted CPU …", "nodes": 2, "examples": ["n1", "n2"]}
+    details = {**decision()["details"], "rejected": [], "taken_back": [group]}
+    assert shown(decision(details=details))[-2:] == [
+        "Rejected, and taken back as no node was left:",
+        "  2 nodes  HighLoadFilter  node predicted CPU …  n1, n2",
+    ]
+
+
 def test_a_placed_pod_has_the_scores_of_its_node_and_the_load_behind_them() -> None:
     assert shown(decision(waitedSeconds=0.4)) == [
         "shop/web: scheduled on n1 (attempt 1, after 0.4 s, 2026-11-24T10:00:00Z, s)",

@@ -71,6 +71,17 @@ BAD = {
     "refresh": (args("SecondarySchedulerOptions", load={"refreshSeconds": 0}), "load.refreshSeconds: must be at least 1"),
     "max age": (args("SecondarySchedulerOptions", load={"maxAgeSeconds": 29}), "load.maxAgeSeconds: must be at least refreshSeconds (30)"),
     "window": (args("SecondarySchedulerOptions", load={"window": "15 minutes"}), 'load.window: "15 minutes" is not a PromQL duration such as 15m'),
+    "limit of CPU": (args("HighLoadFilter", watcherAddress=W, usageThresholds={"cpu": 101}), "usageThresholds.cpu: Invalid value: 101: must be between 0 and 100"),
+    "limit of memory": (args("HighLoadFilter", watcherAddress=W, usageThresholds={"memory": -1}), "usageThresholds.memory: Invalid value: -1: must be between 0 and 100"),
+    "limit interval": (args("HighLoadFilter", watcherAddress=W, metricsUpdateIntervalSeconds=0), "metricsUpdateIntervalSeconds: Invalid value: 0: must be greater than 0"),
+    "limit expiration": (args("HighLoadFilter", watcherAddress=W, nodeMetricExpirationSeconds=29), "nodeMetricExpirationSeconds: Invalid value: 29: must be greater than or equal to metricsUpdateIntervalSeconds"),
+    "limit two sources": (args("HighLoadFilter", watcherAddress=W, metricProvider={"type": "Prometheus"}), "metricProvider: must be empty when watcherAddress is set"),
+    "limit metrics server": (args("HighLoadFilter", metricProvider={"address": "https://p"}), "metricProvider: address, token, and insecureSkipVerify are not supported for KubernetesMetricsServer"),
+    "limit Prometheus": (args("HighLoadFilter", metricProvider={"type": "Prometheus"}), 'metricProvider.address: must be an absolute HTTP or HTTPS URL: "" is not a URL: it starts with http:// or https://'),
+    "limit SignalFx": (args("HighLoadFilter", metricProvider={"type": "SignalFx"}), 'metricProvider.type: Unsupported value: "SignalFx": supported values: "KubernetesMetricsServer", "Prometheus"'),
+    "limit field": (args("HighLoadFilter", watcherAddress=W, usageThreshold={}), 'usageThreshold: unknown field "usageThreshold"'),
+    "when all exceed": (args("SecondarySchedulerOptions", load={"limit": {"whenAllExceed": "wait"}}), 'load.limit.whenAllExceed: the text "wait" is not allowed'),
+    "exempt": (args("SecondarySchedulerOptions", load={"limit": {"exempt": ["daemonset"]}}), 'load.limit.exempt[0]: the text "daemonset" is not allowed'),
 }  # fmt: skip
 
 

@@ -60,7 +60,8 @@ def test_an_image_tells_its_flavour_wherever_it_is_mirrored(image: str, name: st
         ("scheduler-plugins@0.28", {"v1", "v1beta3"}, 0, {"LowRiskOverCommitment", "SySched", "DynamicResources"}, {"Peaks"}),
         ("scheduler-plugins@0.29", {"v1"}, 65532, {"SySched"}, {"Peaks"}),
         ("scheduler-plugins@0.31.8", {"v1"}, 65532, {"Peaks", "QOSSort", "PodState", "CapacityScheduling"}, set()),
-        ("ours", {"v1", "v1beta1", "v1beta2", "v1beta3"}, 65532, {"TargetLoadPacking"}, {"SecondarySchedulerOptions", "Nope"}),
+        ("scheduler-plugins@0.35", {"v1"}, 65532, {"Peaks"}, {"HighLoadFilter"}),
+        ("ours", {"v1", "v1beta1", "v1beta2", "v1beta3"}, 65532, {"TargetLoadPacking", "HighLoadFilter"}, {"SecondarySchedulerOptions", "Nope"}),
     ],
 )  # fmt: skip
 def test_the_table_knows_each_release(

@@ -33,6 +33,20 @@ def test_rejections_are_counted_by_plugin_and_reason_with_some_names() -> None:
     assert (detail.evaluated, detail.feasible, detail.nodes) == (6, 0, ())
 
 
+def test_rejections_that_a_plugin_takes_back_are_kept_apart() -> None:
+    enabled = {"enabled": [{"name": "HighLoadFilter"}]}
+    limits = {"HighLoadFilter": {"watcherAddress": "http://watcher.test:2020", "usageThresholds": {"cpu": 50}}}
+    limited = runner({"preFilter": enabled, "filter": enabled}, limits)
+    state = cluster(node("n0"), node("n1"))
+    state.set_load(load({"n0": 60.0, "n1": 70.0}))
+    snapshot = state.snapshot(NOW)
+    detail = detail_of(explain(snapshot, pod("p"), limited), snapshot, limited, "n0", 5)
+    assert (detail.feasible, detail.rejected) == (2, ())
+    [group] = detail.taken_back
+    reason = "node predicted CPU utilization exceeds the HighLoadFilter threshold (60.0% to 70.0%, threshold 50%)"
+    assert (group.plugin, group.reason, group.nodes, group.examples) == ("HighLoadFilter", reason, 2, ("n0", "n1"))
+
+
 def test_a_rejection_for_all_nodes_is_one_group() -> None:
     state = cluster(node("n0"), node("n1"))
     snapshot = state.snapshot(NOW)

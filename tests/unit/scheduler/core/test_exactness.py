@@ -35,7 +35,9 @@ def with_load(compatibility: str = "safe") -> ProfileRunner:
     )
 
 
-def limited(when: str = "leaveOut", compatibility: str = "safe", *, fail_open: bool = True, **limit: Any) -> ProfileRunner:
+def limited(
+    when: str = "leaveOut", compatibility: str = "safe", *, fail_open: bool = True, **limit: Any
+) -> ProfileRunner:
     enabled = {"enabled": [{"name": "HighLoadFilter"}]}
     thresholds = {"cpu": 70, "memory": 90}
     return runner(

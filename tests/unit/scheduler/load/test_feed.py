@@ -53,6 +53,17 @@ def test_other_options_for_a_source_that_is_read_already_are_named() -> None:
     assert ignored == ["two/TargetLoadPacking"]
 
 
+def test_a_source_is_read_as_often_as_a_limit_asks_for() -> None:
+    args = {"watcherAddress": WATCHER}
+    packing = profile("one", {"TargetLoadPacking": args}, refreshSeconds=60)
+    limited = profile("two", {}, refreshSeconds=60)
+    limited["plugins"] = {point: {"enabled": [{"name": "HighLoadFilter"}]} for point in ("preFilter", "filter")}
+    limited["pluginConfig"].append({"name": "HighLoadFilter", "args": {**args, "metricsUpdateIntervalSeconds": 20}})
+    wanted, ignored = sources(packing, limited)
+    assert [settings.refresh_seconds for settings in wanted.values()] == [20]
+    assert ignored == []
+
+
 NOW = 1_700_000_000.0
 
 

@@ -120,7 +120,7 @@ def test_the_limit_is_off_by_default() -> None:
 def test_what_cannot_be_a_load_is_unavailable(value: float, compatibility: str) -> None:
     state = loaded(load=reading({"node-1": used(value, 10)}))
     assert verdict(state, pod("p"), profile(compatibility=compatibility)) == ("", "")
-    code, message = verdict(state, pod("p"), profile(fail_open=False, compatibility=compatibility))
+    _, message = verdict(state, pod("p"), profile(fail_open=False, compatibility=compatibility))
     assert message == UNAVAILABLE
 
 
@@ -278,7 +278,9 @@ def pinned(name: str, to: str, **more: Any) -> PodInfo:
     return pod(name, affinity={"nodeAffinity": required}, **more)
 
 
-OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
+OWNED = {
+    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
+}
 
 
 def exempted(info: PodInfo, exempt: list[str] | None = None, compatibility: str = "safe") -> bool:
