@@ -103,7 +103,8 @@ class _Decision:
                     return self._rejected(filtered)
                 chosen = yield from self._choose(filtered)
                 if chosen is not None:
-                    return placed(self._snapshot, self._pod, self._state, chosen, load_ages(self._snapshot))
+                    ages, remark = load_ages(self._snapshot), filtered.diagnosis.remark()
+                    return placed(self._snapshot, self._pod, self._state, chosen, ages, remark)
             self._begin()
             filtered = self._filter()
             if not len(filtered.rows):

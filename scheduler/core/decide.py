@@ -68,7 +68,8 @@ def decide(
         if timing is not None:
             timing.lap(error.point, Code.ERROR)
         return failed(snapshot, pod, state, error, ages)
-    return placed(snapshot, pod, state, Choice(*chosen, len(filtered.rows), filtered.evaluated), ages)
+    choice = Choice(*chosen, len(filtered.rows), filtered.evaluated)
+    return placed(snapshot, pod, state, choice, ages, filtered.diagnosis.remark())
 
 
 def _choose(

@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler.core.explain import Explanation, Score
 from scheduler.core.shortage import Shortage, find_shortage
-from scheduler.framework import Diagnosis, LoadColumns, ProfileRunner, Rejection, Rejection
+from scheduler.framework import Diagnosis, LoadColumns, ProfileRunner, Rejection
 from scheduler.state import Snapshot
 
 EXAMPLES = 3

@@ -40,6 +40,7 @@ class Placement:
         generation: of the node table the decision was made on.
         load_ages: seconds since each load source answered, as seen by the decision.
         failure: what a plugin raised, which knows plugin and extension point; None where none failed.
+        remark: on success, which plugins stepped back; "" where none did.
     """
 
     pod: PodInfo
@@ -57,6 +58,7 @@ class Placement:
     generation: int = 0
     load_ages: Mapping[str, float] = field(default_factory=dict)
     failure: PluginError | None = None
+    remark: str = ""
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -80,7 +82,9 @@ class Placement:
         return NodeCodes(snapshot, codes)
 
 
-def placed(snapshot: Snapshot, pod: PodInfo, state: CycleState, choice: Choice, ages: Mapping[str, float]) -> Placement:
+def placed(
+    snapshot: Snapshot, pod: PodInfo, state: CycleState, choice: Choice, ages: Mapping[str, float], remark: str = ""
+) -> Placement:
     """Return the placement of a pod on the node of a choice."""
     return Placement(
         pod,
@@ -94,6 +98,7 @@ def placed(snapshot: Snapshot, pod: PodInfo, state: CycleState, choice: Choice, 
         best=choice.best,
         generation=snapshot.generation,
         load_ages=ages,
+        remark=remark,
     )
 
 

@@ -156,7 +156,7 @@ class DecisionHistory:
         record = self._new_record(
             pod,
             "binding" if placement.node is not None else "unschedulable",
-            placement.message or "",
+            placement.message or placement.remark,
             placement.rejectors,
         )
         record.node, record.total = placement.node, placement.total

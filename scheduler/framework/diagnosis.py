@@ -112,6 +112,14 @@ class Diagnosis:
         )
         return everyone, pending
 
+    def remark(self) -> str:
+        """Return which plugins stepped back, and from what; "" where none did."""
+        return "; ".join(
+            f"{rejection.plugin} stepped back, as no other node was left: {count} {reason}"
+            for rejection in self.taken_back
+            for reason, count in sorted(rejection.histogram().items())
+        )
+
     def message(self, post_filter: str = "") -> str:
         """Return the FailedScheduling text (FitError.Error of kube-scheduler 1.34); `post_filter` is what PostFilter
         added."""

@@ -203,7 +203,8 @@ def access_to(path: str) -> dict[str, Any]:
 
     That is `get` on the path, but for what the scheduler says of objects: a right on these. Decisions about a
     namespace's pods need `get` on them; the queue, as it lists pods, `list`, in a namespace or in all; a node `get` on
-    this node, the load of all `get` on nodes. The decisions that chose a node name pods of all namespaces, which needs `list`, too.
+    this node, the load of all `get` on nodes. The decisions that chose a node name pods of all namespaces, which needs
+    `list`, too.
     """
     for pattern, right in _RESOURCE_PATHS:
         match = pattern.fullmatch(path)

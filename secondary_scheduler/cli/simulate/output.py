@@ -79,10 +79,8 @@ def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> N
 def _remarks(outcome: Outcome) -> Iterable[str]:
     if outcome.victims:
         yield f"after removing {', '.join(outcome.victims)}"
-    if outcome.explanation is not None:
-        for rejection in outcome.explanation.diagnosis.taken_back:
-            for reason, nodes in rejection.histogram().items():
-                yield f"no node was left, so {rejection.plugin} stepped back: {nodes} {reason}"
+    if outcome.placement is not None and outcome.placement.remark:
+        yield outcome.placement.remark
 
 
 def _head(outcome: Outcome) -> dict[str, Any]:
@@ -94,6 +92,8 @@ def _head(outcome: Outcome) -> dict[str, Any]:
     }
     if outcome.victims:
         head["victims"] = list(outcome.victims)
+    if outcome.node is not None and outcome.placement is not None and outcome.placement.remark:
+        head["remark"] = outcome.placement.remark
     return head
 
 

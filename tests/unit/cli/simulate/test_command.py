@@ -116,6 +116,44 @@ def test_messages_are_those_of_kube_scheduler_with_the_preemption_part(bench: Be
     )
 
 
+def test_a_limit_tells_the_share_of_each_node_or_that_it_stepped_back(tmp_path: Path) -> None:
+    metrics = {name: watched(cpu) for name, cpu in (("n1", 90.0), ("n2", 80.0))}
+    end = 1_700_000_000
+    document = {"timestamp": end, "window": {"start": end - 900, "end": end}, "data": {"NodeMetricsMap": metrics}}
+    loads = tmp_path / "load.json"
+    loads.write_text(json.dumps(document))
+    objects = (node("n1"), node("n2"), pod("a", cpu="400m"))
+    reason = "node predicted CPU utilization exceeds the HighLoadFilter threshold"
+    rejecting = Bench(tmp_path, LIMITED.format("reject")).simulate(*objects, arguments=("--load", loads))
+    decision = rejecting.decisions["default/a"]
+    assert f"2 {reason} (90.0% to 100.0%, threshold 60%)" in decision["message"]
+    assert decision["nodes"]["n2"]["filter"]["reasons"] == [f"{reason} (90.0%, threshold 60%)"]
+    assert "Cluster Autoscaler and Karpenter" in rejecting.err
+    stepping_back = Bench(tmp_path, LIMITED.format("leaveOut")).simulate(*objects, arguments=("--load", loads))
+    decision = stepping_back.decisions["default/a"]
+    assert decision["node"] in ("n1", "n2")
+    assert decision["remark"] == (
+        f"HighLoadFilter stepped back, as no other node was left: 2 {reason} (90.0% to 100.0%, threshold 60%)"
+    )
+
+
+def watched(cpu: float) -> dict[str, Any]:
+    metric = {"name": "", "operator": "AVG", "rollup": "15m"}
+    return {"metrics": [{**metric, "type": "CPU", "value": cpu}, {**metric, "type": "Memory", "value": 10.0}]}
+
+
+LIMITED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+  plugins: {{preFilter: {{enabled: [{{name: HighLoadFilter}}]}}, filter: {{enabled: [{{name: HighLoadFilter}}]}}}}
+  pluginConfig:
+  - {{name: HighLoadFilter, args: {{watcherAddress: "http://w:2020", usageThresholds: {{cpu: 60}}}}}}
+  - {{name: SecondarySchedulerOptions, args: {{load: {{limit: {{whenAllExceed: {0}}}}}}}}}
+"""
+
+
 def test_a_prefilter_rejection_stands_on_every_node(bench: Bench) -> None:
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "absent"}}
     result = bench.simulate(node("n1"), node("n2"), pod("a", volumes=[volume]))

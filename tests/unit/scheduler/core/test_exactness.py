@@ -233,7 +233,18 @@ class History:
         view = self.state.snapshot(self.now)
         placement = decide(view, pod, self.profile, random.Random(seed))
         wanted = decide(view, pod, self.reference, random.Random(seed), from_scratch=True)
-        for name in ("node", "code", "message", "total", "evaluated", "feasible", "best", "rejectors", "pending"):
+        for name in (
+            "node",
+            "code",
+            "message",
+            "total",
+            "evaluated",
+            "feasible",
+            "best",
+            "rejectors",
+            "pending",
+            "remark",
+        ):
             assert getattr(placement, name) == getattr(wanted, name), name
         assert placement.counters == wanted.counters
         if placement.node is None:

@@ -181,16 +181,18 @@ def test_the_filter_steps_back_where_it_would_leave_no_node() -> None:
     assert placement.code is Code.SUCCESS
     assert placement.feasible == 2
     assert placement.counters == {f"stepped_back/{NAME}": 1}
+    range_text = f"{CPU} (70.0% to 90.0%, threshold 60%)"
+    assert placement.remark == f"{NAME} stepped back, as no other node was left: 2 {range_text}"
     taken_back = explain(state.snapshot(NOW), pod("p"), runs).diagnosis.taken_back
     assert [rejection.histogram() for rejection in taken_back] == [
-        {f"{CPU} (70.0% to 90.0%, threshold 60%)": 2},
+        {range_text: 2},
     ]
 
 
 def test_one_node_below_the_limit_is_enough_for_it_to_hold() -> None:
     state = loaded("a", "b", load=reading({"a": used(90, 10), "b": used(50, 10)}))
     placement = decide(state.snapshot(NOW), pod("p"), profile(limit={}), random.Random(1))
-    assert (placement.node, placement.feasible, placement.counters) == ("b", 1, {})
+    assert (placement.node, placement.feasible, placement.counters, placement.remark) == ("b", 1, {}, "")
 
 
 def test_it_steps_back_whatever_other_filters_leave_and_in_any_order() -> None:
