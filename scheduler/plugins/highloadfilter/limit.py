@@ -10,6 +10,7 @@ import numpy as np
 
 from scheduler.catalog import HighLoadFilterArgs
 from scheduler.framework import BoolArray, Code, CodeArray, FloatArray, IntArray, LoadColumns, NodeView, is_fresh
+from scheduler.helpers.staleness import is_load
 
 NAME = "HighLoadFilter"
 UNAVAILABLE = "node real-load metrics are unavailable"
@@ -34,9 +35,11 @@ def predicted(measured: FloatArray, amount: FloatArray | float, allocatable: Flo
     """
     if allocatable.all():
         return measured + 100.0 * amount / allocatable
-    some = np.where(allocatable > 0.0, allocatable, 1.0)
+    divisor = np.where(allocatable > 0.0, allocatable, 1.0)
     beyond = np.where(np.asarray(amount) > 0.0, np.inf, 0.0)
-    return np.where(np.isnan(measured), np.nan, measured + np.where(allocatable > 0.0, 100.0 * amount / some, beyond))
+    return np.where(
+        np.isnan(measured), np.nan, measured + np.where(allocatable > 0.0, 100.0 * amount / divisor, beyond)
+    )
 
 
 def predicted_of_node(measured: float, amount: float, allocatable: float) -> float:
@@ -64,12 +67,13 @@ class Thresholds:
 
         Upstream's order: what is measured is judged before anything is missed.
         """
-        bits = np.zeros(len(share.cpu), dtype=np.int64)
+        over_cpu, over_memory = share.cpu > self.cpu, share.memory > self.memory
+        bits = np.zeros(len(over_cpu), dtype=np.int64)
         if not self.fail_open:
             missing = np.isnan(share.cpu) | np.isnan(share.memory)
             bits[missing] = np.where(is_stale[missing], 4, 8)
-        bits[share.memory > self.memory] = 2
-        bits[share.cpu > self.cpu] = 1
+        bits[over_memory] = 2
+        bits[over_cpu] = 1
         return bits
 
     def passes(self, cpu: float, memory: float) -> bool:
@@ -85,26 +89,51 @@ def codes_of(bits: IntArray, code: Code) -> CodeArray:
     return codes
 
 
+class Usable(NamedTuple):
+    """What of one answer of a source may be used, by row of the view: shares, NaN where there is none; which rows have
+    samples that are too old; how many do not, which tells which they are."""
+
+    cpu: FloatArray
+    memory: FloatArray
+    is_stale: BoolArray
+    fresh: int
+
+
 class Ageing:
-    """Counts the nodes whose measurement is fresh; looks at all of them only when one may have become too old."""
+    """Sorts out what may be used of a load; looks at all nodes only at a new answer, or when a sample gets too old."""
 
     def __init__(self, max_age: float) -> None:
         self.max_age = max_age
         self._key = (-1, -1)
+        self._load: LoadColumns | None = None
         self._seen_at = 0.0
         self._oldest = 0.0
-        self._fresh = 0
+        self._usable: Usable | None = None
 
-    def fresh_count(self, view: NodeView, load: LoadColumns) -> int:
-        """Return the number of nodes with a fresh measurement: of one answer of the source, it tells which they are."""
-        key = (load.version, view.membership)
-        if key != self._key or view.now < self._seen_at or view.now - self._oldest > self.max_age:
-            sampled = load.sampled_at[view.rows]
-            fresh = is_sampled(sampled, view.now, self.max_age)
-            self._fresh = int(np.count_nonzero(fresh))
-            self._oldest = float(np.min(sampled, where=fresh, initial=np.inf))
-            self._key, self._seen_at = key, view.now
-        return self._fresh
+    def usable(self, view: NodeView, load: LoadColumns) -> Usable:
+        """Return what may be used at the view's time."""
+        key = (view.membership, view.size)
+        usable = self._usable
+        is_known = load is self._load and key == self._key
+        # No other sample gets too old before the oldest; a clock that is set back makes samples fresh again.
+        if usable is None or not is_known or view.now < self._seen_at or self._is_over(view.now):
+            usable = self._usable = self._look(view, load)
+            self._load, self._key, self._seen_at = load, key, view.now
+        return usable
+
+    def _is_over(self, now: float) -> bool:
+        return now - self._oldest > self.max_age
+
+    def _look(self, view: NodeView, load: LoadColumns) -> Usable:
+        size = view.size
+        sampled_at = load.sampled_at[:size]
+        fresh = is_sampled(sampled_at, view.now, self.max_age)
+        self._oldest = float(np.min(sampled_at, where=fresh, initial=np.inf))
+        cpu, memory = (
+            np.where(fresh & is_load(measured[:size]), measured[:size], np.nan)
+            for measured in (load.cpu_average, load.memory_average)
+        )
+        return Usable(cpu, memory, ~fresh & (sampled_at > 0.0), int(np.count_nonzero(fresh)))
 
 
 def is_sampled(sampled_at: FloatArray, now: float, max_age: float) -> BoolArray:

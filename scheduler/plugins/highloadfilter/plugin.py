@@ -40,7 +40,6 @@ from scheduler.framework import (
     YieldingFilter,
     gather,
 )
-from scheduler.helpers.staleness import is_load
 from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.plugins.highloadfilter.exempt import Exemptions
 from scheduler.plugins.highloadfilter.limit import (
@@ -50,7 +49,6 @@ from scheduler.plugins.highloadfilter.limit import (
     Share,
     Thresholds,
     codes_of,
-    is_sampled,
     predicted,
     predicted_of_node,
 )
@@ -117,16 +115,10 @@ class HighLoadFilter:
             unknown = np.full(len(rows), np.nan)
             return Share(unknown, unknown), np.zeros(len(rows), dtype=np.bool_)
         self._measured_until = load.window_end - REPORT_INTERVAL
-        sampled_at = gather(view, load.sampled_at[: view.size], rows)
-        usable = is_sampled(sampled_at, view.now, self._ageing.max_age)
-        cpu, memory = (
-            self._share_of(view, load, spec, rows, usable, resource, measured, unmeasured)
-            for resource, measured, unmeasured in (
-                ("cpu", load.cpu_average, self._unmeasured_cpu),
-                ("memory", load.memory_average, self._unmeasured_memory),
-            )
-        )
-        return Share(cpu, memory), ~usable & (sampled_at > 0.0)
+        usable = self._ageing.usable(view, load)
+        cpu = self._share_of(view, load, spec, rows, "cpu", usable.cpu, self._unmeasured_cpu)
+        memory = self._share_of(view, load, spec, rows, "memory", usable.memory, self._unmeasured_memory)
+        return Share(cpu, memory), usable.is_stale.take(rows)
 
     def _share_of(
         self,
@@ -134,19 +126,14 @@ class HighLoadFilter:
         load: LoadColumns,
         spec: SpecInfo,
         rows: RowArray,
-        usable: BoolArray,
         resource: str,
         measured: FloatArray,
         unmeasured: UnmeasuredUse,
     ) -> FloatArray:
-        values = gather(view, measured[: view.size], rows)
-        known = usable & is_load(values)
-        if not known.all():
-            values = np.where(known, values, np.nan)
         amount: FloatArray | float = float(spec.requests.get(resource, 0))
         if self._counts_unmeasured:
             amount = gather(view, unmeasured.by_row(view, load), rows) + amount
-        return predicted(values, amount, gather(view, view.allocatable(resource), rows))
+        return predicted(gather(view, measured, rows), amount, gather(view, view.allocatable(resource), rows))
 
     def _reasons(self, share: Share, bits: IntArray) -> tuple[str, ...]:
         """Return the reasons with the range of the shares that they stand for."""
@@ -180,23 +167,21 @@ class HighLoadFilter:
 
     def _version(self, view: NodeView) -> Hashable:
         load = view.load(self._source)
-        return None if load is None else (load.version, view.membership, self._ageing.fresh_count(view, load))
+        return None if load is None else (load.version, view.membership, self._ageing.usable(view, load).fresh)
 
     def _fits(self, spec: SpecInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], bool]:
         """Return `filter` on one row."""
-        cpu_at, memory_at, sampled_at = load.cpu_average.item, load.memory_average.item, load.sampled_at.item
         cpu, memory = float(spec.requests.get("cpu", 0)), float(spec.requests.get("memory", 0))
         cpus, memories = view.allocatable("cpu").item, view.allocatable("memory").item
-        max_age, thresholds, counts = self._ageing.max_age, self._thresholds, self._counts_unmeasured
+        thresholds, counts = self._thresholds, self._counts_unmeasured
 
         def fits(now: NodeView, row: int) -> bool:
-            sampled, used_cpu, used_memory = sampled_at(row), cpu_at(row), memory_at(row)
-            usable = sampled > 0.0 and now.now - sampled <= max_age
+            usable = self._ageing.usable(now, load)
             more_cpu = self._unmeasured_cpu.by_row(now, load).item(row) if counts else 0.0
             more_memory = self._unmeasured_memory.by_row(now, load).item(row) if counts else 0.0
             return thresholds.passes(
-                predicted_of_node(_known(used_cpu, usable), cpu + more_cpu, cpus(row)),
-                predicted_of_node(_known(used_memory, usable), memory + more_memory, memories(row)),
+                predicted_of_node(usable.cpu.item(row), more_cpu + cpu, cpus(row)),
+                predicted_of_node(usable.memory.item(row), more_memory + memory, memories(row)),
             )
 
         return fits
@@ -238,10 +223,6 @@ def _requested_cpu(spec: SpecInfo) -> int:
 
 def _requested_memory(spec: SpecInfo) -> int:
     return spec.requests.get("memory", 0)
-
-
-def _known(value: float, usable: bool) -> float:
-    return value if usable and 0.0 <= value < math.inf else math.nan
 
 
 def _with_shares(reason: str, shares: FloatArray, threshold: float) -> str:

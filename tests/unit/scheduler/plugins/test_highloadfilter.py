@@ -345,7 +345,7 @@ def test_a_burst_never_takes_a_node_above_the_limit_by_estimate() -> None:
     # Both nodes have room for five pods below the limit, and for 98 by requests.
     state, placed = burst(profile(), 100, measured=55.0)
     assert len(placed) == 10
-    counts = [sum(one.node_name == name for one in placed) for name in ("a", "b")]
+    counts = [sum(info.node_name == name for info in placed) for name in ("a", "b")]
     assert counts == [5, 5]
     message = decide(state.snapshot(NOW), pod("more", container("100m")), profile(), random.Random(1)).message or ""
     assert "61.0%, threshold 60%" in message
