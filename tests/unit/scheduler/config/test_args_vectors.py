@@ -82,7 +82,8 @@ def test_a_whole_configuration_decodes_as_upstreams_does(case: dict[str, Any]) -
 
 def test_the_vectors_cover_every_plugin_that_has_args() -> None:
     assert len(of_kind("args_defaults")) == 19
-    assert {vector["plugin"] for vector in VECTORS if vector["kind"] == "args_defaults"} | {"Peaks"} == {
-        plugin.name for plugin in SCHEDULER_PLUGINS if plugin.args_model
-    }
+    assert {vector["plugin"] for vector in VECTORS if vector["kind"] == "args_defaults"} | {
+        "Peaks",
+        "HighLoadFilter",
+    } == {plugin.name for plugin in SCHEDULER_PLUGINS if plugin.args_model}
     assert sum(1 for name in IN_TREE if lookup(name)) == 10

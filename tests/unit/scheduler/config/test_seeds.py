@@ -47,7 +47,7 @@ def test_the_blogs_sample_has_flattened_leader_election_foreign_spaces_and_a_cap
 def test_lost_indentation_is_reported_with_the_place_of_each_key() -> None:
     lines = errors("operator-page-without-indentation")
     assert lines[0] == (
-        "f:1:1: the indentation of the file was lost: 14 keys at the left margin belong further to the right; copy it again from a "
+        "f:1:1: the indentation of the file was lost: 15 keys at the left margin belong further to the right; copy it again from a "
         "source that keeps spaces"
     )
     assert (
