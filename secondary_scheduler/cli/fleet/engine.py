@@ -22,8 +22,8 @@ from secondary_scheduler.cli.fleet.process import ProcessResult, StopTimeouts
 from secondary_scheduler.cli.fleet.project import Project, Stack
 from secondary_scheduler.cli.fleet.pulumi_command import EngineError, StackPulumiCommand, StackWorkspace
 from secondary_scheduler.cli.fleet.reasons import failure_reason
-from secondary_scheduler.cli.fleet.redaction import MASK
 from secondary_scheduler.cli.fleet.results import Operation
+from secondary_scheduler.cli.redaction import MASK
 
 
 @dataclass

@@ -19,8 +19,8 @@ from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.gate import Gate, GateResult, expected_scheduler
 from secondary_scheduler.cli.fleet.project import Project, Stack
 from secondary_scheduler.cli.fleet.pulumi_command import EngineError
-from secondary_scheduler.cli.fleet.redaction import Redactor, secret_parts
 from secondary_scheduler.cli.fleet.results import FleetPlan, GateCheck, Operation, StackOutcome, StackResult
+from secondary_scheduler.cli.redaction import Redactor, secret_parts
 
 _KUBECONFIG = "kubeconfig"
 

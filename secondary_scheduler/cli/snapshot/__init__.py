@@ -1,4 +1,1 @@
-"""`secondary-scheduler snapshot`: a cluster read page by page, reduced to what a scheduler reads, in one file.
-
-Reads the API server and never writes to it.
-"""
+"""`secondary-scheduler snapshot`: its options; `clustersnapshot` reads the cluster and writes the file."""

@@ -80,10 +80,10 @@ def snapshot(
     # Here, not above: reading them takes longer than all the rest of the command line.
     from scheduler.kube.client import ConfigError, KubeError
     from scheduler.load import LoadError
+    from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
+    from secondary_scheduler.cli.clustersnapshot.taking import take_snapshot
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.errors import printable
-    from secondary_scheduler.cli.snapshot.measuring import LoadOrigin
-    from secondary_scheduler.cli.snapshot.taking import take_snapshot
 
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)

@@ -11,7 +11,7 @@ import pytest
 
 from secondary_scheduler.cli.fleet.events import EventCollector, change_counts, one_line, plain_text
 from secondary_scheduler.cli.fleet.reasons import failure_reason
-from secondary_scheduler.cli.fleet.redaction import Redactor, secret_parts
+from secondary_scheduler.cli.redaction import Redactor, secret_parts
 
 LOCKED = """\
 error: the stack is currently locked by 1 lock(s). Either wait for the other process(es) to end or delete the \

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,10 +14,10 @@ import msgspec
 
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, server_version
 from scheduler.load import nodes_by_address
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin, read_load_document
+from secondary_scheduler.cli.clustersnapshot.reading import RESOURCES, SnapshotResource, read_objects
 from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, VERSION_KIND
-from secondary_scheduler.cli.snapshot.measuring import LoadOrigin, read_load_document
-from secondary_scheduler.cli.snapshot.reading import RESOURCES, SnapshotResource, read_objects
+from secondary_scheduler.cli.privatefile import private_file
 from secondary_scheduler.cli.yamltext import dump_yaml
 
 _TIMEOUT = 120.0
@@ -97,14 +95,5 @@ def _target(file: Path | None) -> Iterator[IO[bytes]]:
     if file is None:
         yield sys.stdout.buffer
         return
-    try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    except OSError as error:
-        raise CommandError(f"--file {file}: {error.strerror}", ExitCode.ERROR) from error
-    try:
-        with os.fdopen(handle, "wb") as out:
-            yield out
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with private_file(file, "--file") as out:
+        yield out

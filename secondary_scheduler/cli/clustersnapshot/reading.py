@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
 from scheduler.kube.model import RESOURCECLAIMTEMPLATES, Node, Pod
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.snapshot.trimming import trim_object
+from secondary_scheduler.cli.clustersnapshot.trimming import trim_object
 
 _PAGE = 500
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
