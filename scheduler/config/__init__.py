@@ -47,7 +47,7 @@ from scheduler.config.model import (
     KubeSchedulerConfiguration,
 )
 from scheduler.config.problems import ConfigurationError, Problem, path_text
-from scheduler.config.render import configuration_hash, redacted, render
+from scheduler.config.render import configuration_hash, names_secret, redacted, render
 from scheduler.config.rewrite import convert_text
 from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
 
@@ -91,6 +91,7 @@ __all__ = [
     "kubernetes_minor",
     "lease_timings",
     "load_configuration",
+    "names_secret",
     "nearest",
     "operator_of",
     "operator_of_csv",

@@ -32,6 +32,7 @@ COMMANDS = {
     "status": "secondary_scheduler.cli.status.command",
     "top": "secondary_scheduler.cli.top.command",
     "explain": "secondary_scheduler.cli.explain.command",
+    "bundle": "secondary_scheduler.cli.bundle.command",
     "fleet": "secondary_scheduler.cli.fleet.command",
     "version": "secondary_scheduler.cli.version.command",
     "completion": "secondary_scheduler.cli.completion.command",

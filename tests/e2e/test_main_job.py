@@ -6,12 +6,14 @@ The tests of this module run in order and share one cluster: each looks at the o
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -451,6 +453,78 @@ def test_top_nodes_shows_load_requests_and_pods_as_scheduler_and_cluster_have_th
             lambda: (done := ask(kubeconfig, "top", "nodes")).returncode == 0 and "get nodes" in done.stdout and done
         )
         assert len([line for line in shown.stdout.splitlines() if line.startswith("Not shown: ")]) == 1
+def bundle(kubeconfig: Path, file: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "secondary_scheduler.cli", "bundle", "--file", str(file), *more]
+    return subprocess.run(
+        [*command, "--kubeconfig", str(kubeconfig)], capture_output=True, text=True, check=False, timeout=280
+    )
+
+
+def members_of(file: Path) -> dict[str, str]:
+    """The files of an archive, without the folder that all of them are in."""
+    with tarfile.open(file) as archive:
+        contents = {entry.name.partition("/")[2]: archive.extractfile(entry) for entry in archive.getmembers()}
+        return {name: content.read().decode() for name, content in contents.items() if content is not None}
+
+
+def test_an_administrator_s_bundle_has_every_part_and_no_secret(installed: Installed, tmp_path: Path) -> None:
+    admin = kubeconfig_of(installed, tmp_path, "bundling-admin")
+    subject = {"kind": "ServiceAccount", "name": "bundling-admin", "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    rbac = kubernetes.RbacAuthorizationV1Api(installed.api)
+    rbac.create_cluster_role_binding({"metadata": {"name": "bundling"}, "roleRef": role, "subjects": [subject]})
+    file = tmp_path / "bundle.tar.gz"
+    try:
+        # Rights reach the API server's authorizer a moment after they were created; the scheduler remembers a refusal.
+        eventually(
+            lambda: (
+                bundle(admin, file, "--snapshot").returncode == 0
+                and members_of(file)["problems.txt"] == "Everything was read.\n"
+            ),
+            "a complete bundle",
+        )
+    finally:
+        rbac.delete_cluster_role_binding("bundling")
+    assert file.stat().st_mode & 0o777 == 0o600
+    members, pod = members_of(file), installed.scheduler_pod().metadata.name
+    assert yaml.safe_load(members["secondaryschedulers/cluster.yaml"])["status"]["conditions"]
+    assert "TargetLoadPacking" in members[f"schedulers/{pod}/configz.json"]
+    assert "scheduler_schedule_attempts_total" in members[f"schedulers/{pod}/metrics.txt"]
+    assert "[+]" in members[f"schedulers/{pod}/readyz.txt"]
+    assert members[f"logs/{pod}/secondary-scheduler.log"]
+    assert {"apiVersion": "v1", "kind": "List"}.items() <= json.loads(members["snapshot.json"]).items()
+    everything = "\n".join(members.values())
+    for secret in (installed.cluster.prometheus_token_file, admin):
+        text = secret.read_text().strip()
+        token = text if secret != admin else yaml.safe_load(text)["users"][0]["user"]["token"]
+        for form in (token, base64.b64encode(token.encode()).decode()):
+            assert form not in everything
+    assert "kind: Secret" not in everything
+    assert "managedFields" not in everything
+
+
+def test_whoever_may_only_view_gets_a_bundle_that_says_what_is_missing(installed: Installed, tmp_path: Path) -> None:
+    viewer = kubeconfig_of(installed, tmp_path, "bundling-viewer")
+    subject = {"kind": "ServiceAccount", "name": "bundling-viewer", "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    kubernetes.RbacAuthorizationV1Api(installed.api).create_namespaced_role_binding(
+        NAMESPACE, {"metadata": {"name": "bundling"}, "roleRef": role, "subjects": [subject]}
+    )
+    file, pod = tmp_path / "bundle.tar.gz", installed.scheduler_pod().metadata.name
+    eventually(
+        lambda: bundle(viewer, file).returncode == 0 and f"logs/{pod}/secondary-scheduler.log" in members_of(file),
+        "a bundle with what view grants",
+    )
+    members = members_of(file)
+    place = f"in namespace {NAMESPACE}"
+    assert members["problems.txt"].splitlines() == [
+        f"secondaryschedulers: not read, missing right: list secondaryschedulers.operator.openshift.io {place}",
+        f"leases: not read, missing right: list leases.coordination.k8s.io {place}",
+        f"schedulers: not read, missing right: list leases.coordination.k8s.io {place}",
+    ]
+    assert {"deployments/secondary-scheduler.yaml", f"pods/{pod}.yaml", "events.yaml"} <= set(members)
+    assert [name for name in members if name.startswith("configurations/")]
+    assert not [name for name in members if name.startswith(("schedulers/", "leases/", "secondaryschedulers/"))]
 
 
 def test_a_pod_is_bound_within_two_seconds(installed: Installed) -> None:

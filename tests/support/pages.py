@@ -35,6 +35,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/runbooks.md",
         "docs/explain.md",
         "docs/status.md",
+        "docs/bundle.md",
         "docs/load.md",
         "docs/simulate.md",
         "docs/plan.md",
