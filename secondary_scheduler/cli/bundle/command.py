@@ -36,7 +36,7 @@ def bundle(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Write a support archive of an installation, without its secrets.
+    """Write a support archive of an installation, redacted.
 
     Its versions, objects, configuration, Events and logs, and what the leading schedulers serve, of the operator and
     the schedulers in --namespace (default: the namespace that the operator is installed to). The cluster is only read,

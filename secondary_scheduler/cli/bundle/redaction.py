@@ -7,6 +7,7 @@ value once more. Whatever a tenant writes, the time that a text takes grows with
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,6 +22,7 @@ _SHORT: Final = 8
 """Characters. A value of a variable that is shorter, and not said to be secret, would mask half of every log."""
 _STEM: Final = 12
 """Bytes of a secret from which on it is also looked for inside of longer base64."""
+_COMMAND_LINES: Final = ("command", "args", "extraArgs")
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]{0,16}[A-Za-z]")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -87,6 +89,8 @@ class KnownSecrets:
             elif isinstance(value, list):
                 if key == "env":
                     self._add_variables(value)
+                elif key in _COMMAND_LINES:
+                    self._add_words(value)
                 waiting += ((key, item) for item in value)
             elif isinstance(value, str):
                 self._add_value(key, value)
@@ -98,9 +102,15 @@ class KnownSecrets:
                 self.add_object(applied)
         elif names_secret(key) and not key.endswith("Name"):
             self._add_likely(value, 4)
-        elif key in ("args", "command", "extraArgs") and not self._is_known_flag(value):
-            self._add_likely(value.partition("=")[2], _SHORT)
         self.add_text(value)
+
+    def _add_words(self, words: list[Any]) -> None:
+        """Add the values of unknown flags: after a `=`, or in the word that follows."""
+        texts = [word for word in words if isinstance(word, str)]
+        for word, following in itertools.zip_longest(texts, texts[1:], fillvalue=""):
+            if word.startswith("-") and not self._is_known_flag(word):
+                _, sign, value = word.partition("=")
+                self._add_likely(value if sign or following.startswith("-") else following, _SHORT)
 
     def _add_variables(self, variables: list[Any]) -> None:
         for variable in variables:

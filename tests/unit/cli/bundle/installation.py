@@ -85,7 +85,7 @@ def pod_spec() -> Json:
         "image": "example.com/kube-scheduler:1",
         "imagePullPolicy": "Always",
         "command": ["/bin/kube-scheduler"],
-        "args": ["--config=/etc/kubernetes/config.yaml", "-v=2", "--unknown-flag=unknown-value", "positional"],
+        "args": ["--config=/etc/kubernetes/config.yaml", "-v=2", "--unknown-flag", "positional"],
         "ports": [{"name": "https", "containerPort": 10259, "protocol": "TCP", "hostIP": "10.0.0.1"}],
         "env": [
             {"name": "SETTING", "value": "variable-value"},

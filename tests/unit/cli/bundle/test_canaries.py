@@ -171,6 +171,7 @@ def test_the_value_of_a_variable_is_taken_out_of_logs_in_plain_and_in_base64(
     [
         ("deployments", (0, "spec", "template", "spec", "containers", 0, "args", 2), f"--secret-thing={CANARY}"),
         ("deployments", (0, "spec", "template", "spec", "containers", 0, "args", 2), f"--thing={CANARY}"),
+        ("pods", (0, "spec", "containers", 0, "args", 3), CANARY),
         ("pods", (0, "metadata", "annotations", "example.com/note"), f"https://user:{CANARY}@example.com"),
         (
             "pods",
