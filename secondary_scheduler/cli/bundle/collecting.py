@@ -374,8 +374,8 @@ def _images(objects: Objects) -> Iterable[str]:
         yield from _images_of(each)
 
 
-def _images_of(thing: Json) -> Iterable[str]:
-    for spec in (part(thing, "spec", "template", "spec"), part(thing, "spec")):
+def _images_of(manifest: Json) -> Iterable[str]:
+    for spec in (part(manifest, "spec", "template", "spec"), part(manifest, "spec")):
         for container in parts(spec, "containers"):
             image = container.get("image")
             if isinstance(image, str):
@@ -386,5 +386,5 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _creation(thing: Json) -> str:
-    return str(part(thing, "metadata").get("creationTimestamp") or "")
+def _creation(manifest: Json) -> str:
+    return str(part(manifest, "metadata").get("creationTimestamp") or "")

@@ -79,14 +79,14 @@ def restarted(pod: Json) -> set[str]:
     return {str(status.get("name")) for status in statuses if status.get("restartCount") or part(status, "lastState")}
 
 
-def name_of(thing: Mapping[str, Any]) -> str:
+def name_of(manifest: Mapping[str, Any]) -> str:
     """An object's name; empty where it has none."""
-    return str(part(thing, "metadata").get("name") or "")
+    return str(part(manifest, "metadata").get("name") or "")
 
 
-def uid_of(thing: Mapping[str, Any]) -> str:
+def uid_of(manifest: Mapping[str, Any]) -> str:
     """An object's uid; empty where it has none."""
-    return str(part(thing, "metadata").get("uid") or "")
+    return str(part(manifest, "metadata").get("uid") or "")
 
 
 def _mounted(workload: Json) -> Iterator[Any]:
@@ -106,13 +106,13 @@ def _runs_ours(template: Json) -> bool:
     return False
 
 
-def _is_owned(thing: Json, kinds: set[str], uids: set[str]) -> bool:
-    owners = parts(thing, "metadata", "ownerReferences")
+def _is_owned(manifest: Json, kinds: set[str], uids: set[str]) -> bool:
+    owners = parts(manifest, "metadata", "ownerReferences")
     return any(str(owner.get("kind")) in kinds or str(owner.get("uid") or "-") in uids for owner in owners)
 
 
-def _has_own_label(thing: Json) -> bool:
-    return any(key.startswith(f"{OWN_DOMAIN}instance") for key in part(thing, "metadata", "labels"))
+def _has_own_label(manifest: Json) -> bool:
+    return any(key.startswith(f"{OWN_DOMAIN}instance") for key in part(manifest, "metadata", "labels"))
 
 
 def _time_of(event: Json) -> str:

@@ -27,7 +27,10 @@ PROGRAMS = {
     *("pulumi", "kubectl", "secondary-scheduler", "kube-scheduler", "git", "jq", "oc", "podman", "docker", "make"),
     *("python", ".venv/bin/pip", ".venv/bin/python"),
 }
-SHELL = {"cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc", "sed", "sh", "cat", "tar"}
+SHELL = {
+    *("cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc", "sed", "sh"),
+    *("cat", "tar"),
+}
 _LINK = re.compile(r"\[[^]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 

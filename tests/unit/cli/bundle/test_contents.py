@@ -125,14 +125,14 @@ def test_a_page_that_need_not_be_served_is_no_problem(monkeypatch: pytest.Monkey
 
 
 def test_a_scheduler_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    paths = []
 
     def fail(pod: str, path: str) -> Answer:
-        asked.append(path)
+        paths.append(path)
         raise CommandError(f"pod {pod}: it needs get and create on pods/portforward")
 
     _, problems = collect(monkeypatch, ask=fail)
-    assert len(asked) == 1
+    assert len(paths) == 1
     assert problems == [f"schedulers/{POD}: pod {POD}: it needs get and create on pods/portforward"]
 
 
@@ -155,8 +155,8 @@ def test_with_more_secrets_than_can_be_looked_for_nothing_is_written_that_may_ha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served = objects()
-    many = [{"name": f"N{number}", "value": f"secret-value-{number}"} for number in range(MOST_SECRETS + 1)]
-    served["pods"][0]["spec"]["containers"][0]["env"] = many
+    variables = [{"name": f"N{number}", "value": f"secret-value-{number}"} for number in range(MOST_SECRETS + 1)]
+    served["pods"][0]["spec"]["containers"][0]["env"] = variables
     members, problems = collect(monkeypatch, served, logs={"main": b"secret-value-7\n"})
     assert set(members.contents) == {"README.txt", "problems.txt", "versions.yaml"}
     assert problems == [f"everything: left out, there are more than {MOST_SECRETS} values to redact"]
