@@ -50,7 +50,7 @@ def bundle(
     require_writable(target, "--file")
     # Here, not above: reading them takes longer than all the rest of the command line.
     from scheduler.catalog import OPERATOR_NAMESPACE
-    from scheduler.kube.client import ConfigError, KubeError
+    from scheduler.kube.client import ConfigError, KubeError, api_path
     from secondary_scheduler.cli.bundle.archive import write_archive
     from secondary_scheduler.cli.bundle.collecting import Collector
     from secondary_scheduler.cli.connecting import load_connection
@@ -58,11 +58,16 @@ def bundle(
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)
 
+    place = namespace or OPERATOR_NAMESPACE
+    try:
+        api_path("v1", "pods", namespace=place)
+    except ValueError as error:
+        raise CommandError(f"--namespace: {error}", ExitCode.USAGE) from error
     try:
         config = load_connection(kubeconfig, context)
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
-    collector = Collector(config, namespace or OPERATOR_NAMESPACE, f"{now:%Y-%m-%dT%H:%M:%SZ}", say, seconds, snapshot)
+    collector = Collector(config, place, f"{now:%Y-%m-%dT%H:%M:%SZ}", say, seconds, snapshot)
     try:
         members = collector.collect()
     except KubeError as error:

@@ -63,16 +63,15 @@ class Reader:
 
     def config_map(self, name: str) -> dict[str, Any] | None:
         """A ConfigMap of the namespace; None where it cannot be read."""
-        path = api_path("v1", "configmaps", namespace=self.namespace, name=name)
-        return self._try(
-            f"configuration {name}",
-            self._right("get", "configmaps"),
-            lambda: read_object(self._connection.get(path), path),
-        )
+
+        def read() -> dict[str, Any]:
+            path = api_path("v1", "configmaps", namespace=self.namespace, name=name)
+            return read_object(self._connection.get(path), path)
+
+        return self._try(f"configuration {name}", self._right("get", "configmaps"), read)
 
     def log(self, pod: str, container: str, *, previous: bool, since_seconds: int | None) -> bytes | None:
         """The end of a container's log, as far as the API server can say where it is; None where there is none."""
-        path = api_path("v1", "pods", namespace=self.namespace, name=pod, subresource="log")
         params: dict[str, str | int] = {
             "container": container,
             "tailLines": _LOG_LINES,
@@ -83,6 +82,7 @@ class Reader:
         }
 
         def read() -> bytes | None:
+            path = api_path("v1", "pods", namespace=self.namespace, name=pod, subresource="log")
             try:
                 return self._connection.get(path, params)
             except (BadRequest, NotFound):
@@ -104,6 +104,10 @@ class Reader:
             # A log may fail for its node's sake; several in a row do not.
             self._silences = self._silences + 1 if isinstance(error, ConnectionFailed) else 0
             self._problems.add_error(part, error, right)
+            return None
+        except ValueError as error:
+            # Whoever writes a SecondaryScheduler may name a ConfigMap `..`.
+            self._problems.add(part, f"not read: {error}")
             return None
         self._silences = 0
         return result

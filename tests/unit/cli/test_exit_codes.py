@@ -122,6 +122,7 @@ USAGE = [
     "bundle --since yesterday",
     "bundle --since 0s",
     "bundle extra",
+    "bundle -n ..",
     "version --client -n x",
     "version -n x -A",
     "completion tcsh",

@@ -207,6 +207,18 @@ def test_objects_named_to_leave_the_folder_stay_in_it(monkeypatch: pytest.Monkey
     assert all(name.startswith("root/") and ".." not in name.split("/") for name in names)
 
 
+@pytest.mark.parametrize("name", ["..", "."])
+def test_a_name_that_no_object_can_have_is_a_problem_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    served = objects()
+    served["secondaryschedulers"][0]["spec"]["schedulerConfig"] = name
+    served["pods"][0]["metadata"]["name"] = name
+    members, problems = collect(monkeypatch, served)
+    assert f"configuration {name}: not read: '{name}' cannot be the name of an object" in problems
+    assert "configurations/config.yaml" in members.contents
+
+
 def test_equal_contents_make_equal_archives_for_their_owner_only(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("one.tar.gz", "two.tar.gz")]
     for file, order in zip(files, (("b", "a", "README.txt"), ("README.txt", "a", "b")), strict=True):
