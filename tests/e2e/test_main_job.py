@@ -453,6 +453,8 @@ def test_top_nodes_shows_load_requests_and_pods_as_scheduler_and_cluster_have_th
             lambda: (done := ask(kubeconfig, "top", "nodes")).returncode == 0 and "get nodes" in done.stdout and done
         )
         assert len([line for line in shown.stdout.splitlines() if line.startswith("Not shown: ")]) == 1
+
+
 def bundle(kubeconfig: Path, file: Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "secondary_scheduler.cli", "bundle", "--file", str(file), *more]
     return subprocess.run(
