@@ -18,7 +18,7 @@ from tests.support.simulating import run
 
 API = {"apiVersion": "secondary-scheduler.io/v1"}
 KNOWN = {**API, "kind": "DecisionList", "items": [{"pod": "shop/p"}]}
-NOTHING = {**API, "kind": "DecisionList", "items": [], "waiting": None}
+NOTHING: dict[str, Any] = {**API, "kind": "DecisionList", "items": [], "waiting": None}
 Respond = Callable[[str, str, dict[str, str]], Any]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -136,8 +137,8 @@ def test_details_agree_with_decisions() -> None:
     number = 0
     while tally["cases"] < CASES:
         chance = random.Random(number)
-        profile = sorted(PROFILES)[number % len(PROFILES)]
-        history = Explained(PROFILES[profile](), chance, tally)
+        build: Callable[[], ProfileRunner] = PROFILES[sorted(PROFILES)[number % len(PROFILES)]]
+        history = Explained(build(), chance, tally)
         for _ in range(chance.randrange(10, 50)):
             history.happen(chance.choice(STEPS), random.Random(chance.random()))
         number += 1
