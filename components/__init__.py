@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from .operator_install import OperatorInstall, OperatorInstallArgs
     from .operator_monitor import OperatorMonitor, OperatorMonitorArgs
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
+    from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
+    from .schedule_by import schedule_by
     from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
     from .scheduler_installation import (
         OptionalObjects,
@@ -92,6 +94,10 @@ __getattr__ = lazy_attributes(
         "OlmOperatorArgs": "olm_operator",
         "OperandRollout": "operand_rollout",
         "OperandRolloutArgs": "operand_rollout",
+        "OptIn": "opt_in",
+        "OptInArgs": "opt_in",
+        "OptInRecord": "opt_in",
+        "OptInRecordArgs": "opt_in",
         "OperatorInstall": "operator_install",
         "OperatorInstallArgs": "operator_install",
         "OperatorMonitor": "operator_monitor",
@@ -100,6 +106,7 @@ __getattr__ = lazy_attributes(
         "OperatorNetworkArgs": "operator_network",
         "SchedulerPriority": "priority_class",
         "SchedulerPriorityArgs": "priority_class",
+        "schedule_by": "schedule_by",
         "SchedulerConfiguration": "scheduler_configuration",
         "SchedulerConfigurationArgs": "scheduler_configuration",
         "MetricAccess": "metric_access",
@@ -151,6 +158,10 @@ __all__ = [
     "OperatorMonitorArgs",
     "OperatorNetwork",
     "OperatorNetworkArgs",
+    "OptIn",
+    "OptInArgs",
+    "OptInRecord",
+    "OptInRecordArgs",
     "OptionalObjects",
     "PluginCrds",
     "PluginCrdsArgs",
@@ -177,4 +188,5 @@ __all__ = [
     "common_labels",
     "common_labels_transform",
     "custom_plugins",
+    "schedule_by",
 ]

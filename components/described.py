@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 
 from scheduler.catalog import OPERAND, Loc
-from scheduler.config import Configuration, Problem
+from scheduler.config import ClusterVersions, Configuration, Problem, kubernetes_minor, parse_version
 
 from .document import CustomPlugin, PolicyRule
 from .metric_access import MetricAccess
@@ -19,10 +19,13 @@ from .settings import (
     TOKEN_IN_CONFIG_MAP,
     ManagedLoadWatcher,
     MetricCredentialValues,
+    OptInPlan,
+    OptInSettings,
     ProfileSettings,
     build_profile,
     flavour_of_settings,
     mounted_credentials,
+    plan_opt_in,
     read_settings,
 )
 
@@ -108,6 +111,44 @@ def describe_scheduler(
         checked.load_watcher,
         [replace(warning, source=source) for warning in checked.warnings],
     )
+
+
+def describe_opt_in(
+    settings: Mapping[str, Any] | OptInPlan,
+    kubernetes_version: str,
+    scheduler_names: Sequence[str],
+    component: pulumi.Resource,
+    name: str,
+) -> OptInPlan | None:
+    """Return what opts pods in; None for nothing.
+
+    Args:
+        settings: with the names and types of a stack file's optIn; or what follows from them, which is returned.
+        kubernetes_version: of the cluster; "" if it is not known.
+        scheduler_names: of the profiles.
+        component: what warnings are about.
+        name: of the component.
+
+    Raises:
+        pulumi.RunError: they are wrong; one line per problem, all of them.
+    """
+    if isinstance(settings, OptInPlan):
+        return settings
+    if problems := list(_not_known(settings, ("optIn",))):
+        raise _refusal(problems, name)
+    if kubernetes_version and parse_version(kubernetes_version) is None:
+        problem = Problem(("kubernetesVersion",), f'"{kubernetes_version}" is not a version; write one such as "1.34"')
+        raise _refusal([problem], name)
+    read = read_settings(dict(settings), OptInSettings)
+    if read.problems or read.settings is None:
+        raise _refusal([replace(problem, loc=("optIn", *problem.loc)) for problem in read.problems], name)
+    minor = kubernetes_minor(ClusterVersions(kubernetes_version or None))
+    plan, problems = plan_opt_in(read.settings, scheduler_names, minor)
+    if errors := [problem for problem in problems if problem.severity == "error"]:
+        raise _refusal(errors, name)
+    for warning in problems:
+        pulumi.log.warn(str(replace(warning, source=name)), component)
+    return plan
 
 
 def custom_plugins(settings: ProfileSettings) -> list[CustomPlugin]:

@@ -14,7 +14,7 @@ from scheduler.config import Configuration, bound_rules
 
 from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
-from .described import describe_scheduler
+from .described import describe_opt_in, describe_scheduler
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
@@ -22,11 +22,12 @@ from .load_watcher import LoadWatcher, LoadWatcherArgs
 from .metric_access import MetricAccess
 from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import NAMESPACE, cluster_scoped_name
+from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
 from .parts import Parts
-from .scheduler import SchedulerArgs, run_scheduler
+from .scheduler import RunningScheduler, SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
-from .settings import ManagedLoadWatcher, load_watcher_name
+from .settings import ManagedLoadWatcher, OptInPlan, load_watcher_name
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,9 @@ class SchedulerInstallationArgs:
     status_of: plurals of the kinds of scheduler-plugins whose status the operator maintains; None: those that plugins
         of the configuration read, or all if there are further instances.
     openshift: whether the cluster is OpenShift.
+    opt_in: which pods get the scheduler's name as they are created, with the names of a stack file's optIn; wrong ones
+        fail the preview. Or what follows from them, where they have been judged. Default: none.
+    kubernetes_version: of the cluster, for opt_in; "" if it is not known.
     allow_default_scheduler_name: allow a profile named default-scheduler.
     install_plugin_crds: create the CRDs that plugins read.
     protect: refuse to delete namespace, CRDs and SecondaryScheduler.
@@ -123,6 +127,8 @@ class SchedulerInstallationArgs:
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] | None = None
     openshift: bool = False
+    opt_in: Mapping[str, Any] | OptInPlan = field(default_factory=dict)
+    kubernetes_version: str = ""
     allow_default_scheduler_name: bool = False
     install_plugin_crds: bool = True
     protect: bool = False
@@ -164,7 +170,11 @@ class SchedulerInstallation(pulumi.ComponentResource):
         configuration = self._scheduler_configuration(installation)
         watcher = self._load_watcher(installation, credentials)
         scheduler_args = self._scheduler_args(configuration, None if watcher else credentials, watcher)
-        scheduler = run_scheduler(installation, scheduler_args, self._parts)
+        plan = describe_opt_in(args.opt_in, args.kubernetes_version, self._configuration.scheduler_names, self, name)
+        if plan is None:
+            scheduler = run_scheduler(installation, scheduler_args, self._parts)
+        else:
+            scheduler = self._run_opted_in(installation, scheduler_args, plan)
         self.priority_class_name: pulumi.Output[str] | None = scheduler.priority_class_name
         self.name, self.namespace = scheduler.resource.name, scheduler.resource.namespace
         self.ready_replicas = scheduler.resource.ready_replicas
@@ -310,6 +320,15 @@ class SchedulerInstallation(pulumi.ComponentResource):
             [credentials] if credentials else [],
         )
         return LoadWatcher(self._parts.name("load-watcher"), watcher_args, self._parts.options("load-watcher"))
+
+    def _run_opted_in(self, installation: Installation, args: SchedulerArgs, plan: OptInPlan) -> RunningScheduler:
+        """The scheduler and, once it serves its pods, what gives it more of them; deleted in the opposite order."""
+        record_args = OptInRecordArgs(installation.namespace_of_mode, plan, self._operand, installation.needs[:1])
+        record = OptInRecord(self._parts.name("opt-in-record"), record_args, self._parts.options("opt-in-record"))
+        scheduler = run_scheduler(installation, replace(args, needs=[*args.needs, record]), self._parts)
+        opt_in_args = OptInArgs(plan, installation.namespace, record.policy_prefix, [record, scheduler.resource])
+        OptIn(self._parts.name("opt-in"), opt_in_args, self._parts.options("opt-in"))
+        return scheduler
 
     def _scheduler_configuration(self, installation: Installation) -> SchedulerConfiguration:
         configuration_args = SchedulerConfigurationArgs(

@@ -11,7 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from components.settings import CheckedConfiguration, MetricCredentialValues, build_profile, flavour_of_settings
+from components.settings import (
+    CheckedConfiguration,
+    MetricCredentialValues,
+    build_profile,
+    flavour_of_settings,
+    plan_opt_in,
+)
 from scheduler.config import ConfigurationError
 from stacks.credentials import SECRET_KEYS, find_credentials, misplaced_secrets
 from stacks.image import check_versions, cluster_minor, credential_warnings, overridden_key_warnings
@@ -29,6 +35,7 @@ OBJECTS = (
     "extraPlugins",
     "optionalObjects",
     "alerts",
+    "optIn",
     "allowedImages",
     "forceConflicts",
     "egressPorts",
@@ -90,11 +97,15 @@ def check(
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
             later += versions if settings.compatibility_check == "fail" else []
             version_warnings = versions if settings.compatibility_check == "warn" else []
+            names = profile.configuration.scheduler_names
+            _, opt_in = plan_opt_in(settings.opt_in, names, cluster_minor(settings))
+            later += [problem for problem in opt_in if problem.severity == "error"]
             warnings = [
                 *profile.warnings,
                 *version_warnings,
                 *overridden_key_warnings(settings, profile.configuration),
                 *credential_warnings(settings, flavour),
+                *(problem for problem in opt_in if problem.severity == "warning"),
             ]
             profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
     problems += [problem for problem in later if not read.concerns(problem)]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import components
+from components.settings import OptInPlan, plan_opt_in
+from stacks.image import cluster_minor
 from stacks.loading import Stack
 
 
@@ -46,12 +51,21 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
         status_of=operator.keeps_status_of(stack.profile.crds),
         openshift=settings.openshift,
+        opt_in=plan_opt_in(settings.opt_in, stack.profile.configuration.scheduler_names, cluster_minor(settings))[0]
+        or {},
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         install_plugin_crds=settings.install_plugin_crds,
         protect=settings.protect,
         keep_crds=stack.keeps_crds,
         formerly_at_root=True,
     )
+
+
+def _opt_in(stack: Stack) -> OptInPlan | Mapping[str, Any]:
+    # Its problems have been reported with those of all other settings.
+    names, minor = stack.profile.configuration.scheduler_names, cluster_minor(stack.settings)
+    plan, _ = plan_opt_in(stack.settings.opt_in, names, minor)
+    return {} if plan is None else plan
 
 
 def _olm_source(stack: Stack) -> components.OlmSource:

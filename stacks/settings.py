@@ -16,6 +16,7 @@ from components.settings import (
     FileName,
     Image,
     ObjectName,
+    OptInSettings,
     ProfileSettings,
     Repository,
     ResourceQuantity,
@@ -153,6 +154,7 @@ class StackSettings(ProfileSettings):
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
         alerts: what the alerts of optional_objects.prometheus_rule say.
+        opt_in: which pods get the scheduler's name as they are created.
         allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
             image.
         egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
@@ -182,6 +184,7 @@ class StackSettings(ProfileSettings):
     )
     optional_objects: OptionalObjects = OptionalObjects()
     alerts: AlertSettings = AlertSettings()
+    opt_in: OptInSettings = OptInSettings()
     allowed_images: tuple[Repository, ...] = ()
     egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field((), max_length=32)
     resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None

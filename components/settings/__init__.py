@@ -17,11 +17,13 @@ from .credentials import (
 from .flavour import flavour_of_settings
 from .load_watcher import LOAD_WATCHER_PORT, ManagedLoadWatcher, load_watcher_name
 from .metric_settings import CredentialSettings, ExistingSecret, MetricProviderSettings
+from .opt_in import DEFAULT_SCHEDULER, OptInPlan, OptInSettings, OptInTarget, plan_opt_in
 from .partition import NodePartitionSettings, SharedNodesSettings
 from .problems import from_validation_error, shown_value
 from .profile import CheckedConfiguration, build_profile, checked_configuration
 from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings
 from .reading import ReadSettings, read_settings
+from .selectors import LabelSelectorSettings
 from .values import (
     SECRET_ARGUMENT,
     FileName,
@@ -38,6 +40,7 @@ from .values import (
 
 __all__ = [
     "CREDENTIALS",
+    "DEFAULT_SCHEDULER",
     "LOAD_WATCHER_PORT",
     "SECRET_ARGUMENT",
     "TOKEN_IN_CONFIG_MAP",
@@ -48,11 +51,15 @@ __all__ = [
     "ExtraPluginSettings",
     "FileName",
     "Image",
+    "LabelSelectorSettings",
     "ManagedLoadWatcher",
     "MetricCredentialValues",
     "MetricProviderSettings",
     "NodePartitionSettings",
     "ObjectName",
+    "OptInPlan",
+    "OptInSettings",
+    "OptInTarget",
     "PluginChoice",
     "PluginSettings",
     "ProfileSettings",
@@ -71,6 +78,7 @@ __all__ = [
     "from_validation_error",
     "load_watcher_name",
     "mounted_credentials",
+    "plan_opt_in",
     "read_settings",
     "shown_value",
     "unset_variable",
