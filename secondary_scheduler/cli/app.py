@@ -33,6 +33,7 @@ COMMANDS = {
     "top": "secondary_scheduler.cli.top.command",
     "explain": "secondary_scheduler.cli.explain.command",
     "bundle": "secondary_scheduler.cli.bundle.command",
+    "opt-in": "secondary_scheduler.cli.optin.command",
     "fleet": "secondary_scheduler.cli.fleet.command",
     "version": "secondary_scheduler.cli.version.command",
     "completion": "secondary_scheduler.cli.completion.command",

@@ -9,24 +9,48 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from scheduler.kube.client import MalformedResponse, SyncConnection
+from scheduler.kube.client import MalformedResponse, ResponseTooLarge, SyncConnection
 
 _PAGE = 200
+MOST_OBJECTS = 500_000
+"""Objects of one list that are read."""
 
 
 def list_items(
-    connection: SyncConnection, path: str, params: Mapping[str, str | int] | None = None
+    connection: SyncConnection,
+    path: str,
+    params: Mapping[str, str | int] | None = None,
+    *,
+    most: int = MOST_OBJECTS,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a list; what is no object is left out.
+    """Yield the objects of a list; what is no object is left out. Pages are made shorter where objects are long.
+
+    Args:
+        connection: its `max_bytes` bounds what is in memory.
+        path: of the collection.
+        params: such as `labelSelector`.
+        most: objects; the rest is left out.
 
     Raises:
         KubeError: a page cannot be had.
     """
-    token = ""
+    token, count = "", 0
     query: dict[str, str | int] = {"limit": _PAGE, **(params or {})}
     while True:
-        page = read_object(connection.get(path, {**query, "continue": token} if token else query), path)
-        yield from (item for item in page.get("items") or () if isinstance(item, dict))
+        try:
+            page = read_object(connection.get(path, {**query, "continue": token} if token else query), path)
+        except ResponseTooLarge:
+            limit = int(query["limit"])
+            if limit <= 1:
+                raise
+            query["limit"] = max(1, limit // 8)
+            continue
+        for item in page.get("items") or ():
+            if isinstance(item, dict):
+                if count == most:
+                    return
+                count += 1
+                yield item
         token = str((page.get("metadata") or {}).get("continue") or "")
         if not token:
             return

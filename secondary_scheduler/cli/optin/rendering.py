@@ -1,0 +1,125 @@
+"""Status and check of opting in, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from secondary_scheduler.cli.output import aligned
+from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.cli.optin.formats import OptInFormat
+from secondary_scheduler.cli.optin.probing import Answer
+from secondary_scheduler.cli.optin.status import NamespaceStatus, Unserved
+from secondary_scheduler.cli.optin.verdict import Reason, Situation
+
+API_VERSION = "secondary-scheduler.io/v1"
+_MOST_SHOWN = 5
+"""Scheduler names in a cell."""
+
+
+def document_text(document: Mapping[str, Any], output: OptInFormat) -> str:
+    """Return a document, with its newline."""
+    if output is OptInFormat.JSON:
+        return json.dumps(document, indent=2) + "\n"
+    from secondary_scheduler.cli.yamltext import dump_yaml
+
+    return dump_yaml(document).decode()
+
+
+def status_document(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unserved]) -> dict[str, Any]:
+    """Return the status for programs."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "OptInStatus",
+        "namespaces": [each.to_dict() for each in namespaces],
+        "unserved": [each.to_dict() for each in unserved],
+    }
+
+
+def status_lines(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unserved]) -> Iterator[str]:
+    """Yield the status for people."""
+    rows = [["NAMESPACE", "OPTED IN TO", "PODS", "TEMPLATES", "MOVE AT ROLLOUT"]]
+    for each in namespaces:
+        cells = [each.name, ", ".join(each.opted_in) or "-", _counts(each.pods), _counts(each.templates)]
+        rows.append([*map(printable, cells), str(each.moving)])
+    yield from aligned(rows)
+    if not unserved:
+        return
+    yield ""
+    yield "Scheduler names that nobody seems to serve:"
+    for entry in unserved:
+        facts = []
+        if entry.waiting:
+            facts.append(f"{entry.waiting} pods wait without an attempt")
+        if entry.templates:
+            facts.append(f"named by {entry.templates} templates")
+        yield printable(f"  {entry.name}: {', '.join(facts)} ({', '.join(entry.examples)})")
+
+
+def check_document(situation: Situation, reason: Reason, detail: str, answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return the check for programs."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "OptInCheck",
+        "kubernetes": situation.kubernetes,
+        "served": situation.served,
+        "featureGate": situation.gate,
+        "namespace": situation.namespace,
+        "moved": reason is Reason.MOVED,
+        "reason": reason.value,
+        "message": detail,
+        "pods": [
+            {
+                "case": answer.case.name,
+                "namespace": answer.case.namespace,
+                "schedulerName": answer.scheduler_name,
+                "moved": answer.moved,
+                "asExpected": as_expected(answer, reason),
+                "reason": why(answer, reason),
+            }
+            for answer in answers
+        ],
+    }
+
+
+def check_lines(situation: Situation, reason: Reason, detail: str, answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the check for people."""
+    served = f"served as {situation.served}" if situation.served else "not served"
+    gate = {True: "on", False: "off", None: "not known"}[situation.gate]
+    yield printable(f"Kubernetes {situation.kubernetes}: MutatingAdmissionPolicies {served}, feature gate {gate}")
+    yield ""
+    rows = [["POD", "NAMESPACE", "SCHEDULER", "AS EXPECTED", "WHY"]]
+    for answer in answers:
+        expected = "yes" if as_expected(answer, reason) else "NO"
+        cells = [answer.case.name, answer.case.namespace, answer.scheduler_name or "-", expected, why(answer, reason)]
+        rows.append([printable(cell) for cell in cells])
+    yield from aligned(rows)
+    yield ""
+    verdict = "is moved" if reason is Reason.MOVED else f"is not moved ({reason.value})"
+    yield printable(f"An ordinary pod of {situation.namespace} {verdict}: {detail}")
+
+
+def as_expected(answer: Answer, reason: Reason) -> bool:
+    """Tell whether a pod fares as the verdict on ordinary pods, and its own exclusion, say."""
+    if answer.refusal:
+        return bool(answer.case.excluded)
+    return answer.moved == (reason is Reason.MOVED and not answer.case.excluded)
+
+
+def why(answer: Answer, reason: Reason) -> str:
+    """Return the reason for what would become of a pod."""
+    if answer.refusal:
+        return f"refused: {answer.refusal}"
+    if answer.moved:
+        return "moved" if not answer.case.excluded else f"moved, although {answer.case.excluded}"
+    return answer.case.excluded or reason.value
+
+
+def _counts(counter: Counter[str]) -> str:
+    ordered = counter.most_common()
+    shown = [f"{name} {count}" for name, count in ordered[:_MOST_SHOWN]]
+    if len(ordered) > _MOST_SHOWN:
+        shown.append(f"others {sum(count for _, count in ordered[_MOST_SHOWN:])}")
+    return ", ".join(shown) or "-"

@@ -1,0 +1,205 @@
+"""Who schedules the pods of which namespaces, and how many would change at the next rollout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from scheduler.kube.client import KubeError, SyncConnection, api_path
+from secondary_scheduler.cli.listing import list_items
+from secondary_scheduler.cli.optin.policies import DEFAULT_SCHEDULER, Json, Policy
+
+MOST_NAMES = 100
+"""Scheduler names that are counted apart in a namespace; a tenant can make up any number."""
+OTHERS = "(others)"
+_ATTEMPT_SECONDS = 60.0
+"""A scheduler looks at a pod within this time, or it is not there; a long queue can take longer."""
+_MOST_EXAMPLES = 3
+_TEMPLATE = ("spec", "template", "spec")
+_TEMPLATES: Sequence[tuple[str, str, tuple[str, ...]]] = (
+    ("apps/v1", "deployments", _TEMPLATE),
+    ("apps/v1", "statefulsets", _TEMPLATE),
+    ("apps/v1", "replicasets", _TEMPLATE),
+    ("batch/v1", "cronjobs", ("spec", "jobTemplate", "spec", "template", "spec")),
+    ("batch/v1", "jobs", _TEMPLATE),
+)
+"""What makes pods; no DaemonSet, as its pods are never moved."""
+Say = Callable[[str], None]
+
+
+@dataclass
+class NamespaceStatus:
+    """One namespace.
+
+    Attributes:
+        name: of the namespace.
+        opted_in: schedulerNames that policies write into its new pods.
+        pods, templates: how many name which scheduler. Pods that have ended, and templates of objects that a
+            controller made, are not counted.
+        moving: pods whose replacement would get another scheduler's name than they have.
+    """
+
+    name: str
+    opted_in: tuple[str, ...] = ()
+    pods: Counter[str] = field(default_factory=Counter)
+    templates: Counter[str] = field(default_factory=Counter)
+    moving: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For documents."""
+        counts = {"pods": dict(sorted(self.pods.items())), "templates": dict(sorted(self.templates.items()))}
+        return {"name": self.name, "optedIn": list(self.opted_in), **counts, "moving": self.moving}
+
+
+@dataclass
+class Unserved:
+    """A schedulerName that nobody seems to serve.
+
+    Attributes:
+        name: the schedulerName.
+        waiting: pods that no scheduler has looked at, though they are old enough.
+        templates: how many name it.
+        examples: some of the pods or namespaces.
+    """
+
+    name: str
+    waiting: int = 0
+    templates: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def note(self, example: str) -> None:
+        """Remember an example, if there are few."""
+        if len(self.examples) < _MOST_EXAMPLES and example not in self.examples:
+            self.examples.append(example)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For documents."""
+        return {
+            "schedulerName": self.name,
+            "waitingPods": self.waiting,
+            "templates": self.templates,
+            "examples": self.examples,
+        }
+
+
+class Census:
+    """Counts what pages of pods and templates hold; keeps no object."""
+
+    def __init__(self, policies: Sequence[Policy], labels: Mapping[str, Mapping[str, str]], now: datetime) -> None:
+        """Count for these namespaces, by their labels; objects of other namespaces are left out."""
+        self._policies, self._labels, self._now = policies, labels, now
+        self._served = {DEFAULT_SCHEDULER}
+        self._unserved: dict[str, Unserved] = {}
+        self.namespaces = {
+            name: NamespaceStatus(name, tuple(_opted_in(policies, name, own))) for name, own in sorted(labels.items())
+        }
+
+    def serve(self, names: Iterable[str]) -> None:
+        """Note names that somebody says to serve."""
+        self._served.update(names)
+
+    def add_pod(self, pod: Json) -> None:
+        """Count a pod."""
+        metadata, spec, status = (pod.get(key) or {} for key in ("metadata", "spec", "status"))
+        namespace = str(metadata.get("namespace"))
+        counted = self.namespaces.get(namespace)
+        if counted is None or status.get("phase") in ("Succeeded", "Failed"):
+            return
+        name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
+        _count(counted.pods, name)
+        if metadata.get("ownerReferences"):  # a bare pod is replaced by nobody
+            labels = self._labels[namespace]
+            moves = any(policy.moves(namespace, labels, pod) for policy in self._policies)
+            counted.moving += moves
+        if spec.get("nodeName") or _was_tried(status):
+            self._note_served(name)
+        elif not spec.get("schedulingGates") and self._age(metadata) > _ATTEMPT_SECONDS:
+            entry = self._entry(name)
+            entry.waiting += 1
+            entry.note(f"{namespace}/{metadata.get('name')}")
+
+    def add_template(self, item: Json, path: Sequence[str]) -> None:
+        """Count the template of an object that makes pods, unless another object made it."""
+        metadata = item.get("metadata") or {}
+        counted = self.namespaces.get(str(metadata.get("namespace")))
+        if counted is None or any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
+            return
+        spec: Any = item
+        for key in path:
+            spec = spec.get(key) or {}
+        name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
+        _count(counted.templates, name)
+        if name != DEFAULT_SCHEDULER:
+            entry = self._entry(name)
+            entry.templates += 1
+            entry.note(f"{counted.name}/{metadata.get('name')}")
+
+    def unserved(self) -> list[Unserved]:
+        """Return names whose pods wait without an attempt, and those that only templates name."""
+        entries = self._unserved.values()
+        return sorted(
+            (entry for entry in entries if entry.waiting or entry.name not in self._served),
+            key=lambda entry: (-entry.waiting, entry.name),
+        )
+
+    def _note_served(self, name: str) -> None:
+        if len(self._served) < 10 * MOST_NAMES:
+            self._served.add(name)
+
+    def _entry(self, name: str) -> Unserved:
+        if name not in self._unserved and len(self._unserved) >= MOST_NAMES:
+            name = OTHERS
+        return self._unserved.setdefault(name, Unserved(name))
+
+    def _age(self, metadata: Json) -> float:
+        try:
+            created = datetime.fromisoformat(str(metadata.get("creationTimestamp")))
+        except ValueError:
+            return 0.0
+        return (self._now - created).total_seconds()
+
+
+def take_census(connection: SyncConnection, census: Census, namespace: str | None, say: Say) -> None:
+    """Count pods and templates of a namespace (None: of all); a kind that cannot be listed is said and left out.
+
+    Raises:
+        KubeError: pods cannot be listed.
+    """
+    census.serve(_served_by_ours(connection))
+    for pod in list_items(connection, api_path("v1", "pods", namespace=namespace)):
+        census.add_pod(pod)
+    for api_version, plural, path in _TEMPLATES:
+        try:
+            for item in list_items(connection, api_path(api_version, plural, namespace=namespace)):
+                census.add_template(item, path)
+        except KubeError as error:
+            say(f"left out {plural}: {error}")
+
+
+def _served_by_ours(connection: SyncConnection) -> list[str]:
+    """What SecondarySchedulers say to serve; nothing where they cannot be read."""
+    path = api_path("operator.openshift.io/v1", "secondaryschedulers")
+    try:
+        items = list(list_items(connection, path, most=MOST_NAMES))
+    except KubeError:
+        return []
+    return [str(name) for item in items for name in (item.get("status") or {}).get("schedulerNames") or ()]
+
+
+def _opted_in(policies: Sequence[Policy], namespace: str, labels: Mapping[str, str]) -> list[str]:
+    return [
+        policy.scheduler_name or policy.name
+        for policy in policies
+        if policy.opts_in(namespace, labels) and not policy.excludes(namespace, labels)
+    ]
+
+
+def _count(counter: Counter[str], name: str) -> None:
+    counter[name if name in counter or len(counter) < MOST_NAMES else OTHERS] += 1
+
+
+def _was_tried(status: Json) -> bool:
+    return any(condition.get("type") == "PodScheduled" for condition in status.get("conditions") or ())
