@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
     from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
-    from .schedule_by import schedule_by
+    from .workloads import schedule_by
     from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
     from .scheduler_installation import (
         OptionalObjects,
@@ -106,7 +106,7 @@ __getattr__ = lazy_attributes(
         "OperatorNetworkArgs": "operator_network",
         "SchedulerPriority": "priority_class",
         "SchedulerPriorityArgs": "priority_class",
-        "schedule_by": "schedule_by",
+        "schedule_by": "workloads",
         "SchedulerConfiguration": "scheduler_configuration",
         "SchedulerConfigurationArgs": "scheduler_configuration",
         "MetricAccess": "metric_access",
