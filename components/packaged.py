@@ -83,6 +83,10 @@ class SchedulerInstallationArgs(TypedDict):
     """Repositories of images that a SecondaryScheduler may name, beside that of the image."""
     openshift: bool | None
     """Whether the cluster is OpenShift."""
+    opt_in: dict[str, Any] | None
+    """Which pods get the scheduler's name as they are created: optIn of a stack file. Wrong ones fail the preview."""
+    kubernetes_version: str | None
+    """The cluster's version, such as 1.36, which optIn needs."""
     install_plugin_crds: bool | None
     """Create the CRDs that plugins read. Default: true."""
     keep_crds: bool | None

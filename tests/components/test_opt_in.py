@@ -123,6 +123,8 @@ def test_the_names_of_what_is_written_replace_the_record_and_so_the_policies_fir
     for graph, record in zip((before, after), records, strict=True):
         for kind in (POLICY, BINDING):
             assert record.urn in graph.only(kind).property_dependencies["metadata"]
+        (mode,) = [each for each in graph.of("ConfigMap") if each.object_name.endswith("-installation")]
+        assert mode.urn in record.property_dependencies["metadata"], "a change of the install mode"
         (scheduler,) = graph.of("SecondaryScheduler")
         assert not [key for key, urns in scheduler.property_dependencies.items() if record.urn in urns]
 

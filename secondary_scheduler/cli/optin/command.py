@@ -34,7 +34,7 @@ OutputOption = Annotated[OptInFormat, typer.Option("-o", "--output", help="Form 
 def register(parent: typer.Typer) -> None:
     """Add the group `opt-in`."""
     group = typer.Typer(
-        help="Show and check whose pods get the scheduler's name as they are created.",
+        help="Show and check whose pods are moved to the scheduler.",
         no_args_is_help=True,
         epilog=examples("opt-in status -A", "opt-in check -n shop"),
     )
@@ -83,7 +83,7 @@ def check(
     context: ContextOption = None,
     output: OutputOption = OptInFormat.TABLE,
 ) -> None:
-    """Ask the API server which pods of a namespace it would give the scheduler's name.
+    """Ask the API server which pods of a namespace it would move.
 
     The pods are sent with dryRun=All, so none is created; admission webhooks that support it are asked, too. It needs:
     create pods in the namespace (and in kube-system, else that row is refused), get the namespace, and list

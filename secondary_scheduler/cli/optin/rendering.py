@@ -52,9 +52,9 @@ def status_lines(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unser
     for entry in unserved:
         facts = []
         if entry.waiting:
-            facts.append(f"{entry.waiting} pods wait without an attempt")
+            facts.append(f"{entry.waiting} pod{'s wait' if entry.waiting != 1 else ' waits'} without an attempt")
         if entry.templates:
-            facts.append(f"named by {entry.templates} templates")
+            facts.append(f"named by {entry.templates} template{'s' if entry.templates != 1 else ''}")
         yield printable(f"  {entry.name}: {', '.join(facts)} ({', '.join(entry.examples)})")
 
 
