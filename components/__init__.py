@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
     from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
-    from .workloads import schedule_by
     from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
     from .scheduler_installation import (
         OptionalObjects,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from .scheduler_roles import SchedulerRoles, SchedulerRolesArgs
     from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
     from .upstream_operator import UpstreamOperator, UpstreamOperatorArgs
+    from .workloads import schedule_by
 
 
 __getattr__ = lazy_attributes(
