@@ -26,9 +26,11 @@ COMPONENTS = [
 # Fields that only Python can give, so that they must not be required. `needs`: other languages say it with the resource
 # option dependsOn; `instances`: pairs, and `custom_plugins`: tuples, which a schema does not know; the others are
 # objects of the program.
-PYTHON_ONLY = {"needs", "instances", "custom_plugins", "adopting", "beside", "checked", "load_watcher"}
+PYTHON_ONLY = {"needs", "instances", "custom_plugins", "adopting", "beside", "checked", "load_watcher", "opt_in"}
 # Parts of an installation that take objects of the program, or pairs, as required arguments.
-PYTHON_COMPONENTS = {"AdmissionPolicies", "LoadWatcher", "OlmOperator", "OperandRollout", "SchedulerRoles"}
+PYTHON_COMPONENTS = {
+    *("AdmissionPolicies", "LoadWatcher", "OlmOperator", "OperandRollout", "OptIn", "OptInRecord", "SchedulerRoles"),
+}
 IN_A_SCHEMA = [component for component in COMPONENTS if component.__name__ not in PYTHON_COMPONENTS]
 
 

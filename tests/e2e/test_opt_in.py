@@ -31,7 +31,6 @@ def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
     spec = ClusterSpec(
         name="opt-in-stack",
         nodes=10,
-        prometheus=False,
         state_root=cluster_state_root,
         api_server_flags=POLICIES,
     )
