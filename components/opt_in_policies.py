@@ -166,9 +166,9 @@ def _selected(selector: LabelSelectorSettings) -> str:
     labels, parts = "variables.labels", []
     for each in selector.requirements():
         key = _cel(each.key)
-        has = f"{key} in {labels}"
-        has_value = f"({has} && {labels}[{key}] in {_cel(list(each.values))})"
-        forms = {"In": has_value, "NotIn": f"!{has_value}", "Exists": f"({has})", "DoesNotExist": f"!({has})"}
+        present = f"{key} in {labels}"
+        has_value = f"({present} && {labels}[{key}] in {_cel(list(each.values))})"
+        forms = {"In": has_value, "NotIn": f"!{has_value}", "Exists": f"({present})", "DoesNotExist": f"!({present})"}
         parts.append(forms[each.operator])
     return " && ".join(parts)
 

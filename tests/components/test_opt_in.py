@@ -69,7 +69,7 @@ def test_a_cluster_that_evaluates_no_policy_is_refused_with_the_reason() -> None
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "words"),
     [
         ("1.34", "--feature-gates=MutatingAdmissionPolicy=true"),
         ("1.35", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"),
@@ -77,12 +77,12 @@ def test_a_cluster_that_evaluates_no_policy_is_refused_with_the_reason() -> None
     ],
 )
 def test_what_the_cluster_needs_or_is_assumed_to_be_is_a_warning(
-    version: str, said: str, monkeypatch: pytest.MonkeyPatch
+    version: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warnings.append(text))
     installed(OPTED_IN, version)
-    assert [text for text in warnings if said in text]
+    assert [text for text in warnings if words in text]
     warnings.clear()
     installed(OPTED_IN, "1.36")
     assert not [text for text in warnings if "optIn" in text]

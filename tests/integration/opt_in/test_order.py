@@ -71,9 +71,9 @@ def is_policy(kind: str) -> bool:
 
 def test_policies_follow_the_scheduler_and_go_before_it_is_renamed_or_removed(engine: Engine, gated: Server) -> None:
     serve(engine, "one")
-    made = steps(engine.up().output)
-    assert first(made, "ConfigMap", "created") < first(made, "ServiceAccount", "created")
-    assert first(made, "ServiceAccount", "created") < first(made, "MutatingAdmissionPolicy", "created")
+    created = steps(engine.up().output)
+    assert first(created, "ConfigMap", "created") < first(created, "ServiceAccount", "created")
+    assert first(created, "ServiceAccount", "created") < first(created, "MutatingAdmissionPolicy", "created")
     engine.expect_no_changes()
     serve(engine, "two")
     renamed = steps(engine.up().output)
