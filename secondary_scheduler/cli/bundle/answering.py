@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from scheduler.config import redacted
 from secondary_scheduler.cli.bundle.keeping import keep_configuration, known_flags
 from secondary_scheduler.cli.bundle.shapes import Fields, Scalar, Table
-from secondary_scheduler.cli.bundle.shared import Answer
 from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.cli.forwarding import Answer
 
 
 class Page(NamedTuple):

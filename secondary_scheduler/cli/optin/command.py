@@ -150,7 +150,7 @@ def _policies(connection: SyncConnection) -> list[Policy]:
 def _labels(connection: SyncConnection, namespace: str | None) -> dict[str, dict[str, str]]:
     """Labels of a namespace, or of all, by name."""
     from scheduler.kube.client import api_path
-    from secondary_scheduler.cli.listing import read_object, list_items
+    from secondary_scheduler.cli.listing import list_items, read_object
 
     path = api_path("v1", "namespaces", name=namespace)
     items = list_items(connection, path) if namespace is None else iter([read_object(connection.get(path), path)])

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.optin.formats import OptInFormat
 from secondary_scheduler.cli.optin.probing import Answer
 from secondary_scheduler.cli.optin.status import NamespaceStatus, Unserved
 from secondary_scheduler.cli.optin.verdict import Reason, Situation
+from secondary_scheduler.cli.output import aligned
 
 API_VERSION = "secondary-scheduler.io/v1"
 _MOST_SHOWN = 5
