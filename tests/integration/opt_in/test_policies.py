@@ -166,3 +166,28 @@ def test_a_name_that_nobody_serves_is_warned_of_where_the_namespace_has_opted_in
     job["jobTemplate"]["spec"]["template"]["spec"] |= {"restartPolicy": "Never", "schedulerName": "nobody"}
     _, texts = server.dry_run(namespace, {"metadata": {"name": "c"}, "spec": job}, "/apis/batch/v1", "cronjobs")
     assert [text for text in texts if "no scheduler is known to serve" in text]
+
+
+@pytest.mark.slow
+def test_a_replica_set_gets_all_of_its_pods_while_label_and_policy_change(server: Server) -> None:
+    server.install(plan(34, guard="Off"))
+    namespace = server.namespace(**{LABEL: "true"})
+    wait_until_moved(server, namespace)
+    deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    server.call("POST", deployments, deployment(DEFAULT))
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    policy = f"{GROUP}/v1beta1/mutatingadmissionpolicies/secondary-scheduler-opt-in.{SCHEDULER}"
+    merge = {"content_type": "application/merge-patch+json"}
+
+    def count() -> int:
+        listed = server.call("GET", pods, params={"limit": 1})
+        return len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
+
+    for step in range(1, 16):
+        server.label(namespace, None if step % 2 else "true")
+        condition = {"name": f"change-{step}", "expression": "true"}
+        server.call("PATCH", policy, {"spec": {"matchConditions": [condition]}}, **merge)
+        server.call("PATCH", f"{deployments}/web", {"spec": {"replicas": 20 * step}}, **merge)
+        eventually(lambda step=step: count() == 20 * step, "all pods of the ReplicaSet")
+    names = {each["spec"]["schedulerName"] for each in server.call("GET", pods)["items"]}
+    assert names == {DEFAULT, SCHEDULER}
