@@ -7,7 +7,7 @@ that is drained of the first reason may be rejected for the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -28,12 +28,19 @@ class PluginVerdict:
     Attributes:
         point: `PreFilter`, which may reject all nodes or leave out some, or `Filter`.
         code: upstream's name of it, such as `Success`, `Skip` or `Unschedulable`.
+        stepped_back: whether its rejection does not count, as it would have left no node.
     """
 
     plugin: str
     point: str
     code: str
     reasons: tuple[str, ...] = ()
+    stepped_back: bool = False
+
+    @property
+    def objects(self) -> bool:
+        """Whether it keeps the pod off the node."""
+        return self.code not in _NO_OBJECTION and not self.stepped_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,11 @@ def judge_node(
     if explanation.error is not None:
         return NodeVerdict(node, None, False, (), 0, None, 0, (), explanation.error[:MOST_REASON])
     own = explanation.node(node)
-    verdicts = tuple(_verdicts(snapshot, pod, profile, row))
+    stepped_back = {rejection.plugin for rejection in explanation.diagnosis.taken_back}
+    verdicts = tuple(
+        replace(verdict, stepped_back=verdict.plugin in stepped_back and verdict.code not in _NO_OBJECTION)
+        for verdict in _verdicts(snapshot, pod, profile, row)
+    )
     rank, ties, nodes = None, 0, []
     if own.feasible:
         rank = int((explanation.totals > own.total).sum()) + 1
@@ -96,7 +107,7 @@ def judge_node(
     return NodeVerdict(
         node,
         None if own.rejection is None else _verdict(own.rejection, "Filter"),
-        not own.feasible and all(verdict.code in _NO_OBJECTION for verdict in verdicts),
+        not own.feasible and not any(verdict.objects for verdict in verdicts),
         verdicts,
         len(explanation.feasible),
         rank,

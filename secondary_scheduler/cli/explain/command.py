@@ -39,7 +39,7 @@ _ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "kubeconfig", "contex
 def register(parent: typer.Typer) -> None:
     """Add the command `explain`."""
     group = typer.Typer(
-        help="Say why a pod was placed where it is, or nowhere, what waits, and what is known of a node.",
+        help="Say why a pod is where it is, or nowhere, and what waits.",
         no_args_is_help=True,
         epilog=examples(_POD_EXAMPLES[0], _POD_EXAMPLES[1], _QUEUE_EXAMPLES[0], _NODE_EXAMPLES[0]),
     )
@@ -77,7 +77,7 @@ def explain_pod(
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
-    """Why a pod was placed where it is, or nowhere, or not on a certain node.
+    """Why a pod is where it is, or nowhere, or not on a node.
 
     It shows the last attempts, the scores of the best nodes, who rejected which nodes, and where the pod waits. The
     scheduler is asked through the API server, by a forwarded port of its pod. It needs: list leases, and get and
@@ -155,7 +155,7 @@ def explain_node(
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
-    """What the scheduler knows of a node, and how it fared in the last decisions.
+    """What the scheduler knows of a node, and its last decisions.
 
     It needs: list leases, and get and create pods/portforward, in the scheduler's namespace; and get this node. Who may
     also list pods in all namespaces sees which pods were placed there last.

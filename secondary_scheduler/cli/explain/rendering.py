@@ -164,7 +164,10 @@ def _why_not(answer: Json, *, wide: bool) -> Iterator[str]:
     else:
         beside = " beside the pods that are nominated to it; without these it fits" if verdict["nominated"] else ""
         yield f"  {rejection['plugin']} rejects it: {', '.join(rejection['reasons'])}{beside}"
-    objecting = [each for each in verdict["verdicts"] if each["code"] not in ("Success", "Skip")]
+    rejecting = [each for each in verdict["verdicts"] if each["code"] not in ("Success", "Skip")]
+    for each in (each for each in rejecting if each.get("stepped_back")):
+        yield f"  {each['plugin']} steps back, as no node would be left: {', '.join(each['reasons'])}"
+    objecting = [each for each in rejecting if not each.get("stepped_back")]
     if len(objecting) > 1:
         yield "  Every plugin that rejects it, whatever the others say:"
         rows = [[each["plugin"], each["point"], each["code"], ", ".join(each["reasons"])] for each in objecting]

@@ -90,7 +90,7 @@ def test_pods_that_fit_nowhere_any_more_are_named_with_the_reason(comparer: Comp
     assert "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity" in first["new"]["message"]
     shown = comparer.compare(CONFIGURATION, only_in_zone("b"), *objects).out
     assert "NEWLY UNSCHEDULABLE  OLD NODE  NEW NODE  REASON" in shown
-    assert "default/p1            n1         -          0/1 nodes are available" in shown
+    assert "default/p1           n1        -         0/1 nodes are available" in shown
 
 
 def test_pods_that_fit_again_are_counted(comparer: Comparer) -> None:

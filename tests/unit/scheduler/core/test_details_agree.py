@@ -62,7 +62,7 @@ class Explained(History):
             return
         own = whole.node(name)
         assert (verdict.rejection is None) == own.feasible
-        says_no = [each.plugin for each in verdict.verdicts if each.code not in ("Success", "Skip")]
+        says_no = [each.plugin for each in verdict.verdicts if each.objects]
         if own.feasible:
             totals = sorted(whole.totals.tolist(), reverse=True)
             assert totals[(verdict.rank or 0) - 1] == own.total
@@ -110,16 +110,21 @@ def rejections_partition_the_infeasible(
         assert judged.rejection is not None
         assert judged.rejection.plugin
         plugins.add(judged.rejection.plugin)
-        groups.update((judged.rejection.plugin, reason) for reason in judged.rejection.reasons)
+        groups.update(_kind(judged.rejection.plugin, reason) for reason in judged.rejection.reasons)
     rows = [row for rejection in explanation.diagnosis.rejections for row in rejection.rows.tolist()]
     assert len(rows) == len(set(rows)), "a node is in the rejections of one plugin"
     assert not set(rows) & set(explanation.feasible.tolist())
     assert feasible == len(explanation.feasible)
     assert len(detail.rejected) == len(groups)
-    assert {(group.plugin, group.reason): group.nodes for group in detail.rejected} == groups
+    assert {_kind(group.plugin, group.reason): group.nodes for group in detail.rejected} == groups
     if placement.code is Code.UNSCHEDULABLE:
         assert plugins <= placement.rejectors
         assert len(rows) + explanation.diagnosis.absent == view.node_count or explanation.diagnosis.pre_filter
+
+
+def _kind(plugin: str, reason: str) -> tuple[str, str]:
+    """HighLoadFilter says of one node its share, and of many the range of theirs."""
+    return plugin, reason.partition(" (")[0] if plugin == "HighLoadFilter" else reason
 
 
 def best_nodes_are_kept(explanation: Explanation, detail: DecisionDetail, placement: Placement) -> None:
