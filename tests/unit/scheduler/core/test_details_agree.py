@@ -115,8 +115,11 @@ def rejections_partition_the_infeasible(
     assert len(rows) == len(set(rows)), "a node is in the rejections of one plugin"
     assert not set(rows) & set(explanation.feasible.tolist())
     assert feasible == len(explanation.feasible)
-    assert len(detail.rejected) == len(groups)
-    assert {_kind(group.plugin, group.reason): group.nodes for group in detail.rejected} == groups
+    assert len({(group.plugin, group.reason) for group in detail.rejected}) == len(detail.rejected)
+    kept: Counter[tuple[str, str]] = Counter()
+    for group in detail.rejected:
+        kept[_kind(group.plugin, group.reason)] += group.nodes
+    assert kept == groups
     if placement.code is Code.UNSCHEDULABLE:
         assert plugins <= placement.rejectors
         assert len(rows) + explanation.diagnosis.absent == view.node_count or explanation.diagnosis.pre_filter
