@@ -10,7 +10,6 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.explain.asking import PORT, Schedulers, find_schedulers
 from secondary_scheduler.cli.explain.output import write
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
@@ -23,6 +22,7 @@ from secondary_scheduler.cli.kubeoptions import (
     SchedulerPodOption,
 )
 from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.schedulers import PORT, Schedulers, find_schedulers
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 
 _POD_EXAMPLES = (
@@ -94,7 +94,7 @@ def explain_pod(
         if silenced:
             raise CommandError(f"{silenced}: only with --snapshot", ExitCode.USAGE)
         schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port)
-        answer = _about_pod(schedulers, namespace or schedulers.config.namespace, name, why_not)
+        answer = schedulers.about_pod(namespace or schedulers.config.namespace, name, why_not)
     write(answer, output, lambda shown, wide: lines(shown, wide=wide))
     problem = (answer.get("whyNot") or {}).get("problem")
     if problem:
@@ -176,22 +176,6 @@ def explain_node(
 
 def _only(schedulers: Schedulers, path: str, query: dict[str, str], right: str) -> dict[str, Any]:
     return next(answer for _, answer in schedulers.answers(path, query, right))
-
-
-def _about_pod(schedulers: Schedulers, namespace: str, name: str, why_not: str | None) -> dict[str, Any]:
-    """Return the answer of the scheduler that knows the pod."""
-    path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
-    query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
-    for _, answer in schedulers.answers(path, query, f"get pods in namespace {namespace}"):
-        if answer.get("items") or answer.get("waiting") or (answer.get("whyNot") or {}).get("verdict"):
-            return answer
-    pods = ", ".join(schedulers.pods)
-    raise CommandError(
-        printable(
-            f"{namespace}/{name}: unknown to {pods}; it belongs to another scheduler, was never seen, or its attempts "
-            "have been forgotten (--decision-history, or a restart)"
-        )
-    )
 
 
 def _offline(

@@ -99,20 +99,30 @@ def set_up(
     Raises:
         CommandError: a plugin refuses its args, or cannot be imported.
     """
-    clock, chance = _SnapshotClock(), SeededByPod(conditions.seed)
     cluster = build_cluster(objects, report, selection)
     # Which plugins run by default depends on the version, which only the snapshot knows.
     if cluster.minor is not None:
         configuration = file.load(report, cluster.minor)
     note_versions(configuration, report)
+    ready = make_ready(cluster, configuration, conditions)
+    for name in decided_elsewhere:
+        cluster.others.pop(name, None)
+    for text in remarks(cluster, configuration, ready.load, ready.now):
+        report.warn(text)
+    return ready
+
+
+def make_ready(cluster: SimulatedCluster, configuration: Configuration, conditions: Conditions) -> ReadyCluster:
+    """Give a configuration to a cluster that is built; nothing is reported.
+
+    Raises:
+        CommandError: a plugin refuses its args, or cannot be imported.
+    """
+    clock, chance = _SnapshotClock(), SeededByPod(conditions.seed)
     assembly = _assembled(configuration, clock, chance, cluster.state)
     measured = conditions.measured or cluster.load
     load = _set_load(cluster, configuration, measured, conditions.adapt_load) if measured is not None else None
     clock.seconds = conditions.now if conditions.now is not None else _now(measured, cluster.newest)
-    for name in decided_elsewhere:
-        cluster.others.pop(name, None)
-    for text in remarks(cluster, configuration, load, clock.seconds):
-        report.warn(text)
     return ReadyCluster(configuration, cluster, assembly, chance, load, clock.seconds, conditions.recorded)
 
 

@@ -8,11 +8,19 @@ from typing import Annotated
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
-from secondary_scheduler.cli.reading import require_file, require_writable
-from secondary_scheduler.cli.typed import require_apart, was_typed
+from secondary_scheduler.cli.loadoptions import (
+    AllowInsecureOption,
+    CaFileOption,
+    PrometheusOption,
+    TokenFileOption,
+    WatcherOption,
+    WindowOption,
+    check_load_options,
+)
+from secondary_scheduler.cli.reading import require_writable
 
 
 class SnapshotFormat(enum.StrEnum):
@@ -41,34 +49,12 @@ def snapshot(
     file: Annotated[
         Path | None, typer.Option("--file", help="Write to this file, readable by you only, instead of to stdout.")
     ] = None,
-    prometheus: Annotated[
-        str | None,
-        typer.Option(
-            "--prometheus", envvar="SECONDARY_SCHEDULER_PROMETHEUS_URL", help="Prometheus to read the nodes' load from."
-        ),
-    ] = None,
-    watcher: Annotated[str | None, typer.Option("--watcher", help="load-watcher to read the nodes' load from.")] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file",
-            envvar="SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE",
-            help="File with the bearer token for the load source.",
-        ),
-    ] = None,
-    ca_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--ca-file",
-            envvar="SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE",
-            help="Certificate authority of the load source.",
-        ),
-    ] = None,
-    allow_insecure: Annotated[
-        bool,
-        typer.Option("--allow-insecure-metric-credentials", help="Send the token over HTTP too."),
-    ] = False,
-    window: Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")] = "15m",
+    prometheus: PrometheusOption = None,
+    watcher: WatcherOption = None,
+    token_file: TokenFileOption = None,
+    ca_file: CaFileOption = None,
+    allow_insecure: AllowInsecureOption = False,
+    window: WindowOption = "15m",
     output: Annotated[SnapshotFormat, typer.Option("-o", "--output", help="Form of the file.")] = SnapshotFormat.JSON,
 ) -> None:
     """Write a cluster's objects and load to one file.
@@ -76,7 +62,9 @@ def snapshot(
     These are nodes, pods, volumes and policies. The cluster is only read. Only fields that a scheduler reads are kept:
     no Secrets, no environment variables, no commands.
     """
-    _check(call, file, prometheus, watcher, token_file, ca_file, window)
+    check_load_options(call, prometheus, watcher, token_file, ca_file, window)
+    if file is not None:
+        require_writable(file, "--file")
     # Here, not above: reading them takes longer than all the rest of the command line.
     from scheduler.kube.client import ConfigError, KubeError
     from scheduler.load import LoadError
@@ -101,30 +89,3 @@ def snapshot(
     except LoadError as error:
         raise CommandError(printable(str(error))) from error
     say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
-
-
-def _check(
-    call: typer.Context,
-    file: Path | None,
-    prometheus: str | None,
-    watcher: str | None,
-    token_file: Path | None,
-    ca_file: Path | None,
-    window: str,
-) -> None:
-    """Refuse what cannot work before the cluster is read, which may take minutes."""
-    from scheduler.catalog import LoadOptions, address_problem
-
-    require_apart(call, "prometheus", "watcher")
-    for option, address in (("--prometheus", prometheus), ("--watcher", watcher)):
-        if address and (problem := address_problem(address)):
-            raise CommandError(f"{option}: {problem}", ExitCode.USAGE)
-    for _, message in LoadOptions(window=window).check():
-        raise CommandError(f"--window: {message}", ExitCode.USAGE)
-    if not (prometheus or watcher) and (typed := was_typed(call, "token_file", "ca_file", "window", "allow_insecure")):
-        raise CommandError(f"{typed}: of a load source, which --prometheus or --watcher names", ExitCode.USAGE)
-    if prometheus or watcher:
-        require_file(token_file, "--token-file")
-        require_file(ca_file, "--ca-file")
-    if file is not None:
-        require_writable(file, "--file")

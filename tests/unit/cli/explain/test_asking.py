@@ -12,8 +12,8 @@ import pytest
 from secondary_scheduler.cli import forwarding
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.explain import command
-from secondary_scheduler.cli.explain.asking import Schedulers
 from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.cli.schedulers import Schedulers
 from tests.support.simulating import run
 
 API = {"apiVersion": "secondary-scheduler.io/v1"}
@@ -52,7 +52,7 @@ def schedulers(*pods: str, chosen: bool = False) -> Schedulers:
 
 
 def about(schedulers_asked: Schedulers, why_not: str | None = None) -> dict[str, Any]:
-    return command._about_pod(schedulers_asked, "shop", "p", why_not)
+    return schedulers_asked.about_pod("shop", "p", why_not)
 
 
 def test_the_scheduler_that_knows_the_pod_answers_whatever_the_others_do(tunnel: Tunnel) -> None:

@@ -1,4 +1,4 @@
-"""Which scheduler is asked, and its answers: what all `explain` commands share."""
+"""Which running scheduler is asked, and its answers: for `explain` and `ui`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from secondary_scheduler.cli.errors import CommandError, printable
 
@@ -60,6 +61,29 @@ class Schedulers:
         if len(problems) == len(self.pods):
             raise problems[0]
 
+    def about_pod(self, namespace: str, name: str, why_not: str | None = None) -> dict[str, Any]:
+        """Return the answer of the scheduler that knows a pod.
+
+        Args:
+            namespace, name: of the pod.
+            why_not: a node that its plugins shall be asked about, too.
+
+        Raises:
+            CommandError: none of them knows it, or none answers.
+        """
+        path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
+        query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
+        for _, answer in self.answers(path, query, f"get pods in namespace {namespace}"):
+            if answer.get("items") or answer.get("waiting") or (answer.get("whyNot") or {}).get("verdict"):
+                return answer
+        pods = ", ".join(self.pods)
+        raise CommandError(
+            printable(
+                f"{namespace}/{name}: unknown to {pods}; it belongs to another scheduler, was never seen, or its "
+                "attempts have been forgotten (--decision-history, or a restart)"
+            )
+        )
+
     def only(self) -> Schedulers:
         """Return these, if they are one.
 
@@ -104,9 +128,16 @@ def _absent(answer: Answer) -> str:
 
 
 def find_schedulers(
-    kubeconfig: Path | None, context: str | None, namespace: str | None, pod: str | None, port: int
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    pod: str | None,
+    port: int,
+    *,
+    command: str = "explain",
 ) -> Schedulers:
-    """Return the schedulers that lead in a namespace, or the one that the user names.
+    """Return the schedulers that lead in a namespace, or the one that the user names; the API server hears from which
+    `command` the question is.
 
     Raises:
         CommandError: there is none, or the cluster does not say.
@@ -118,17 +149,17 @@ def find_schedulers(
     try:
         config = load_connection(kubeconfig, context)
         place = namespace or OPERATOR_NAMESPACE
-        pods = (pod,) if pod else tuple(_leaders(config, place))
+        pods = (pod,) if pod else tuple(_leaders(config, place, command))
     except (ConfigError, KubeError) as error:
         raise CommandError(printable(str(error))) from error
     return Schedulers(config, place, pods, port, pod is not None)
 
 
-def _leaders(config: ClientConfig, namespace: str) -> list[str]:
+def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:
     from scheduler.kube.client import SyncConnection
     from secondary_scheduler.cli.leaders import leading_pods
 
-    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
+    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
     try:
         pods = leading_pods(connection, namespace)
     finally:

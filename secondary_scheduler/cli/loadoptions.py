@@ -1,0 +1,68 @@
+"""The options of a load source, for the commands that read the nodes' load beside a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.reading import require_file
+from secondary_scheduler.cli.typed import require_apart, was_typed
+
+PrometheusOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prometheus", envvar="SECONDARY_SCHEDULER_PROMETHEUS_URL", help="Prometheus to read the nodes' load from."
+    ),
+]
+WatcherOption = Annotated[str | None, typer.Option("--watcher", help="load-watcher to read the nodes' load from.")]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE",
+        help="File with the bearer token for the load source.",
+    ),
+]
+CaFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca-file",
+        envvar="SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE",
+        help="Certificate authority of the load source.",
+    ),
+]
+AllowInsecureOption = Annotated[
+    bool, typer.Option("--allow-insecure-metric-credentials", help="Send the token over HTTP too.")
+]
+WindowOption = Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")]
+
+
+def check_load_options(
+    call: typer.Context,
+    prometheus: str | None,
+    watcher: str | None,
+    token_file: Path | None,
+    ca_file: Path | None,
+    window: str,
+) -> None:
+    """Refuse options of a load source that cannot work, before the cluster is read, which may take minutes.
+
+    Raises:
+        CommandError: two that exclude each other, or a value that cannot be.
+    """
+    from scheduler.catalog import LoadOptions, address_problem
+
+    require_apart(call, "prometheus", "watcher")
+    for option, address in (("--prometheus", prometheus), ("--watcher", watcher)):
+        if address and (problem := address_problem(address)):
+            raise CommandError(f"{option}: {problem}", ExitCode.USAGE)
+    for _, message in LoadOptions(window=window).check():
+        raise CommandError(f"--window: {message}", ExitCode.USAGE)
+    if not (prometheus or watcher) and (typed := was_typed(call, "token_file", "ca_file", "window", "allow_insecure")):
+        raise CommandError(f"{typed}: of a load source, which --prometheus or --watcher names", ExitCode.USAGE)
+    if prometheus or watcher:
+        require_file(token_file, "--token-file")
+        require_file(ca_file, "--ca-file")
