@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 ifdef KUBERNETES
 export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
 endif
-.PHONY: help setup olm schemas dashboard image lock demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
+.PHONY: help setup olm schemas dashboard image lock browser demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -28,7 +28,8 @@ test: setup  ## Everything that must pass before a change lands
 	@$(BIN)/python tools/run_tests.py check unit live bench-smoke
 
 test-all: setup  ## As test, with the long runs
-	@FULL=1 $(BIN)/python tools/run_tests.py check unit live bench-smoke
+	@tools/chromium.sh
+	@FULL=1 $(BIN)/python tools/run_tests.py check unit browser live bench-smoke
 
 check: setup  ## Lint, format, types, import contracts
 	@$(BIN)/python tools/run_tests.py check
@@ -67,6 +68,10 @@ dashboard: setup  ## Write the Grafana dashboard (deploy/grafana) anew from the 
 image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on
 	@$(BIN)/python tools/image.py $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))
 	@SECONDARY_SCHEDULER_IMAGES=built $(BIN)/python -m pytest -q tests/integration/image
+
+browser: setup  ## Tests of the pages of `ui` in Chromium, which is installed when it is missing (Debian; needs root)
+	@tools/chromium.sh
+	@$(BIN)/python -m pytest -q tests/browser
 
 lock: setup  ## Resolve the dependencies anew into requirements.txt and requirements-dev.txt
 	@tools/lock.sh

@@ -1,8 +1,9 @@
 """Runs the parts of the test suite in order and prints how long each took.
 
-The parts: `check` (lint, format, types, import contracts), `unit` (no network), `integration` (the real control
-plane, one part at a time), `e2e` (the whole product on a cluster of its own), `live` (these two in one run, so that no
-worker idles in between), `bench-smoke` (a short race against kube-scheduler). FULL=1 adds the long runs.
+The parts: `check` (lint, format, types, import contracts), `unit` (no network), `browser` (the pages of `ui` in
+Chromium), `integration` (the real control plane, one part at a time), `e2e` (the whole product on a cluster of its
+own), `live` (these two in one run, so that no worker idles in between), `bench-smoke` (a short race against
+kube-scheduler). FULL=1 adds the long runs.
 Exit code: 0 when every part passed, else 1; the parts after a failed one still run, so that one look shows all.
 """
 
@@ -73,6 +74,8 @@ PARTS: dict[str, list[list[str]]] = {
             *("tests/unit", "tests/components", "tests/conformance"),
         )
     ],
+    # In Chromium; `make browser` installs it.
+    "browser": [pytest("tests/browser")],
     "toolchain": [[str(BIN / "python"), "-m", "devcluster.toolchain"]],
     "integration": [servers("integration", integration_files())],
     "e2e": [servers("e2e", e2e_files())],

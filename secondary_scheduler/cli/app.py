@@ -34,6 +34,7 @@ COMMANDS = {
     "explain": "secondary_scheduler.cli.explain.command",
     "bundle": "secondary_scheduler.cli.bundle.command",
     "opt-in": "secondary_scheduler.cli.optin.command",
+    "ui": "secondary_scheduler.cli.ui.command",
     "fleet": "secondary_scheduler.cli.fleet.command",
     "version": "secondary_scheduler.cli.version.command",
     "completion": "secondary_scheduler.cli.completion.command",

@@ -1,0 +1,186 @@
+"""The web application: routes, and what each page is given to show."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from scheduler import __version__
+from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.cli.ui import decisions as decided
+from secondary_scheduler.cli.ui import guard, nodes, rendering, waiting
+from secondary_scheduler.cli.ui.asking import BadQuery, choice, page_number, text
+from secondary_scheduler.cli.ui.configuration import configuration_page
+from secondary_scheduler.cli.ui.nodepage import node_page
+from secondary_scheduler.cli.ui.runs import RESULTS
+from secondary_scheduler.cli.ui.scenes import Scene
+
+_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_NAVIGATION: Final = (
+    ("nodes", "Nodes"),
+    ("queue", "Queue"),
+    ("decisions", "Decisions"),
+    ("configuration", "Configuration"),
+)
+_TITLES: Final = {400: "This page needs other parameters", 403: "Not for you", 404: "Not here", 421: "Another address"}
+
+
+@dataclass(slots=True)
+class Site:
+    """What one server shows.
+
+    Attributes:
+        scene: the newest one.
+        token: first part of every path.
+        working: held while something is computed: one thing at a time.
+    """
+
+    scene: Scene
+    token: str = field(default_factory=guard.new_token)
+    working: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def root(self) -> str:
+        """What every path begins with."""
+        return f"/{self.token}"
+
+    def page(self, template: str, view: str, status: int = 200, **values: Any) -> web.Response:
+        """Return a page."""
+        content = rendering.render(
+            template,
+            root=self.root,
+            view=view,
+            navigation=_NAVIGATION,
+            scene=self.scene,
+            has_time=not math.isnan(self.scene.now),
+            version=__version__,
+            **values,
+        )
+        return web.Response(text=content, status=status, content_type="text/html", charset="utf-8")
+
+
+SITE: Final = web.AppKey("site", Site)
+
+
+def application(site: Site) -> web.Application:
+    """Return the application that serves a site."""
+    app = web.Application(middlewares=[_guarded], client_max_size=guard.MOST_BODY)
+    app[SITE] = site
+    for path, handler in (
+        ("/", _start),
+        ("/nodes", _nodes),
+        ("/node", _node),
+        ("/queue", _queue),
+        ("/decisions", _decisions),
+        ("/decisions/{number}", _decision),
+        ("/configuration", _configuration),
+        ("/static/{name}", _static),
+    ):
+        app.router.add_get(f"{site.root}{path}", handler)
+    return app
+
+
+@web.middleware
+async def _guarded(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
+    site = request.app[SITE]
+    try:
+        guard.check_request(request, site.token)
+    except guard.Refused as refusal:
+        # Plain text: whoever has no token learns nothing about the cluster, and no link has the token in it.
+        response: web.StreamResponse = web.Response(text=f"{refusal}\n", status=refusal.status)
+    else:
+        try:
+            response = await handler(request)
+        except BadQuery as problem:
+            response = _problem_page(site, 400, str(problem))
+        except web.HTTPException as problem:
+            response = _problem_page(site, problem.status, problem.text or problem.reason)
+    response.headers.update(guard.HEADERS)
+    if isinstance(response, web.Response) and response.body:
+        response.enable_compression()
+    return response
+
+
+def _problem_page(site: Site, status: int, message: str) -> web.Response:
+    title = _TITLES.get(status, "This does not work")
+    return site.page("problem.html", "", status, title=title, message=printable(message))
+
+
+async def _start(request: web.Request) -> web.Response:
+    return web.Response(status=303, headers={"Location": f"{request.app[SITE].root}/nodes"})
+
+
+async def _static(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    try:
+        content = rendering.static_file(name)
+    except KeyError:
+        raise web.HTTPNotFound(text=f"there is no file {name}") from None
+    return web.Response(body=content, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
+
+
+async def _nodes(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    run = site.scene.run
+    moment = choice(request, "when", ("before", "after"), "before")
+    columns = run.before if moment == "before" else run.after
+    keys = nodes.group_keys(columns)
+    shown = {
+        "when": moment,
+        "by": choice(request, "by", nodes.MEASURES, nodes.MEASURED if site.scene.run.load else nodes.REQUESTED),
+        "resource": choice(request, "resource", nodes.RESOURCES, "cpu"),
+        "group": choice(
+            request, "group", (nodes.NO_GROUPS, *keys), nodes.ZONE if nodes.ZONE in keys else nodes.NO_GROUPS
+        ),
+        "order": choice(request, "order", nodes.ORDERS, "highest"),
+    }
+    heat = nodes.heat_map(columns, shown["by"], shown["resource"], shown["group"], shown["order"])
+    return site.page("nodes.html", "nodes", shown=shown, heat=heat, keys=keys, remarks=site.scene.remarks)
+
+
+async def _node(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    name = text(request, "name")
+    page = node_page(site.scene, name)
+    if page is None:
+        raise web.HTTPNotFound(text=f"the snapshot has no node {name}")
+    return site.page("node.html", "nodes", node=page)
+
+
+async def _queue(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    shown = waiting.queues(site.scene, page_number(request))
+    return site.page("queue.html", "queue", queues=shown, others=waiting.other_schedulers(site.scene))
+
+
+async def _configuration(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    shown = configuration_page(site.scene.configuration, site.scene.old)
+    return site.page("configuration.html", "configuration", shown=shown)
+
+
+async def _decisions(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    choices = decided.choices_of(site.scene.run)
+    wanted = decided.Filter(
+        text=text(request, "q"),
+        result=choice(request, "result", ("", *RESULTS), ""),
+        namespace=choice(request, "namespace", ("", *choices.namespaces), ""),
+        plugin=choice(request, "plugin", ("", *choices.plugins), ""),
+    )
+    shown = decided.listed(site.scene.run, wanted, page_number(request))
+    return site.page("decisions.html", "decisions", wanted=wanted, choices=choices, shown=shown)
+
+
+async def _decision(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    number = request.match_info["number"]
+    every = site.scene.run.decisions
+    if not (number.isascii() and number.isdigit() and len(number) < 8 and 1 <= int(number) <= len(every)):
+        raise web.HTTPNotFound(text=f"there is no decision {number}; the last one is {len(every)}")
+    shown = decided.decision_page(every[int(number) - 1], len(every))
+    return site.page("decision.html", "decisions", shown=shown)

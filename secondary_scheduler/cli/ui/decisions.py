@@ -1,0 +1,146 @@
+"""The list of decisions with its filter, and one decision in full."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from scheduler.core import DecisionDetail, ScoredNode
+from secondary_scheduler.cli.ui.runs import PodDecision, Run
+
+PAGE = 100
+"""Rows of a page of the list."""
+_MOST_NAMESPACES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is shown; an empty field lets everything pass.
+
+    Attributes:
+        text: part of the pod's name, its node's name or the message, in any case.
+        plugin: that rejected a node.
+    """
+
+    text: str = ""
+    result: str = ""
+    namespace: str = ""
+    plugin: str = ""
+
+    def passes(self, decision: PodDecision) -> bool:
+        """Tell whether a decision is shown."""
+        if self.result not in ("", decision.result) or self.namespace not in ("", decision.namespace):
+            return False
+        if self.plugin and self.plugin not in rejectors_of(decision):
+            return False
+        wanted = self.text.casefold()
+        return any(wanted in part.casefold() for part in (decision.key, decision.node or "", decision.message))
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the filter offers."""
+
+    results: Counter[str]
+    namespaces: tuple[str, ...]
+    plugins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One page of the list: `pages` is how many there are."""
+
+    rows: Sequence[PodDecision]
+    number: int
+    page: int
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One plugin's score of one node. `percent` of the longest bar in the table, for its length."""
+
+    plugin: str
+    raw: int
+    normalized: int
+    weighted: int
+    percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """A node that fits, with the scores in the order of the table's columns; None where a plugin gave none."""
+
+    node: ScoredNode
+    bars: tuple[Bar | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPage:
+    """What the page of a decision shows."""
+
+    decision: PodDecision
+    plugins: tuple[str, ...]
+    matrix: tuple[MatrixRow, ...]
+    left_out: int
+    previous: int | None
+    next: int | None
+
+    @property
+    def detail(self) -> DecisionDetail | None:
+        """Scores and reasons."""
+        return self.decision.detail
+
+
+def choices_of(run: Run) -> Choices:
+    """Return what the filter of a run's decisions offers."""
+    namespaces = {decision.namespace for decision in run.decisions}
+    plugins = {plugin for decision in run.decisions for plugin in rejectors_of(decision)}
+    return Choices(
+        Counter(decision.result for decision in run.decisions),
+        tuple(sorted(namespaces)[:_MOST_NAMESPACES]),
+        tuple(sorted(plugins)),
+    )
+
+
+def rejectors_of(decision: PodDecision) -> set[str]:
+    """Return the plugins that rejected a node."""
+    return set() if decision.detail is None else {group.plugin for group in decision.detail.rejected}
+
+
+def listed(run: Run, wanted: Filter, page: int) -> Listed:
+    """Return a page of the decisions that pass a filter; the last one for a larger number."""
+    rows = [decision for decision in run.decisions if wanted.passes(decision)]
+    pages = max(1, -(-len(rows) // PAGE))
+    page = min(page, pages)
+    return Listed(rows[(page - 1) * PAGE : page * PAGE], len(rows), page, pages)
+
+
+def decision_page(decision: PodDecision, last: int) -> DecisionPage:
+    """Return a decision in full; `last` is the number of the last one."""
+    detail = decision.detail
+    plugins, matrix = score_matrix(detail.nodes if detail is not None else ())
+    left_out = detail.feasible - len(detail.nodes) if detail is not None else 0
+    number = decision.number
+    return DecisionPage(
+        decision, plugins, matrix, left_out, number - 1 if number > 1 else None, number + 1 if number < last else None
+    )
+
+
+def score_matrix(nodes: Sequence[ScoredNode]) -> tuple[tuple[str, ...], tuple[MatrixRow, ...]]:
+    """Return the plugins that scored, in the order they run, and a row per node, the chosen one first."""
+    plugins = tuple(dict.fromkeys(plugin for node in nodes for plugin in node.scores))
+    longest = max((abs(score.weighted) for node in nodes for score in node.scores.values()), default=0)
+    ordered = sorted(nodes, key=lambda node: (not node.chosen, -node.total))
+    return plugins, tuple(MatrixRow(node, tuple(_bars(node, plugins, longest))) for node in ordered)
+
+
+def _bars(node: ScoredNode, plugins: Sequence[str], longest: int) -> Iterator[Bar | None]:
+    for plugin in plugins:
+        score = node.scores.get(plugin)
+        if score is None:
+            yield None
+            continue
+        percent = round(100 * abs(score.weighted) / longest) if longest else 0
+        yield Bar(plugin, score.raw, score.normalized, score.weighted, percent)

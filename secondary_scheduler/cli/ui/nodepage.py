@@ -1,0 +1,70 @@
+"""One node: what it has, how full it is, and the pods on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.framework import NodeInfo, PodInfo
+from secondary_scheduler.cli.ui.nodes import MEASURES, RESOURCES
+from secondary_scheduler.cli.ui.runs import PLACED, PodDecision
+from secondary_scheduler.cli.ui.scenes import Scene
+
+_MOST_PODS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One resource of a node: amounts as the API counts them, shares in percent by measure; NaN is not known."""
+
+    resource: str
+    allocatable: float
+    requested: float
+    shares: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """What the page of a node shows.
+
+    Attributes:
+        age: seconds since its load was measured; NaN where there is none.
+        fresh: whether that is recent enough.
+        pods: those on it, at most some hundreds, the largest request of CPU first.
+        coming: pending pods that are placed here.
+    """
+
+    info: NodeInfo
+    usage: tuple[Usage, ...]
+    age: float
+    fresh: bool
+    pod_count: int
+    pods: Sequence[PodInfo]
+    coming: Sequence[PodDecision]
+
+
+def node_page(scene: Scene, name: str) -> NodePage | None:
+    """Return the page of a node; None where there is none of that name."""
+    columns = scene.run.before
+    index = next((index for index, info in enumerate(columns.infos) if info.name == name), None)
+    if index is None:
+        return None
+    usage = tuple(
+        Usage(
+            resource,
+            float(columns.allocatable[resource][index]),
+            float(columns.requested[resource][index]),
+            tuple((measure, float(columns.shares[measure, resource][index])) for measure in MEASURES),
+        )
+        for resource in RESOURCES
+    )
+    pods = sorted(scene.cluster.state.pods_on(name), key=lambda pod: (-pod.requests.get("cpu", 0), pod.key))
+    return NodePage(
+        columns.infos[index],
+        usage,
+        float(columns.ages[index]),
+        columns.fresh[index],
+        len(pods),
+        pods[:_MOST_PODS],
+        [decision for decision in scene.run.decisions if decision.result == PLACED and decision.node == name],
+    )

@@ -1,0 +1,218 @@
+"""The nodes as columns of numbers, and what the page of all nodes shows of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
+from scheduler.config import Configuration
+from scheduler.framework import FloatArray, LoadReading, NodeInfo, NodeView, SpecInfo, is_fresh
+from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.kube.primitives import quantity_milli_value
+from scheduler.plugins.targetloadpacking.formula import predicted_cpu
+from scheduler.state import ClusterState
+
+RESOURCES = ("cpu", "memory")
+MEASURED, ESTIMATED, REQUESTED = "measured", "estimated", "requested"
+MEASURES = (MEASURED, ESTIMATED, REQUESTED)
+ORDERS = ("highest", "lowest", "name")
+ZONE = "topology.kubernetes.io/zone"
+NO_GROUPS = "none"
+_MOST_KEYS = 30
+_MOST_GROUPS = 64
+"""A label with more values groups nothing: each node has its own host name."""
+_TARGET_LOAD_PACKING = "TargetLoadPacking"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumns:
+    """Facts about all nodes, one entry per node.
+
+    Attributes:
+        shares: by measure and resource, in percent of what the node has; NaN where that is not known.
+        allocatable, requested: by resource; CPU in milli-units, memory in bytes.
+        ages: seconds since the load was measured; NaN where there is none.
+        pods: how many are on the node.
+        fresh: whether the load is recent enough to be used.
+    """
+
+    infos: tuple[NodeInfo, ...]
+    shares: Mapping[tuple[str, str], FloatArray]
+    allocatable: Mapping[str, FloatArray]
+    requested: Mapping[str, FloatArray]
+    ages: FloatArray
+    fresh: Sequence[bool]
+    pods: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.infos)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One node of the heat map. `level` is a tenth of the share, 0 to 10 (100 % and more); None: not known."""
+
+    name: str
+    share: float | None
+    level: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes with one value of a label; `mean` is None where no share is known."""
+
+    title: str
+    cells: tuple[Cell, ...]
+    mean: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """What the page of all nodes shows."""
+
+    groups: tuple[Group, ...]
+    nodes: int
+    unknown: int
+    mean: float | None
+    spread: float | None
+    levels: tuple[int, ...]
+
+
+def node_columns(
+    state: ClusterState, configuration: Configuration, measured: LoadReading | None, now: float
+) -> NodeColumns:
+    """Return the nodes of a state.
+
+    Args:
+        state: it is read and not kept.
+        configuration: whose first profile says how long a load is fresh and how a pod's use is predicted.
+        measured: load by name of node; None where there is none.
+        now: seconds since the epoch.
+    """
+    view: NodeView = state.snapshot(now)
+    rows = view.rows
+    infos = tuple(view.info(row) for row in rows.tolist())
+    capacity = {
+        "cpu": np.array([info.capacity_cpu for info in infos], dtype=float),
+        "memory": np.array([info.capacity_memory for info in infos], dtype=float),
+    }
+    allocatable = {resource: view.allocatable(resource)[rows].copy() for resource in RESOURCES}
+    requested = {resource: view.requested(resource)[rows].copy() for resource in RESOURCES}
+    shares = {(REQUESTED, resource): _percent(requested[resource], allocatable[resource]) for resource in RESOURCES}
+    unknown = np.full(len(rows), np.nan)
+    # As TargetLoadPacking does where no load is fresh: by what pods request, or would use that request nothing.
+    args = _packing_args(configuration)
+    busy = {resource: view.nonzero_requested(resource)[rows] for resource in RESOURCES}
+    guessed = {
+        "cpu": _percent(busy["cpu"] * args.multiplier, capacity["cpu"]),
+        "memory": _percent(busy["memory"], capacity["memory"]),
+    }
+    if measured is None:
+        shares |= {(MEASURED, resource): unknown for resource in RESOURCES}
+        shares |= {(ESTIMATED, resource): guessed[resource] for resource in RESOURCES}
+        return NodeColumns(infos, shares, allocatable, requested, unknown, (False,) * len(rows), _pods_of(state, infos))
+    load = state.lay_out_load(measured)
+    averages = {"cpu": load.cpu_average[rows], "memory": load.memory_average[rows]}
+    sampled_at = load.sampled_at[rows]
+    fresh = is_fresh(sampled_at, now, _max_age(configuration))
+    default_request = quantity_milli_value(args.default_requests.get("cpu", 0))
+    predictions = {
+        "cpu": lambda spec: predicted_cpu(spec, args.multiplier, default_request),
+        "memory": _requested_memory,
+    }
+    for resource in RESOURCES:
+        missing = UnmeasuredUse(predictions[resource], upstream=False).by_row(view, load)[rows]
+        known = fresh & ~np.isnan(averages[resource])
+        shares[MEASURED, resource] = averages[resource].copy()
+        estimate = averages[resource] + np.nan_to_num(_percent(missing, capacity[resource]))
+        shares[ESTIMATED, resource] = np.where(known, estimate, guessed[resource])
+    has_load = ~(np.isnan(averages["cpu"]) & np.isnan(averages["memory"]))
+    ages = np.where(has_load & (sampled_at > 0), np.maximum(0.0, now - sampled_at), np.nan)
+    return NodeColumns(infos, shares, allocatable, requested, ages, (fresh & has_load).tolist(), _pods_of(state, infos))
+
+
+def heat_map(columns: NodeColumns, measure: str, resource: str, group_by: str, order: str) -> HeatMap:
+    """Return the cells by group, in order."""
+    values = columns.shares[measure, resource]
+    known = values[~np.isnan(values)]
+    groups: dict[str, list[int]] = {}
+    for index, info in enumerate(columns.infos):
+        title = "" if group_by == NO_GROUPS else info.labels.get(group_by, "")
+        groups.setdefault(title, []).append(index)
+    cells = [_cell(info.name, float(value)) for info, value in zip(columns.infos, values, strict=True)]
+    levels = Counter(cell.level for cell in cells)
+    return HeatMap(
+        tuple(
+            Group(
+                title, tuple(_ordered([cells[index] for index in groups[title]], order)), _mean(values[groups[title]])
+            )
+            for title in sorted(groups, key=lambda title: (title == "", title))
+        ),
+        len(columns),
+        len(values) - len(known),
+        _mean(values),
+        float(known.std()) if len(known) else None,
+        tuple(levels.get(level, 0) for level in range(11)),
+    )
+
+
+def group_keys(columns: NodeColumns) -> tuple[str, ...]:
+    """Return the labels that group nodes: with some values, but not one for each node; the zone first."""
+    values: dict[str, set[str]] = {}
+    for info in columns.infos:
+        for key, text in info.labels.items():
+            texts = values.setdefault(key, set())
+            if len(texts) <= _MOST_GROUPS:
+                texts.add(text)
+    most = min(_MOST_GROUPS, max(1, len(columns) // 2))
+    keys = sorted(key for key, texts in values.items() if 1 < len(texts) <= most)
+    return tuple(sorted(keys, key=lambda key: key != ZONE)[:_MOST_KEYS])
+
+
+def _cell(name: str, share: float) -> Cell:
+    if np.isnan(share):
+        return Cell(name, None, None)
+    return Cell(name, share, max(0, min(10, int(share // 10))))
+
+
+def _ordered(cells: list[Cell], order: str) -> list[Cell]:
+    if order == "name":
+        return sorted(cells, key=lambda cell: cell.name)
+    sign = 1 if order == "lowest" else -1
+    # What is not known comes last in either order.
+    return sorted(cells, key=lambda cell: (cell.share is None, sign * (cell.share or 0.0), cell.name))
+
+
+def _mean(values: FloatArray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _percent(amount: FloatArray, whole: FloatArray) -> FloatArray:
+    share: FloatArray = np.divide(100.0 * amount, whole, out=np.full(len(amount), np.nan), where=whole > 0)
+    return share
+
+
+def _requested_memory(spec: SpecInfo) -> int:
+    return spec.nonzero_memory
+
+
+def _packing_args(configuration: Configuration) -> TargetLoadPackingArgs:
+    for profile in configuration.profiles:
+        args = profile.args(_TARGET_LOAD_PACKING)
+        if isinstance(args, TargetLoadPackingArgs):
+            return args
+    return TargetLoadPackingArgs()
+
+
+def _max_age(configuration: Configuration) -> float:
+    ages = [profile.options.load.max_age_seconds for profile in configuration.profiles]
+    return min(ages) if ages else LoadOptions().max_age_seconds
+
+
+def _pods_of(state: ClusterState, infos: Sequence[NodeInfo]) -> tuple[int, ...]:
+    return tuple(len(state.pods_on(info.name)) for info in infos)

@@ -1,0 +1,196 @@
+"""Decisions about all pending pods of a snapshot, as records that are small and outlive the state they were made on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.config import Configuration
+from scheduler.core import DecisionDetail, Placement, detail_of
+from scheduler.engine import Assembly
+from scheduler.framework import LoadReading, PodInfo, ProfileRunner
+from scheduler.state import ClusterState
+from secondary_scheduler.cli.simulation.cluster import SimulatedCluster
+from secondary_scheduler.cli.simulation.copying import copy_cluster
+from secondary_scheduler.cli.simulation.deciding import Outcome
+from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, make_ready
+from secondary_scheduler.cli.ui.nodes import NodeColumns, node_columns
+
+PLACED, UNSCHEDULABLE, GATED, UNDECIDED = "placed", "unschedulable", "gated", "undecided"
+RESULTS = (PLACED, UNSCHEDULABLE, GATED, UNDECIDED)
+_SCORED_NODES = 20_000
+"""Nodes with scores that are kept, of all decisions together: some 1.5 kB each."""
+_FEWEST, _MOST = 20, 500
+"""Nodes with scores per decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a run may take, in seconds of the wall clock.
+
+    Attributes:
+        explained: after so long, decisions are made without scores and reasons per node. 0: none has them.
+        total: after so long, the pods that are left are not decided.
+    """
+
+    explained: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class PodDecision:
+    """What became of one pending pod.
+
+    Attributes:
+        number: position in the order of decisions, from 1.
+        result: one of `RESULTS`.
+        message: why it has no node, as kube-scheduler words it.
+        waiting: seconds since it was created; None where the object does not say.
+        detail: scores and reasons; None where nothing was evaluated, or time was short.
+        load_ages: seconds since each load source answered.
+    """
+
+    number: int
+    key: str
+    scheduler_name: str
+    result: str
+    node: str | None
+    message: str
+    priority: int = 0
+    waiting: float | None = None
+    requests: Mapping[str, int] | None = None
+    evaluated: int = 0
+    feasible: int = 0
+    total: int = 0
+    victims: tuple[str, ...] = ()
+    detail: DecisionDetail | None = None
+    load_ages: Mapping[str, float] | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the pod."""
+        return self.key.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All decisions of one configuration on one snapshot.
+
+    Attributes:
+        decisions: in the order in which they were made.
+        load: by name of node; None where there is none.
+        now: time of all decisions, seconds since the epoch.
+        unexplained: decisions that would have scores, had time been left.
+        before, after: the nodes without and with the pods that were placed.
+        seconds: how long it took.
+    """
+
+    configuration: Configuration
+    decisions: tuple[PodDecision, ...]
+    load: LoadReading | None
+    now: float
+    unexplained: int
+    before: NodeColumns
+    after: NodeColumns
+    seconds: float
+
+
+def run_simulation(
+    cluster: SimulatedCluster,
+    configuration: Configuration,
+    conditions: Conditions,
+    *,
+    limits: Limits,
+) -> Run:
+    """Decide about all pending pods on a copy of the cluster, which stays as it is.
+
+    Args:
+        cluster: as read.
+        configuration: whose profiles decide.
+        conditions: what the decisions depend on beside these.
+        limits: how long it may take.
+
+    Raises:
+        CommandError: a plugin refuses its args.
+    """
+    began = time.monotonic()
+    ready = make_ready(copy_cluster(cluster), configuration, conditions)
+    before = _columns(ready)
+    decisions, unexplained = _decide(ready, limits, began)
+    seconds = time.monotonic() - began
+    return Run(configuration, tuple(decisions), ready.load, ready.now, unexplained, before, _columns(ready), seconds)
+
+
+def _columns(ready: ReadyCluster) -> NodeColumns:
+    return node_columns(ready.cluster.state, ready.configuration, ready.load, ready.now)
+
+
+def _decide(ready: ReadyCluster, limits: Limits, began: float) -> tuple[list[PodDecision], int]:
+    def is_explained(_placement: Placement) -> bool:
+        return time.monotonic() - began < limits.explained
+
+    cluster, now = ready.cluster, ready.now
+    by_key = {pod.key: pod for pod in cluster.pending}
+    most = max(_FEWEST, min(_MOST, _SCORED_NODES // max(1, len(by_key))))
+    decisions: list[PodDecision] = []
+    unexplained = 0
+    for outcome in ready.simulation(is_explained).run(cluster.pending):
+        pod = by_key.pop(outcome.pod)
+        if limits.explained and outcome.explanation is None and outcome.placement is not None:
+            unexplained += 1
+        decisions.append(_record(len(decisions) + 1, outcome, pod, ready.assembly, now, most))
+        if time.monotonic() - began > limits.total:
+            break
+    for pod in by_key.values():
+        message = f"not decided: {limits.total:g} s were not enough for all pods"
+        decisions.append(_undecided(len(decisions) + 1, pod, message, now))
+    for broken in cluster.undecidable:
+        number = len(decisions) + 1
+        decisions.append(PodDecision(number, broken.key, broken.scheduler_name, UNDECIDED, None, broken.reason))
+    return decisions, unexplained
+
+
+def _record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, most: int) -> PodDecision:
+    runner = assembly.runners[pod.scheduler_name]
+    placement, detail = outcome.placement, None
+    if outcome.explanation is not None:
+        # The pod is on its node by now. Scores and reasons are of the state before; what is lacking is asked of the
+        # state as it is, which is the same for a pod that got no node.
+        detail = detail_of(outcome.explanation, assembly.attempts.snapshot(), runner, outcome.node, most)
+    return PodDecision(
+        number=number,
+        key=pod.key,
+        scheduler_name=pod.scheduler_name,
+        result=_result(outcome, pod, runner, assembly.state),
+        node=outcome.node,
+        message=outcome.message or "",
+        priority=pod.priority,
+        waiting=_waiting(pod, now),
+        requests=pod.requests,
+        evaluated=placement.evaluated if placement is not None else 0,
+        feasible=placement.feasible if placement is not None else 0,
+        total=placement.total if placement is not None else 0,
+        victims=outcome.victims,
+        detail=detail,
+        load_ages=placement.load_ages if placement is not None else None,
+    )
+
+
+def _undecided(number: int, pod: PodInfo, message: str, now: float) -> PodDecision:
+    return PodDecision(
+        number, pod.key, pod.scheduler_name, UNDECIDED, None, message, pod.priority, _waiting(pod, now), pod.requests
+    )
+
+
+def _result(outcome: Outcome, pod: PodInfo, runner: ProfileRunner, state: ClusterState) -> str:
+    if outcome.node is not None:
+        return PLACED
+    if outcome.placement is not None or not state.node_count:
+        return UNSCHEDULABLE
+    return UNDECIDED if pod.deleting or runner.run_pre_enqueue(pod).is_success else GATED
+
+
+def _waiting(pod: PodInfo, now: float) -> float | None:
+    # NaN where the object does not say when it was created.
+    return max(0.0, now - pod.created_at) if pod.created_at == pod.created_at else None

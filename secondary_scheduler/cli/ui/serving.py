@@ -1,0 +1,47 @@
+"""Reading the scene and serving its pages until somebody interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+from aiohttp import web
+
+from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.ui.app import Site, application
+from secondary_scheduler.cli.ui.guard import ADDRESS
+from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
+
+
+def serve_snapshot(request: SceneRequest, port: int) -> None:
+    """Read a snapshot, and serve its pages.
+
+    Raises:
+        CommandError: a file cannot be used, or the port is taken.
+    """
+    scene = read_scene(request, _say)
+    run = scene.run
+    _say(f"{len(run.before):,} nodes, {len(run.decisions):,} decisions in {run.seconds:.1f} s")
+    asyncio.run(_serve(Site(scene), port))
+
+
+async def _serve(site: Site, port: int) -> None:
+    # No access log: its lines would hold the token.
+    runner = web.AppRunner(application(site), access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, ADDRESS, port, backlog=16).start()
+        except OSError as error:
+            raise CommandError(f"--port {port}: {printable(error.strerror or str(error))}") from error
+        _host, bound, *_rest = runner.addresses[0]
+        # On stdout, so that it can be piped into a browser; stderr may be kept in a log.
+        typer.echo(f"http://{ADDRESS}:{bound}{site.root}/nodes")
+        _say("the address holds a token; who has it sees the pages. Ctrl-C ends")
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def _say(line: str) -> None:
+    typer.echo(printable(line), err=True)

@@ -1,0 +1,34 @@
+"""A served cluster of 60 nodes, and one of 5,000."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.browser import CHROMIUM, served_pages
+from tests.support.scenes import write_scene
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _browser() -> None:
+    if not CHROMIUM:
+        pytest.fail("Chromium is missing; `make browser` installs it")
+
+
+def _served(factory: pytest.TempPathFactory, nodes: int, pending: int) -> Iterator[str]:
+    directory = factory.mktemp("scene")
+    files = write_scene(directory, nodes, pending, hostile=True)
+    arguments = ["--snapshot", str(files["snapshot"]), "--config", str(files["config"]), "--old", str(files["old"])]
+    with served_pages(arguments, directory) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from _served(tmp_path_factory, 60, 60)
+
+
+@pytest.fixture(scope="session")
+def large_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from _served(tmp_path_factory, 5000, 20)

@@ -1,0 +1,99 @@
+"""Chromium, driven by Playwright, and the server of `ui` as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+"""The program; empty where there is none."""
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S+/nodes")
+
+
+@contextlib.contextmanager
+def served_pages(arguments: Sequence[str], directory: Path) -> Iterator[str]:
+    """Run `secondary-scheduler ui` with these arguments; yields the address of its pages, without `/nodes`."""
+    log = directory / "ui.err"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "secondary_scheduler.cli", "ui", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().strip()
+            assert _ADDRESS.fullmatch(line), f"{line!r}; {log.read_text()}"
+            yield line.removesuffix("/nodes")
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+
+
+@contextlib.contextmanager
+def chromium(
+    user_data: Path, *, width: int = 1280, height: int = 900, dark: bool = False, scripts: bool = True
+) -> Iterator[BrowserContext]:
+    """A browser with a profile of its own.
+
+    Args:
+        user_data: an empty directory.
+        width, height: of the window, in pixels.
+        dark: prefer a dark scheme.
+        scripts: let pages run theirs.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            user_data,
+            executable_path=CHROMIUM,
+            args=list(_FLAGS),
+            headless=True,
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=scripts,
+        )
+        try:
+            yield context
+        finally:
+            context.close()
+
+
+def watched_page(context: BrowserContext) -> tuple[Page, list[str]]:
+    """A page, and a list that gets what its console complains about, violations of its Content-Security-Policy too."""
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on(
+        "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("requestfailed", lambda request: complaints.append(f"{request.url}: {request.failure}"))
+    return page, complaints
