@@ -27,6 +27,7 @@ VIEWS = {
     "decision": "/decisions/1",
     "decision-unschedulable": "/decisions?result=unschedulable",
     "configuration": "/configuration",
+    "what-if": "/what-if",
     "problem": "/nodes?by=colour",
 }
 """Path by name; for the list of one result, its first decision is opened."""

@@ -19,6 +19,7 @@ VIEWS = (
     "/node?name=node-0001",
     "/queue",
     "/configuration",
+    "/what-if",
     "/decisions",
     "/decisions/1",
     "/decisions/31",
@@ -170,6 +171,35 @@ def test_from_the_list_of_decisions_to_the_node_of_one(page: Page, address: str)
     chosen.click()
     expect(page.locator("h1")).to_have_text(name)
     expect(page.get_by_role("heading", name="Would be placed here")).to_be_visible()
+
+
+def test_another_weight_moves_pods_and_the_form_keeps_it(page: Page, address: str) -> None:
+    page.goto(f"{address}/what-if")
+    page.get_by_label("TargetLoadPacking", exact=True).fill("1")
+    page.get_by_role("button", name="Decide again").click()
+    expect(page.get_by_role("heading", name=re.compile(r"^\d+ pods of 60 would fare differently$"))).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="TargetLoadPacking weight 10 -> 1")).to_be_visible()
+    expect(page.get_by_label(re.compile(r"^TargetLoadPacking \(now 10\)"))).to_have_value("1")
+
+
+def test_a_page_of_elsewhere_cannot_post_the_form(page: Page, address: str) -> None:
+    page.goto(f"{address}/what-if")
+    answer = page.evaluate(
+        """async (address) => {
+            const other = address.replace("127.0.0.1", "localhost");
+            const frame = document.createElement("form");
+            frame.method = "post";
+            frame.action = `${other}/what-if`;
+            document.body.append(frame);
+            return new Promise((done) => {
+                document.addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
+                frame.submit();
+            });
+        }""",
+        address,
+    )
+    assert answer == "form-action"
+    page.goto("about:blank")  # the violation that was meant is no complaint
 
 
 def test_every_view_works_without_scripts(tmp_path: Path, address: str) -> None:

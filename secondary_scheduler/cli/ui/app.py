@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
 
 from scheduler import __version__
-from secondary_scheduler.cli.errors import printable
+from scheduler.config import Configuration, differences
+from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.ui import decisions as decided
-from secondary_scheduler.cli.ui import guard, nodes, rendering, waiting
+from secondary_scheduler.cli.ui import guard, nodes, rendering, waiting, whatif
 from secondary_scheduler.cli.ui.asking import BadQuery, choice, page_number, text
 from secondary_scheduler.cli.ui.configuration import configuration_page
 from secondary_scheduler.cli.ui.nodepage import node_page
-from secondary_scheduler.cli.ui.runs import RESULTS
+from secondary_scheduler.cli.ui.runs import RESULTS, run_simulation
 from secondary_scheduler.cli.ui.scenes import Scene
 
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -25,6 +26,7 @@ _NAVIGATION: Final = (
     ("queue", "Queue"),
     ("decisions", "Decisions"),
     ("configuration", "Configuration"),
+    ("what-if", "What if"),
 )
 _TITLES: Final = {400: "This page needs other parameters", 403: "Not for you", 404: "Not here", 421: "Another address"}
 
@@ -37,11 +39,13 @@ class Site:
         scene: the newest one.
         token: first part of every path.
         working: held while something is computed: one thing at a time.
+        stopping: set when the server ends; what is computed ends, too.
     """
 
     scene: Scene
     token: str = field(default_factory=guard.new_token)
     working: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
     def root(self) -> str:
@@ -56,7 +60,7 @@ class Site:
             view=view,
             navigation=_NAVIGATION,
             scene=self.scene,
-            has_time=not math.isnan(self.scene.now),
+            has_time=self.scene.time > 0,
             version=__version__,
             **values,
         )
@@ -78,10 +82,17 @@ def application(site: Site) -> web.Application:
         ("/decisions", _decisions),
         ("/decisions/{number}", _decision),
         ("/configuration", _configuration),
+        ("/what-if", _what_if),
         ("/static/{name}", _static),
     ):
         app.router.add_get(f"{site.root}{path}", handler)
+    app.router.add_post(f"{site.root}/what-if", _what_if_changed)
+    app.on_shutdown.append(_stop_working)
     return app
+
+
+async def _stop_working(app: web.Application) -> None:
+    app[SITE].stopping.set()
 
 
 @web.middleware
@@ -161,6 +172,55 @@ async def _configuration(request: web.Request) -> web.Response:
     site = request.app[SITE]
     shown = configuration_page(site.scene.configuration, site.scene.old)
     return site.page("configuration.html", "configuration", shown=shown)
+
+
+async def _what_if(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    names = site.scene.configuration.scheduler_names
+    form = whatif.form_of(site.scene.configuration, choice(request, "profile", names, names[0]), {})
+    return site.page("whatif.html", "what-if", form=form, result=None, changes=(), problems=(), submitted=False)
+
+
+async def _what_if_changed(request: web.Request) -> web.Response:
+    """Decide again with what the form says. The server goes on answering meanwhile."""
+    site = request.app[SITE]
+    scene = site.scene
+    posted = await request.post()
+    entered = {name: value for name, value in posted.items() if isinstance(value, str)}
+    names = scene.configuration.scheduler_names
+    profile = entered.get("profile", names[0])
+    if profile not in names:
+        raise BadQuery(f"profile: one of {', '.join(names)}")
+    form = whatif.form_of(scene.configuration, profile, entered)
+    result: whatif.Comparison | None = None
+    problems: tuple[str, ...] = ()
+    lines: list[str] = []
+    try:
+        if form.changes:
+            changed = whatif.changed_configuration(scene.configuration, form)
+            lines = differences(scene.configuration, changed)
+            if site.working.locked():
+                raise web.HTTPServiceUnavailable(text="another computation is under way; go back and try again")
+            async with site.working:
+                result = await asyncio.to_thread(_compare, site, scene, changed)
+    except whatif.BadChange as bad:
+        problems = bad.lines
+    except CommandError as error:
+        problems = (str(error),)
+    status = 400 if problems else 200
+    values = {"form": form, "result": result, "changes": lines, "problems": problems, "submitted": True}
+    return site.page("whatif.html", "what-if", status, **values)
+
+
+def _compare(site: Site, scene: Scene, changed: Configuration) -> whatif.Comparison:
+    run = run_simulation(
+        scene.cluster,
+        changed,
+        scene.conditions,
+        limits=whatif.LIMITS,
+        stopped=site.stopping.is_set,
+    )
+    return whatif.compare(scene.run, run)
 
 
 async def _decisions(request: web.Request) -> web.Response:

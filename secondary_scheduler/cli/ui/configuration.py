@@ -83,7 +83,11 @@ def _profile(profile: EffectiveProfile) -> ProfilePage:
             PluginRow(name, weights.get(name), tuple(name in names[point] for point in points))
             for name in profile.enabled
         ),
-        {name: arguments_of(redacted(args.to_dict())) for name, args in sorted(profile.plugin_args.items())},
+        {
+            name: arguments_of(redacted(data))
+            for name, args in sorted(profile.plugin_args.items())
+            if (data := args.to_dict())
+        },
         arguments_of(redacted(profile.options.to_dict())),
         profile.left_out,
     )

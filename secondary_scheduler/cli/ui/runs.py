@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scheduler.config import Configuration
@@ -102,6 +102,7 @@ def run_simulation(
     conditions: Conditions,
     *,
     limits: Limits,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Decide about all pending pods on a copy of the cluster, which stays as it is.
 
@@ -110,6 +111,7 @@ def run_simulation(
         configuration: whose profiles decide.
         conditions: what the decisions depend on beside these.
         limits: how long it may take.
+        stopped: asked after each decision; once it says so, no more are made.
 
     Raises:
         CommandError: a plugin refuses its args.
@@ -117,7 +119,7 @@ def run_simulation(
     began = time.monotonic()
     ready = make_ready(copy_cluster(cluster), configuration, conditions)
     before = _columns(ready)
-    decisions, unexplained = _decide(ready, limits, began)
+    decisions, unexplained = _decide(ready, limits, began, stopped)
     seconds = time.monotonic() - began
     return Run(configuration, tuple(decisions), ready.load, ready.now, unexplained, before, _columns(ready), seconds)
 
@@ -126,7 +128,9 @@ def _columns(ready: ReadyCluster) -> NodeColumns:
     return node_columns(ready.cluster.state, ready.configuration, ready.load, ready.now)
 
 
-def _decide(ready: ReadyCluster, limits: Limits, began: float) -> tuple[list[PodDecision], int]:
+def _decide(
+    ready: ReadyCluster, limits: Limits, began: float, stopped: Callable[[], bool]
+) -> tuple[list[PodDecision], int]:
     def is_explained(_placement: Placement) -> bool:
         return time.monotonic() - began < limits.explained
 
@@ -140,7 +144,7 @@ def _decide(ready: ReadyCluster, limits: Limits, began: float) -> tuple[list[Pod
         if limits.explained and outcome.explanation is None and outcome.placement is not None:
             unexplained += 1
         decisions.append(_record(len(decisions) + 1, outcome, pod, ready.assembly, now, most))
-        if time.monotonic() - began > limits.total:
+        if time.monotonic() - began > limits.total or stopped():
             break
     for pod in by_key.values():
         message = f"not decided: {limits.total:g} s were not enough for all pods"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +52,7 @@ class Scene:
         title: where the objects came from.
         cluster: as read; nothing is decided on its own state.
         conditions: what the decisions depend on beside cluster and configuration.
-        now: time of all decisions, seconds since the epoch; NaN where neither load nor objects have a time.
+        time: of all decisions, seconds since the epoch; 0 where neither load nor objects have one.
         run: the decisions.
         old: a configuration to compare with.
         remarks: what was left out or is missing, a line each.
@@ -62,7 +61,7 @@ class Scene:
     title: str
     cluster: SimulatedCluster
     conditions: Conditions
-    now: float
+    time: float
     run: Run
     old: Configuration | None
     remarks: tuple[str, ...]
@@ -118,7 +117,7 @@ def read_scene(
         title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files),
         cluster,
         conditions,
-        run.now if run.load is not None or not math.isnan(cluster.newest) else math.nan,
+        run.now,
         run,
         old,
         tuple(lines),

@@ -71,6 +71,7 @@ def every_view(scene: Scene) -> list[str]:
         "/node?name=node-0001",
         "/queue",
         "/configuration",
+        "/what-if",
         "/decisions",
         "/decisions/1",
         f"/decisions/{unschedulable}",

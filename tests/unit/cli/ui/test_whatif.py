@@ -1,0 +1,191 @@
+"""What `ui` says would change with other weights or args, against simulations of the same configurations from files."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp.test_utils import TestClient, TestServer
+
+from scheduler.config import differences, load_configuration
+from secondary_scheduler.cli.ui import whatif
+from secondary_scheduler.cli.ui.app import Site, application
+from secondary_scheduler.cli.ui.runs import Limits, run_simulation
+from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest, read_scene
+from tests.support.scenes import write_scene
+
+PROFILE = "secondary-scheduler"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_scene(tmp_path_factory.mktemp("scene"), 30, 40)
+
+
+@pytest.fixture(scope="module")
+def scene(files: dict[str, Path]) -> Scene:
+    return read(files)
+
+
+@pytest.fixture
+async def client(scene: Scene) -> AsyncIterator[tuple[TestClient, Site]]:
+    site = Site(scene)
+    async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
+        yield client, site
+
+
+def read(files: dict[str, Path], config: Path | None = None) -> Scene:
+    return read_scene(SceneRequest([str(files["snapshot"])], config or files["config"]), lambda line: None)
+
+
+async def post(client: tuple[TestClient, Site], **fields: str) -> tuple[int, str]:
+    session, site = client
+    origin = str(session.make_url("/")).rstrip("/")
+    response = await session.post(
+        f"{site.root}/what-if",
+        data={name.replace("__", ":"): value for name, value in fields.items()},
+        headers={"Origin": origin, "Sec-Fetch-Site": "same-origin"},
+    )
+    return response.status, await response.text()
+
+
+def visible(text: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", text.partition("<main")[2]).split())
+
+
+def nodes_of(scene: Scene) -> dict[str, str | None]:
+    return {decision.key: decision.node for decision in scene.run.decisions}
+
+
+def index_of(scene: Scene, plugin: str, label: str) -> str:
+    form = whatif.form_of(scene.configuration, PROFILE, {})
+    return next(field.name for field in form.args[plugin] if field.label == label).rpartition(":")[2]
+
+
+def test_the_configuration_with_all_defaults_does_the_same(scene: Scene) -> None:
+    again = whatif.changed_configuration(scene.configuration, whatif.form_of(scene.configuration, PROFILE, {}))
+    assert differences(scene.configuration, again) == []
+
+
+async def test_a_changed_weight_moves_the_pods_that_it_moves_in_a_file(
+    files: dict[str, Path], scene: Scene, client: tuple[TestClient, Site], tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(files["config"].read_text().replace("weight: 10", "weight: 1"))
+    expected = nodes_of(read(files, config))
+    moved = {key for key, node in nodes_of(scene).items() if expected[key] != node}
+    assert moved
+    status, text = await post(client, weight__TargetLoadPacking="1")
+    assert status == 200
+    assert f"{len(moved)} pods of 40 would fare differently" in visible(text)
+    rows = re.findall(r'/decisions/\d+">([^<]+)</a></th><td[^>]*>.*?</td><td[^>]*>(?:<a[^>]*>([^<]*)|<span)', text)
+    assert dict(rows) == {key: expected[key] or "" for key in moved}
+    assert "profile secondary-scheduler: TargetLoadPacking weight 10 -&gt; 1" in visible(text)
+
+
+async def test_a_changed_argument_moves_pods_and_the_balance(
+    files: dict[str, Path], scene: Scene, client: tuple[TestClient, Site], tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(files["config"].read_text().replace("targetUtilization: 50", "targetUtilization: 90"))
+    changed = read(files, config)
+    index = index_of(scene, "TargetLoadPacking", "targetUtilization")
+    _, text = await post(client, **{f"arg__TargetLoadPacking__{index}": "90"})
+    spread = changed.run.after.shares["requested", "cpu"].std()
+    assert re.search(rf"Requests of CPU [\d.]+ % [\d.]+ % [\d.]+ % {spread:.2f} %", visible(text))
+    number = sum(nodes_of(changed)[key] != node for key, node in nodes_of(scene).items())
+    assert f"{number} pods of 40 would fare differently" in visible(text)
+
+
+async def test_the_numbers_agree_with_the_table(scene: Scene, client: tuple[TestClient, Site]) -> None:
+    index = index_of(scene, "NodeResourcesFit", "scoringStrategy.type")
+    fields = {f"arg__NodeResourcesFit__{index}": "MostAllocated", "weight__NodeResourcesFit": "50"}
+    _, text = await post(client, **fields)
+    cells = re.findall(r'</a></th><td class="name">(<a|<span).*?</td><td class="name">(<a|<span)', text)
+    assert cells
+    moved, gained, lost = (cells.count(pair) for pair in (("<a", "<a"), ("<span", "<a"), ("<a", "<span")))
+    assert f"On another node {moved} Would get a node {gained} Would lose it {lost}" in visible(text)
+
+
+async def test_nothing_changed_is_said(client: tuple[TestClient, Site]) -> None:
+    status, text = await post(client, weight__TargetLoadPacking="10")
+    assert status == 200
+    assert "Nothing is changed: change a value first." in visible(text)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "label", "value", "message"),
+    [
+        ("", "TargetLoadPacking", "0", "TargetLoadPacking weight: a number from 1 to 1,000,000"),
+        ("", "TargetLoadPacking", "ten", "TargetLoadPacking weight: a number from 1"),
+        ("TargetLoadPacking", "targetUtilization", "many", "TargetLoadPacking targetUtilization: a whole number"),
+        ("TargetLoadPacking", "targetUtilization", "1000", "targetUtilization"),
+        ("NodeResourcesFit", "scoringStrategy.type", "Worst", "scoringStrategy"),
+        ("TargetLoadPacking", "defaultRequestsMultiplier", "x" * 201, "at most 200 characters"),
+        ("InterPodAffinity", "ignorePreferredTermsOfExistingPods", "maybe", "true or false"),
+    ],
+)
+async def test_a_value_that_cannot_be_is_refused_with_its_place_and_kept_in_the_form(
+    scene: Scene, client: tuple[TestClient, Site], plugin: str, label: str, value: str, message: str
+) -> None:
+    name = f"arg__{plugin}__{index_of(scene, plugin, label)}" if plugin else f"weight__{label}"
+    status, text = await post(client, **{name: value})
+    assert status == 400
+    assert "This configuration is not valid" in visible(text)
+    assert message in visible(text)
+    if plugin != "InterPodAffinity":
+        assert f'value="{value}"' in text
+
+
+async def test_unknown_fields_and_profiles_do_nothing(client: tuple[TestClient, Site]) -> None:
+    status, text = await post(client, weight__Nothing="3", arg__TargetLoadPacking__999="1", arg__x="")
+    assert (status, "Nothing is changed" in text) == (200, True)
+    assert (await post(client, profile="nobody"))[0] == 400
+
+
+async def test_a_large_form_is_refused(client: tuple[TestClient, Site]) -> None:
+    assert (await post(client, filler="x" * 70_000))[0] == 413
+
+
+async def test_a_second_computation_waits_for_nobody(client: tuple[TestClient, Site]) -> None:
+    async with client[1].working:
+        status, text = await post(client, weight__TargetLoadPacking="2")
+    assert status == 503
+    assert "another computation is under way" in text.casefold()
+
+
+def test_a_secret_is_no_field_of_the_form_and_stays_in_the_configuration(files: dict[str, Path]) -> None:
+    text = files["config"].read_text().replace("type: Prometheus,", "type: Prometheus, token: secret-canary,")
+    configuration = load_configuration(
+        yaml.safe_load(text), source="config", allow_token_in_config_map=True, external_load=True
+    )
+    form = whatif.form_of(configuration, PROFILE, {"weight:TargetLoadPacking": "3"})
+    values = [field.value for fields in form.args.values() for field in fields]
+    assert "https://prometheus.example.com" in values
+    assert not [value for value in values if "canary" in value]
+    changed = whatif.changed_configuration(configuration, form)
+    assert changed.profile(PROFILE).plugin_args["TargetLoadPacking"].metric_provider.token == "secret-canary"
+
+
+def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
+    def run(limits: Limits, stopped: threading.Event | None = None) -> list[str]:
+        asked = stopped.is_set if stopped is not None else lambda: False
+        result = run_simulation(scene.cluster, scene.configuration, scene.conditions, limits=limits, stopped=asked)
+        assert len(result.decisions) == 40
+        return [each.message for each in result.decisions if each.message.startswith("not decided: ")]
+
+    assert run(Limits(0.0, 60.0)) == []
+    assert len(run(Limits(0.0, 0.0))) == 39
+    stopped = threading.Event()
+    stopped.set()
+    assert len(run(Limits(0.0, 60.0), stopped)) == 39
+
+
+def test_two_runs_on_one_snapshot_give_the_same(scene: Scene) -> None:
+    again = run_simulation(scene.cluster, scene.configuration, scene.conditions, limits=Limits(0.0, 60.0))
+    assert {each.key: each.node for each in again.decisions} == nodes_of(scene)
+    assert whatif.compare(scene.run, again).moved == 0
