@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import typer
 from aiohttp import web
 
 from scheduler import __version__
@@ -16,9 +18,10 @@ from secondary_scheduler.cli.ui import decisions as decided
 from secondary_scheduler.cli.ui import guard, nodes, rendering, waiting, whatif
 from secondary_scheduler.cli.ui.asking import BadQuery, choice, page_number, text
 from secondary_scheduler.cli.ui.configuration import configuration_page
+from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.nodepage import node_page
 from secondary_scheduler.cli.ui.runs import RESULTS, run_simulation
-from secondary_scheduler.cli.ui.scenes import Scene
+from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest
 
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _NAVIGATION: Final = (
@@ -28,6 +31,8 @@ _NAVIGATION: Final = (
     ("configuration", "Configuration"),
     ("what-if", "What if"),
 )
+_BUSY: Final = "another computation is under way; go back and try again"
+_RUNNING: Final = ("running", "Running scheduler")
 _TITLES: Final = {400: "This page needs other parameters", 403: "Not for you", 404: "Not here", 421: "Another address"}
 
 
@@ -37,12 +42,15 @@ class Site:
 
     Attributes:
         scene: the newest one.
+        request, live: what to read anew, and from which cluster; None where the scene is of files.
         token: first part of every path.
         working: held while something is computed: one thing at a time.
         stopping: set when the server ends; what is computed ends, too.
     """
 
     scene: Scene
+    request: SceneRequest | None = None
+    live: LiveCluster | None = None
     token: str = field(default_factory=guard.new_token)
     working: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -58,7 +66,8 @@ class Site:
             template,
             root=self.root,
             view=view,
-            navigation=_NAVIGATION,
+            navigation=_NAVIGATION if self.live is None else (*_NAVIGATION, _RUNNING),
+            live=self.live is not None,
             scene=self.scene,
             has_time=self.scene.time > 0,
             version=__version__,
@@ -87,6 +96,9 @@ def application(site: Site) -> web.Application:
     ):
         app.router.add_get(f"{site.root}{path}", handler)
     app.router.add_post(f"{site.root}/what-if", _what_if_changed)
+    if site.live is not None:
+        app.router.add_get(f"{site.root}/running", _running)
+        app.router.add_post(f"{site.root}/refresh", _refresh)
     app.on_shutdown.append(_stop_working)
     return app
 
@@ -110,6 +122,10 @@ async def _guarded(request: web.Request, handler: guard.Handler) -> web.StreamRe
             response = _problem_page(site, 400, str(problem))
         except web.HTTPException as problem:
             response = _problem_page(site, problem.status, problem.text or problem.reason)
+        except Exception:
+            # A defect of ours: the page still has our headers, and who started the command reads more.
+            traceback.print_exc()
+            response = _problem_page(site, 500, "an error in the program; the command's output has the details")
     response.headers.update(guard.HEADERS)
     if isinstance(response, web.Response) and response.body:
         response.enable_compression()
@@ -200,7 +216,7 @@ async def _what_if_changed(request: web.Request) -> web.Response:
             changed = whatif.changed_configuration(scene.configuration, form)
             lines = differences(scene.configuration, changed)
             if site.working.locked():
-                raise web.HTTPServiceUnavailable(text="another computation is under way; go back and try again")
+                raise web.HTTPServiceUnavailable(text=_BUSY)
             async with site.working:
                 result = await asyncio.to_thread(_compare, site, scene, changed)
     except whatif.BadChange as bad:
@@ -221,6 +237,39 @@ def _compare(site: Site, scene: Scene, changed: Configuration) -> whatif.Compari
         stopped=site.stopping.is_set,
     )
     return whatif.compare(scene.run, run)
+
+
+async def _running(request: web.Request) -> web.Response:
+    """What the scheduler in the cluster says about a pod; a form where none is named."""
+    site = request.app[SITE]
+    namespace, name = text(request, "namespace"), text(request, "name")
+    pod, problem = None, ""
+    if site.live is not None and namespace and name:
+        try:
+            async with site.working:
+                pod = await asyncio.to_thread(site.live.ask, namespace, name)
+        except CommandError as error:
+            problem = str(error)
+    status = 502 if problem else 200
+    return site.page("running.html", "running", status, namespace=namespace, name=name, pod=pod, problem=problem)
+
+
+async def _refresh(request: web.Request) -> web.Response:
+    """Take a new snapshot, and decide on it; the old scene stays where that fails."""
+    site = request.app[SITE]
+    if site.working.locked():
+        raise web.HTTPServiceUnavailable(text=_BUSY)
+    assert site.live is not None  # the routes exist only with them
+    assert site.request is not None
+    lines: list[str] = []
+    try:
+        async with site.working:
+            site.scene = await asyncio.to_thread(site.live.read, site.request, lines.append)
+    except CommandError as error:
+        raise web.HTTPBadGateway(text=f"no new snapshot: {error}") from error
+    except typer.Exit as error:
+        raise web.HTTPConflict(text="the configuration is not valid any more; the command's output says why") from error
+    return web.Response(status=303, headers={"Location": f"{site.root}/nodes"})
 
 
 async def _decisions(request: web.Request) -> web.Response:

@@ -7,13 +7,47 @@ from typing import Annotated
 
 import typer
 
+from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.cli.kubeoptions import (
+    ContextOption,
+    KubeconfigOption,
+    SchedulerNamespaceOption,
+    SchedulerPodOption,
+)
+from secondary_scheduler.cli.loadoptions import (
+    AllowInsecureOption,
+    CaFileOption,
+    PrometheusOption,
+    TokenFileOption,
+    WatcherOption,
+    WindowOption,
+    check_load_options,
+)
 from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.schedulers import PORT
+from secondary_scheduler.cli.typed import was_typed
 
 _EXAMPLES = examples(
     "ui --snapshot cluster.json",
     "ui --snapshot cluster.json --config config.yaml --old before.yaml",
+    "ui --context prod --prometheus https://prometheus.example.com --token-file token --config config.yaml",
+)
+
+
+_OF_CLUSTERS = (
+    "kubeconfig",
+    "context",
+    "prometheus",
+    "watcher",
+    "token_file",
+    "ca_file",
+    "allow_insecure",
+    "window",
+    "scheduler_namespace",
+    "scheduler_pod",
+    "scheduler_port",
 )
 
 
@@ -23,9 +57,14 @@ def register(parent: typer.Typer) -> None:
 
 
 def ui(
+    call: typer.Context,
     snapshot: Annotated[
-        list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
-    ],
+        list[str] | None,
+        typer.Option(
+            "--snapshot",
+            help="Kubernetes objects in YAML or JSON; repeatable, - is stdin (default: the cluster of the kubeconfig).",
+        ),
+    ] = None,
     more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
     config: Annotated[
         Path | None,
@@ -50,18 +89,48 @@ def ui(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among nodes with equal scores.")] = 0,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    prometheus: PrometheusOption = None,
+    watcher: WatcherOption = None,
+    token_file: TokenFileOption = None,
+    ca_file: CaFileOption = None,
+    allow_insecure: AllowInsecureOption = False,
+    window: WindowOption = "15m",
+    scheduler_namespace: SchedulerNamespaceOption = None,
+    scheduler_pod: SchedulerPodOption = None,
+    scheduler_port: Annotated[
+        int, typer.Option("--scheduler-port", min=1, max=65535, help="The scheduler's --secure-port.")
+    ] = PORT,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1 (default: one that is free).")
     ] = 0,
 ) -> None:
     """Show nodes, queue, decisions and configuration in a browser.
 
-    The pages are served on 127.0.0.1 until Ctrl-C, to whoever has the address that is printed: it holds a token.
+    They come from snapshot files or, without any, from a running cluster, which is only read. The pages are served on
+    127.0.0.1 until Ctrl-C, to whoever has the address that is printed: it holds a token.
     """
-    files = [*snapshot, *(more or ())]
+    files = [*(snapshot or ()), *(more or ())]
     require_single_stdin([*files, load])
+    if files:
+        if typed := was_typed(call, *_OF_CLUSTERS):
+            raise CommandError(f"{typed}: of a running cluster; leave out --snapshot", ExitCode.USAGE)
+    else:
+        check_load_options(call, prometheus, watcher, token_file, ca_file, window)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.ui.scenes import SceneRequest
-        from secondary_scheduler.cli.ui.serving import serve_snapshot
-    serve_snapshot(SceneRequest(files, config, old, load, as_scheduler or (), seed), port)
+        from secondary_scheduler.cli.ui.serving import serve_cluster, serve_snapshot
+    request = SceneRequest(files, config, old, load, as_scheduler or (), seed)
+    if files:
+        serve_snapshot(request, port)
+        return
+    from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
+    from secondary_scheduler.cli.ui.live import LiveCluster
+
+    # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
+    origin = LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window, allow_insecure)
+    wanted = origin if prometheus or watcher else None
+    cluster = LiveCluster(kubeconfig, context, wanted, scheduler_namespace, scheduler_pod, scheduler_port)
+    serve_cluster(cluster, request, port)

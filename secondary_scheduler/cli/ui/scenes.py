@@ -34,6 +34,7 @@ class SceneRequest:
         load: file with the load; None for the snapshot's own.
         as_scheduler: `NAME` or `NAME=PROFILE`, as for `simulate`.
         seed: of the choice among equally good nodes.
+        now: time of the decisions, seconds since the epoch; None: as the load or the objects say.
     """
 
     files: Sequence[str]
@@ -42,6 +43,7 @@ class SceneRequest:
     load: str | None = None
     as_scheduler: Sequence[str] = ()
     seed: int = 0
+    now: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def read_scene(
         # Which plugins run by default depends on the version, which only the snapshot knows.
         configuration = _configuration(file, report, cluster.minor)
     old = old_file.load(report, cluster.minor) if old_file is not None else None
-    conditions = Conditions(request.seed, measured=measured)
+    conditions = Conditions(request.seed, request.now, measured)
     run = run_simulation(cluster, configuration, conditions, limits=limits)
     for line in remarks(cluster, configuration, run.load, run.now):
         report.warn(line)

@@ -10,6 +10,7 @@ from aiohttp import web
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.guard import ADDRESS
+from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
 
 
@@ -19,10 +20,22 @@ def serve_snapshot(request: SceneRequest, port: int) -> None:
     Raises:
         CommandError: a file cannot be used, or the port is taken.
     """
-    scene = read_scene(request, _say)
-    run = scene.run
+    _serve_site(Site(read_scene(request, _say)), port)
+
+
+def serve_cluster(cluster: LiveCluster, request: SceneRequest, port: int) -> None:
+    """Take a snapshot of a cluster, and serve its pages, on which others can be taken.
+
+    Raises:
+        CommandError: the cluster does not answer, a file cannot be used, or the port is taken.
+    """
+    _serve_site(Site(cluster.read(request, _say), request, cluster), port)
+
+
+def _serve_site(site: Site, port: int) -> None:
+    run = site.scene.run
     _say(f"{len(run.before):,} nodes, {len(run.decisions):,} decisions in {run.seconds:.1f} s")
-    asyncio.run(_serve(Site(scene), port))
+    asyncio.run(_serve(site, port))
 
 
 async def _serve(site: Site, port: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
+from secondary_scheduler.cli.ui import nodes
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.guard import new_token
 from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
@@ -84,6 +85,20 @@ async def test_every_answer_forbids_foreign_and_inline_content(server: TestServe
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "same-origin"
     assert headers["Cache-Control"] == "no-store"
+
+
+async def test_a_defect_is_a_page_with_these_headers_too(
+    server: TestServer, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("canary")
+
+    monkeypatch.setattr(nodes, "heat_map", fail)
+    status, text, headers = await fetch(server, f"{site.root}/nodes")
+    assert status == 500
+    assert "canary" not in text
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "ZeroDivisionError: canary" in capsys.readouterr().err
 
 
 async def test_the_refusal_itself_has_these_headers(server: TestServer) -> None:

@@ -1,0 +1,169 @@
+"""A running cluster: snapshots of it on request, and what its scheduler says about a pod.
+
+The credentials stay in this process: the browser gets pages, and no token of the cluster.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.core import DecisionDetail
+from scheduler.kube.client import ConfigError, KubeError
+from scheduler.load import LoadError
+from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
+from secondary_scheduler.cli.clustersnapshot.taking import take_snapshot
+from secondary_scheduler.cli.connecting import load_connection
+from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.schedulers import find_schedulers
+from secondary_scheduler.cli.ui.decisions import MatrixRow, score_matrix
+from secondary_scheduler.cli.ui.runs import Limits
+from secondary_scheduler.cli.ui.scenes import DEFAULT_LIMITS, Scene, SceneRequest, read_scene
+
+
+class Gate(Struct, frozen=True):
+    """What keeps a pod out of the queue."""
+
+    plugin: str = ""
+    message: str = ""
+
+
+class Waiting(Struct, frozen=True, rename="camel"):
+    """Where a pod waits; `now` is whether it would fit at this moment, where that was computed."""
+
+    queue: str
+    seconds: float
+    attempts: int
+    woken_by: dict[str, list[str]] = {}
+    pods_ahead: int | None = None
+    backoff_seconds: float | None = None
+    gate: Gate | None = None
+    now: DecisionDetail | None = None
+
+
+class Attempt(Struct, frozen=True, rename="camel"):
+    """One attempt of the running scheduler; it keeps details of a share of them."""
+
+    time: str
+    attempt: int
+    result: str
+    scheduler_name: str
+    node: str | None = None
+    message: str | None = None
+    evaluated_nodes: int = 0
+    feasible_nodes: int = 0
+    load_age_seconds: dict[str, float] = {}
+    details: DecisionDetail | None = None
+
+
+class _Answer(Struct, frozen=True):
+    items: list[Attempt] | None = None
+    waiting: Waiting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Details with the matrix of their scores; `left_out` nodes that fit are not in it."""
+
+    detail: DecisionDetail
+    plugins: tuple[str, ...]
+    matrix: tuple[MatrixRow, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """What the running scheduler says about a pod.
+
+    Attributes:
+        last: the newest attempt.
+        earlier: the attempts before, the newest first.
+        waiting: where it waits; None where it does not.
+        shown: details of the last attempt, or else of what would be decided now.
+    """
+
+    last: Attempt | None
+    earlier: tuple[Attempt, ...]
+    waiting: Waiting | None
+    shown: Shown | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """How to reach a cluster and its scheduler.
+
+    Attributes:
+        kubeconfig, context: as for kubectl. A login program is run anew for each snapshot and each question.
+        origin: of the nodes' load; None: without it.
+        scheduler_namespace: where the scheduler runs; None: in the operator's namespace.
+        scheduler_pod: the one to ask; None: those that lead.
+        scheduler_port: its secure port.
+    """
+
+    kubeconfig: Path | None
+    context: str | None
+    origin: LoadOrigin | None
+    scheduler_namespace: str | None
+    scheduler_pod: str | None
+    scheduler_port: int
+
+    def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
+        """Take a snapshot and decide on it; the file that it is written to exists no longer than that takes.
+
+        Raises:
+            CommandError: the cluster or the source of the load does not answer, or a file cannot be used.
+            typer.Exit: a configuration is not valid; its mistakes are on stderr.
+        """
+        server = ""
+        with tempfile.TemporaryDirectory(prefix="secondary-scheduler-ui-") as directory:
+            file = Path(directory) / "cluster.json"
+            try:
+                config = load_connection(self.kubeconfig, self.context)
+                server = config.server
+                take_snapshot(config, self.origin, file, as_yaml=False, say=say)
+            except (ConfigError, LoadError) as error:
+                raise CommandError(printable(str(error))) from error
+            except KubeError as error:
+                raise CommandError(printable(f"{server}: {error}")) from error
+            live = replace(request, files=[str(file)], now=time.time())
+            return read_scene(live, say, limits, title=self.context or server)
+
+    def ask(self, namespace: str, name: str) -> RunningPod:
+        """Ask the running scheduler about a pod.
+
+        Raises:
+            CommandError: it does not know the pod, does not answer, or answers something else.
+        """
+        schedulers = find_schedulers(
+            self.kubeconfig,
+            self.context,
+            self.scheduler_namespace,
+            self.scheduler_pod,
+            self.scheduler_port,
+            command="ui",
+        )
+        answer = schedulers.about_pod(namespace, name)
+        try:
+            return _running_pod(msgspec.convert(answer, _Answer))
+        except msgspec.ValidationError as error:
+            message = f"the scheduler's answer has another form than this version knows: {error}"
+            raise CommandError(printable(message)) from error
+
+
+def _running_pod(answer: _Answer) -> RunningPod:
+    attempts = tuple(answer.items or ())
+    last = attempts[0] if attempts else None
+    now = answer.waiting.now if answer.waiting is not None else None
+    detail = last.details if last is not None and last.details is not None else now
+    return RunningPod(last, attempts[1:], answer.waiting, _shown(detail) if detail is not None else None)
+
+
+def _shown(detail: DecisionDetail) -> Shown:
+    plugins, matrix = score_matrix(detail.nodes)
+    return Shown(detail, plugins, matrix, detail.feasible - len(detail.nodes))

@@ -1,0 +1,217 @@
+"""`ui` on a cluster: a fake one, which hands out a snapshot, and a fake scheduler that answers about pods."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from typer.testing import CliRunner
+
+from scheduler.kube.client import ClientConfig, KubeError
+from secondary_scheduler.cli import app
+from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.ui import live
+from secondary_scheduler.cli.ui.app import Site, application
+from secondary_scheduler.cli.ui.live import LiveCluster
+from secondary_scheduler.cli.ui.scenes import SceneRequest
+from tests.support.scenes import CONFIGURATION, snapshot_items
+
+TOKEN = "cluster-token-canary"
+SCORE = {"raw": 40, "normalized": 50, "weighted": 250}
+LOAD = {"Prometheus:https://p": {"cpu": 35.4, "memory": None, "age": 12.0}}
+
+
+def attempt(**fields: Any) -> dict[str, Any]:
+    nodes = [
+        {
+            "name": "n2",
+            "total": 100,
+            "chosen": False,
+            "scores": {"TargetLoadPacking": {**SCORE, "weighted": 100}},
+            "load": {},
+        },
+        {"name": "n1", "total": 250, "chosen": True, "scores": {"TargetLoadPacking": SCORE}, "load": LOAD},
+    ]
+    rejected = [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 1, "examples": ["n3"]}]
+    details = {"evaluated": 3, "feasible": 2, "ties": 1, "nodes": nodes, "rejected": rejected, "new_field": 1}
+    return {
+        "time": "2026-11-24T10:00:00Z",
+        "pod": "shop/web",
+        "uid": "u",
+        "schedulerName": "secondary-scheduler",
+        "attempt": 2,
+        "result": "scheduled",
+        "node": "n1",
+        "message": None,
+        "total": 250,
+        "evaluatedNodes": 3,
+        "feasibleNodes": 2,
+        "loadAgeSeconds": {"Prometheus:https://p": 12.0},
+        "details": details,
+        **fields,
+    }
+
+
+class FakeCluster:
+    """Stands in for the API server and the scheduler; `nodes` and `answer` are what they have."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.nodes = 4
+        self.problem: Exception | None = None
+        self.answer: Any = {"items": [], "waiting": None}
+        self.asked: list[tuple[str, str]] = []
+        self.files: list[Path] = []
+        config = ClientConfig(server="https://api.example.com:6443", token=TOKEN)
+        monkeypatch.setattr(live, "load_connection", lambda kubeconfig, context: config)
+        monkeypatch.setattr(live, "take_snapshot", self._take)
+        monkeypatch.setattr(live, "find_schedulers", lambda *args, **options: SimpleNamespace(about_pod=self._ask))
+
+    def _take(self, config: ClientConfig, origin: Any, file: Path, *, as_yaml: bool, say: Any) -> None:
+        if self.problem is not None:
+            raise self.problem
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": snapshot_items(self.nodes, 3)}))
+        self.files.append(file)
+
+    def _ask(self, namespace: str, name: str) -> Any:
+        self.asked.append((namespace, name))
+        if self.problem is not None:
+            raise self.problem
+        return self.answer
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    return FakeCluster(monkeypatch)
+
+
+class Pages:
+    def __init__(self, client: TestClient, site: Site) -> None:
+        self.client, self.site = client, site
+
+    async def get(self, path: str, status: int = 200) -> str:
+        response = await self.client.get(f"{self.site.root}{path}")
+        text = await response.text()
+        assert response.status == status, text
+        return text
+
+    async def refresh(self) -> tuple[int, str]:
+        response = await self.client.post(
+            f"{self.site.root}/refresh", headers={"Sec-Fetch-Site": "same-origin"}, allow_redirects=False
+        )
+        return response.status, visible(await response.text())
+
+
+def visible(text: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", text.partition("<main")[2]).split())
+
+
+@pytest.fixture
+async def pages(cluster: FakeCluster, tmp_path: Path) -> AsyncIterator[Pages]:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIGURATION)
+    request = SceneRequest([], config)
+    reached = LiveCluster(None, None, None, "scheduler-namespace", None, 10259)
+    site = Site(reached.read(request, lambda line: None), request, reached)
+    async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
+        yield Pages(client, site)
+
+
+async def test_a_new_snapshot_is_taken_on_request_only_and_its_file_does_not_stay(
+    cluster: FakeCluster, pages: Pages
+) -> None:
+    assert "4 nodes by measured" in visible(await pages.get("/nodes"))
+    cluster.nodes = 6
+    assert "4 nodes by measured" in visible(await pages.get("/nodes"))
+    assert (await pages.refresh())[0] == 303
+    assert "6 nodes by measured" in visible(await pages.get("/nodes"))
+    assert len(cluster.files) == 2
+    assert not [file for file in cluster.files if file.exists() or file.parent.exists()]
+
+
+async def test_a_cluster_that_does_not_answer_leaves_the_old_scene(cluster: FakeCluster, pages: Pages) -> None:
+    cluster.problem = KubeError("GET /api/v1/nodes: connection refused")
+    status, text = await pages.refresh()
+    assert status == 502
+    assert "No new snapshot: https://api.example.com:6443: GET /api/v1/nodes: connection refused" in text
+    assert "4 nodes by measured" in visible(await pages.get("/nodes"))
+
+
+async def test_a_new_snapshot_needs_a_form_of_our_own(cluster: FakeCluster, pages: Pages) -> None:
+    response = await pages.client.post(f"{pages.site.root}/refresh", headers={"Origin": "https://evil.example"})
+    assert response.status == 403
+    assert len(cluster.files) == 1
+
+
+async def test_the_running_scheduler_is_asked_about_a_pod(cluster: FakeCluster, pages: Pages) -> None:
+    assert "Ask" in visible(await pages.get("/running"))
+    assert cluster.asked == []
+    cluster.answer = {
+        "items": [attempt(), attempt(result="unschedulable", node=None, message="no room")],
+        "waiting": None,
+    }
+    text = visible(await pages.get("/running?namespace=shop&name=web"))
+    assert cluster.asked == [("shop", "web")]
+    assert "Last attempt: scheduled on n1" in text
+    assert "n1 chosen 250 250 (40 → 50) 35 %, not known, 12 s" in text
+    assert text.index("n1 chosen") < text.index("n2 100")
+    assert "NodeResourcesFit Insufficient cpu 1 n3" in text
+    assert "2026-11-24T10:00:00Z unschedulable no room" in text
+
+
+async def test_a_waiting_pod_says_in_which_queue_and_what_would_help(cluster: FakeCluster, pages: Pages) -> None:
+    waiting = {
+        "queue": "backoff",
+        "attempts": 2,
+        "seconds": 3.5,
+        "backoffSeconds": 1.5,
+        "rejectedBy": ["NodeResourcesFit"],
+        "wokenBy": {"NodeResourcesFit": ["Node/Add", "Pod/Delete"], "DefaultPreemption": []},
+        "now": None,
+    }
+    cluster.answer = {"items": [], "waiting": waiting}
+    text = visible(await pages.get("/running?namespace=shop&name=web"))
+    assert "Queue backoff For 3.5 s After 2 attempts Tried again in 1.5 s" in text
+    assert "NodeResourcesFit helps Node/Add, Pod/Delete" in text
+
+
+@pytest.mark.parametrize("answer", [{"items": [attempt(details={"nodes": 3})]}, {"items": 3}, {"waiting": "<b>"}])
+async def test_an_answer_of_another_form_is_said_to_be_one(cluster: FakeCluster, pages: Pages, answer: Any) -> None:
+    cluster.answer = answer
+    text = visible(await pages.get("/running?namespace=shop&name=web", 502))
+    assert "answer has another form than this version" in text
+
+
+async def test_why_the_scheduler_does_not_answer_is_shown(cluster: FakeCluster, pages: Pages) -> None:
+    cluster.problem = CommandError("shop/web: unknown to scheduler-1; <script>alert(1)</script>")
+    text = await pages.get("/running?namespace=shop&name=web", 502)
+    assert "Shop/web: unknown to scheduler-1; &lt;script&gt;" in text
+
+
+async def test_no_page_has_a_credential(cluster: FakeCluster, pages: Pages) -> None:
+    cluster.answer = {"items": [attempt()], "waiting": None}
+    for path in ("/nodes", "/queue", "/decisions/1", "/configuration", "/running?namespace=shop&name=web"):
+        response = await pages.client.get(f"{pages.site.root}{path}")
+        assert TOKEN not in await response.text()
+        assert TOKEN not in str(response.headers)
+
+
+async def test_files_have_no_running_scheduler(cluster: FakeCluster, pages: Pages) -> None:
+    site = Site(pages.site.scene)
+    async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
+        of_files = Pages(client, site)
+        assert "Running scheduler" not in await of_files.get("/nodes")
+        await of_files.get("/running", 404)
+
+
+def test_options_of_a_cluster_beside_files_are_refused() -> None:
+    words = ["ui", "--snapshot", "cluster.json", "--context", "prod"]
+    done = CliRunner().invoke(app.build(words), words)
+    assert isinstance(done.exception, CommandError)
+    assert str(done.exception) == "--context: of a running cluster; leave out --snapshot"
+    assert done.exception.code == 2
