@@ -177,7 +177,7 @@ async def test_a_waiting_pod_says_in_which_queue_and_what_would_help(cluster: Fa
     cluster.answer = {"items": [], "waiting": waiting}
     text = visible(await pages.get("/running?namespace=shop&name=web"))
     assert "Queue backoff For 3.5 s After 2 attempts Tried again in 1.5 s" in text
-    assert "NodeResourcesFit helps Node/Add, Pod/Delete" in text
+    assert "Wakes it (NodeResourcesFit) Node/Add, Pod/Delete" in text
 
 
 @pytest.mark.parametrize("answer", [{"items": [attempt(details={"nodes": 3})]}, {"items": 3}, {"waiting": "<b>"}])
