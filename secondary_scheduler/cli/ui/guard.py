@@ -61,9 +61,9 @@ def check_request(request: web.Request, token: str) -> None:
     """
     if not _is_ours(f"//{request.headers.get('Host', '')}"):
         raise Refused(421, f"this server answers to {ADDRESS} and localhost only; open the address that it printed")
-    given = request.path.split("/", 2)[1]
+    shown_token = request.path.split("/", 2)[1]
     # As bytes: a path may hold anything, and compare_digest takes text of ASCII only.
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+    if not hmac.compare_digest(shown_token.encode("utf-8", "replace"), token.encode()):
         raise Refused(403, "the address has no valid token; open the one that the command printed")
     if len(request.query_string) > MOST_QUERY:
         raise Refused(414, "the address is too long")

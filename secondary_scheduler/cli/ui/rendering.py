@@ -17,7 +17,7 @@ _LONGEST = 300
 @cache
 def environment() -> Environment:
     """Return the templates with their filters."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("secondary_scheduler.cli.ui"),
         # On for every template, whatever its name.
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -25,7 +25,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    templates.filters |= {
         "text": shown_text,
         "quoted": quoted,
         "share": share,
@@ -35,7 +35,7 @@ def environment() -> Environment:
         "sentence": sentence,
         "moment": moment,
     }
-    return made
+    return templates
 
 
 def render(template: str, **values: Any) -> str:

@@ -68,8 +68,8 @@ def test_a_signal_ends_it_without_a_traceback(tmp_path: Path, number: signal.Sig
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     files = write_scene(tmp_path, 3, 2)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
         done = run("--snapshot", str(files["snapshot"]), "--port", str(port))
     assert (done.returncode, done.stdout) == (1, "")
     assert f"--port {port}: " in done.stderr

@@ -173,8 +173,8 @@ def test_a_secret_is_no_field_of_the_form_and_stays_in_the_configuration(files: 
 
 def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
     def run(limits: Limits, stopped: threading.Event | None = None) -> list[str]:
-        asked = stopped.is_set if stopped is not None else lambda: False
-        result = run_simulation(scene.cluster, scene.configuration, scene.conditions, limits=limits, stopped=asked)
+        is_stopped = stopped.is_set if stopped is not None else lambda: False
+        result = run_simulation(scene.cluster, scene.configuration, scene.conditions, limits=limits, stopped=is_stopped)
         assert len(result.decisions) == 40
         return [each.message for each in result.decisions if each.message.startswith("not decided: ")]
 
