@@ -54,7 +54,11 @@ def served_pages(arguments: Sequence[str], directory: Path) -> Iterator[str]:
             yield line.removesuffix("/nodes")
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(20)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
 
 
 @contextlib.contextmanager

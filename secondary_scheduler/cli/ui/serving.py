@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 import typer
 from aiohttp import web
 
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.guard import ADDRESS
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
+
+_SHUTDOWN_SECONDS = 3.0
+"""For answers that are under way."""
 
 
 def serve_snapshot(request: SceneRequest, port: int) -> None:
@@ -19,6 +23,7 @@ def serve_snapshot(request: SceneRequest, port: int) -> None:
 
     Raises:
         CommandError: a file cannot be used, or the port is taken.
+        Interrupted: a signal has ended it.
     """
     _serve_site(Site(read_scene(request, _say)), port)
 
@@ -28,6 +33,7 @@ def serve_cluster(cluster: LiveCluster, request: SceneRequest, port: int) -> Non
 
     Raises:
         CommandError: the cluster does not answer, a file cannot be used, or the port is taken.
+        Interrupted: a signal has ended it.
     """
     _serve_site(Site(cluster.read(request, _say), request, cluster), port)
 
@@ -36,11 +42,17 @@ def _serve_site(site: Site, port: int) -> None:
     run = site.scene.run
     _say(f"{len(run.before):,} nodes, {len(run.decisions):,} decisions in {run.seconds:.1f} s")
     asyncio.run(_serve(site, port))
+    raise Interrupted
 
 
 async def _serve(site: Site, port: int) -> None:
+    """Serve until a signal comes."""
+    stopped = asyncio.Event()
+    # Not the handler of `app`, which raises: raised within a callback, the loop would take it for the callback's error.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     # No access log: its lines would hold the token.
-    runner = web.AppRunner(application(site), access_log=None, handle_signals=False)
+    runner = web.AppRunner(application(site), access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         try:
@@ -51,7 +63,7 @@ async def _serve(site: Site, port: int) -> None:
         # On stdout, so that it can be piped into a browser; stderr may be kept in a log.
         typer.echo(f"http://{ADDRESS}:{bound}{site.root}/nodes")
         _say("the address holds a token; who has it sees the pages. Ctrl-C ends")
-        await asyncio.Event().wait()
+        await stopped.wait()
     finally:
         await runner.cleanup()
 

@@ -66,6 +66,23 @@ def test_a_signal_ends_it_without_a_traceback(tmp_path: Path, number: signal.Sig
         assert "Traceback" not in process.stderr.read()
 
 
+def test_a_signal_ends_it_while_it_answers(tmp_path: Path) -> None:
+    files = write_scene(tmp_path, 3000, 2)
+    command = [sys.executable, "-m", "secondary_scheduler.cli", "ui", "--snapshot", str(files["snapshot"])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().strip())
+        with socket.create_connection((address.hostname, address.port)) as connection:
+            for _ in range(20):  # the page takes a while to make: the signal comes meanwhile
+                connection.sendall(f"GET {address.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            connection.recv(1)
+            process.send_signal(signal.SIGINT)
+            try:
+                assert process.wait(60) == 130
+            finally:
+                process.kill()
+
+
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     files = write_scene(tmp_path, 3, 2)
     with socket.create_server(("127.0.0.1", 0)) as holder:
