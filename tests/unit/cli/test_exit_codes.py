@@ -126,6 +126,11 @@ USAGE = [
     "opt-in",
     "opt-in status -n x -A",
     "opt-in check --wait -1",
+    "ui --snapshot empty.yaml --context c",
+    "ui --snapshot - --load -",
+    "ui --window ten",
+    "ui --prometheus http://x --watcher http://y",
+    "ui --snapshot empty.yaml --as-scheduler a=b",
     "version --client -n x",
     "version -n x -A",
     "completion tcsh",
@@ -143,6 +148,7 @@ INVALID = [
             "plan --old config.yaml --new {} --snapshot empty.yaml",
             "preflight --config {}",
             "load-watcher --config {}",
+            "ui --snapshot empty.yaml --config {}",
         )
     ),
     *(
@@ -162,6 +168,8 @@ INVALID = [
     "simulate --config config.yaml --snapshot empty.yaml --load absent.json",
     "simulate --config config.yaml --snapshot empty.yaml --load token",
     "simulate --config config.yaml --snapshot empty.yaml --pod absent.yaml",
+    "ui --snapshot absent.yaml",
+    "ui --snapshot empty.yaml --old bad.yaml",
     "render --stack bad --project project",
     "fleet preview --stacks bad --project project",
 ]
@@ -188,6 +196,8 @@ FAILED = [
     "bundle --file project",
     "opt-in status",
     "opt-in check --kubeconfig absent",
+    "ui",
+    "ui --kubeconfig absent",
     "version",
     "version --kubeconfig absent",
     "convert config.yaml --file absent/new.yaml",
