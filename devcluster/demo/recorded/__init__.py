@@ -26,16 +26,22 @@ BY_REQUESTS = _DIRECTORY / "by-requests.yaml"
 
 
 def show(console: Console, checkout: Path) -> None:
-    """Print where the recorded pods go by load and by requests, and the command that says so.
+    """Print where the recorded pods go by load and by requests, and the commands that show it.
 
     Raises ServiceError when `simulate` fails.
     """
     by_load, by_requests = _places(BY_LOAD), _places(BY_REQUESTS)
     console.print(placement_table(_nodes(), by_load, by_requests))
-    shown = [path.relative_to(checkout) if path.is_relative_to(checkout) else path for path in (BY_LOAD, CLUSTER)]
-    command = f".venv/bin/secondary-scheduler simulate --config {shown[0]} --snapshot {shown[1]}"
-    console.print("Look around while the rest is built, in another shell:", highlight=False)
-    console.print(f"  {command}\n", markup=False, highlight=False, soft_wrap=True)
+    configuration, snapshot = (
+        path.relative_to(checkout) if path.is_relative_to(checkout) else path for path in (BY_LOAD, CLUSTER)
+    )
+    console.print(
+        "Look around while the rest is built, in another shell (the second one serves pages):", highlight=False
+    )
+    for command in ("simulate", "ui"):
+        text = f"  .venv/bin/secondary-scheduler {command} --config {configuration} --snapshot {snapshot}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print()
 
 
 def _places(configuration: Path) -> Counter[str]:
