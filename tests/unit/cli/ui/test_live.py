@@ -180,6 +180,20 @@ async def test_a_waiting_pod_says_in_which_queue_and_what_would_help(cluster: Fa
     assert "Wakes it (NodeResourcesFit) Node/Add, Pod/Delete" in text
 
 
+async def test_rejections_that_were_taken_back_a_nomination_and_an_error_are_shown(
+    cluster: FakeCluster, pages: Pages
+) -> None:
+    rejection = {"plugin": "HighLoadFilter", "reason": "too much load", "nodes": 2, "examples": ["n1"]}
+    details = {"evaluated": 2, "feasible": 0, "ties": 0, "nodes": [], "rejected": []}
+    for field, value, shown in (
+        ("taken_back", [rejection], "taken back as no node was left"),
+        ("nominated", True, "It fits where preemption made room for it; no other node was looked at."),
+        ("error", "<b>no state", "Nothing can be said about any node: &lt;b&gt;no state"),
+    ):
+        cluster.answer = {"items": [attempt(details={**details, field: value})], "waiting": None}
+        assert shown in visible(await pages.get("/running?namespace=shop&name=web"))
+
+
 @pytest.mark.parametrize("answer", [{"items": [attempt(details={"nodes": 3})]}, {"items": 3}, {"waiting": "<b>"}])
 async def test_an_answer_of_another_form_is_said_to_be_one(cluster: FakeCluster, pages: Pages, answer: Any) -> None:
     cluster.answer = answer
