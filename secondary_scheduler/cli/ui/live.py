@@ -48,12 +48,12 @@ class Waiting(Struct, frozen=True, rename="camel"):
 
 
 class Attempt(Struct, frozen=True, rename="camel"):
-    """One attempt of the running scheduler; it keeps details of a share of them."""
+    """One attempt of the running scheduler; it keeps details of a share of them, and not always the number."""
 
     time: str
-    attempt: int
     result: str
     scheduler_name: str
+    attempt: int | None = None
     node: str | None = None
     message: str | None = None
     evaluated_nodes: int = 0

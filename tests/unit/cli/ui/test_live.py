@@ -180,6 +180,12 @@ async def test_a_waiting_pod_says_in_which_queue_and_what_would_help(cluster: Fa
     assert "Wakes it (NodeResourcesFit) Node/Add, Pod/Delete" in text
 
 
+async def test_an_attempt_without_a_number_is_shown(cluster: FakeCluster, pages: Pages) -> None:
+    cluster.answer = {"items": [attempt(attempt=None)], "waiting": None}
+    text = visible(await pages.get("/running?namespace=shop&name=web"))
+    assert "Time 2026-11-24T10:00:00Z Profile secondary-scheduler" in text
+
+
 async def test_rejections_that_were_taken_back_a_nomination_and_an_error_are_shown(
     cluster: FakeCluster, pages: Pages
 ) -> None:
