@@ -39,7 +39,7 @@ def opt_in_policy(scheduler_name: str, excluded: Collection[str]) -> dict[str, A
 
     Args:
         scheduler_name: what is written.
-        excluded: namespaces besides those of the system.
+        excluded: namespaces in addition to those of the system.
     """
     namespaces = sorted({*NEVER_OPTED_IN, *excluded})
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

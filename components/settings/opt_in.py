@@ -44,8 +44,8 @@ class OptInSettings(SettingsModel):
         mechanism: policy: a MutatingAdmissionPolicy writes the name; none: only pods that name the scheduler use it.
         namespace_selector: labels of the namespaces; default: secondary-scheduler.io/pods is "true".
         pod_selector: labels that the pods must have, too.
-        exclude_namespaces: names of namespaces whose pods are never moved, besides those of the system and of the
-            installation.
+        exclude_namespaces: names of namespaces whose pods are never moved, in addition to the system's and the
+            installation's.
         guard: what happens to a pod or template that names the scheduler in another namespace: Off (nothing), Warn or
             Deny. Except with Off, a name that nobody is known to serve is warned of in the selected namespaces.
         other_schedulers: names of further schedulers in the cluster, which are not warned of.
@@ -84,7 +84,7 @@ class OptInPlan:
         api: how the cluster has MutatingAdmissionPolicies.
         targets: at least one; no namespace is selected by two.
         known: schedulerNames that somebody serves.
-        exclude_namespaces: besides those of the system and of the installation.
+        exclude_namespaces: in addition to those of the system and of the installation.
         guard: against pods of other namespaces that name the scheduler.
     """
 

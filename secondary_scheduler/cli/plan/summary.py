@@ -37,7 +37,7 @@ def markdown_lines(result: PlanResult) -> list[str]:
 def headline(result: PlanResult) -> str:
     """Return the counts in one line."""
     counts, comparison = result.comparison.counts, result.comparison
-    title = "pending pods" if result.over is Over.PENDING else "pods, placed anew"
+    title = "pending pods" if result.over is Over.PENDING else "pods, placed again"
     total = f"{len(comparison.pods)} {title}"
     if not comparison.differs:
         unschedulable = counts[Change.NEITHER]
