@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,3 +36,13 @@ def logging_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(structlog, "configure", without_keeping)
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """For input that is nested until Python's stack is full: a collection there would run finalizers of other tests'
+    garbage, which fail for want of stack, and their failure would count as this test's."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -90,6 +90,7 @@ def test_a_pod_that_only_the_cluster_knows_is_judged(tunnel: Tunnel) -> None:
         (200, '{"apiVersion": "v1"}', "the answer is not a scheduler's of this project"),
     ],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_an_answer_of_no_use_says_what_to_do(tunnel: Tunnel, status: int, body: str, advice: str) -> None:
     tunnel.respond = lambda pod, path, query: (status, body)
     with pytest.raises(CommandError) as refused:

@@ -155,6 +155,7 @@ def test_null_is_zero_as_for_upstreams_reader() -> None:
         (b'{"data": {"NodeMetricsMap": {"a": {"metrics": [{"type": 1}]}}}}', "metrics[0].type is not a string"),
     ],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_an_answer_of_another_shape_says_where(watcher: FakeService, body: bytes, reason: str) -> None:
     watcher.answer = lambda handler: send(handler, body)
     with pytest.raises(LoadError) as caught:

@@ -146,6 +146,7 @@ def test_a_malformed_object_is_refused_with_the_path_of_the_field(bad: dict[str,
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b'"x"', b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.usefixtures("no_collection")
 def test_bytes_that_are_no_object_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_pod(data)
