@@ -11,7 +11,7 @@ from scheduler.framework import IntArray, RowArray
 from scheduler.state import Snapshot
 
 _WINDOW: Final = 500
-"""Decisions after which counting begins anew; what was counted before is shown for as many more."""
+"""Decisions after which counting begins again; what was counted before is shown for as many more."""
 _GROWTH: Final = 64
 
 

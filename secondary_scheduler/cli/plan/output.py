@@ -113,7 +113,7 @@ def _node(result: PlanResult, index: int) -> dict[str, Any]:
 
 def _table(result: PlanResult, *, wide: bool) -> Iterator[str]:
     yield from (printable(line) for line in _changes(result))
-    title = "PENDING PODS" if result.over is Over.PENDING else "PODS, PLACED ANEW"
+    title = "PENDING PODS" if result.over is Over.PENDING else "PODS, PLACED AGAIN"
     rows = [[title, "COUNT", ""]]
     for change, count in result.comparison.counts.items():
         chance = result.comparison.equally_good if change is Change.MOVED else 0
