@@ -203,6 +203,17 @@ class Scheduler:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return 0, ""
 
+    async def page(self, path: str) -> tuple[int, str]:
+        """As `ask`, but waits for its server, which opens only after the first pods are placed."""
+        answers: list[tuple[int, str]] = []
+
+        async def answered() -> bool:
+            answers.append(await self.ask(path))
+            return answers[-1][0] != 0
+
+        await self.until(answered, 30)
+        return answers[-1]
+
     async def cache(self) -> Json:
         """Its cache as it is now."""
         self._dump.unlink(missing_ok=True)

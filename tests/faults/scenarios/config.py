@@ -381,7 +381,7 @@ async def canary_in_every_output(stage: Stage) -> None:
     paths = ("/configz", "/metrics", "/readyz?verbose", "/livez?verbose", "/healthz", "/version", "/statusz", "/flagz")
     outputs: dict[str, str] = {}
     for path in paths:
-        status, outputs[path] = await scheduler.ask(path)
+        status, outputs[path] = await scheduler.page(path)
         if path == "/configz":
             assert status == 200, f"/configz answers {status}: {outputs[path][:200]}"
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/faults"

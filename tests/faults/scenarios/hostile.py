@@ -285,7 +285,7 @@ _DECISIONS, _ATTEMPTS = (
 async def _spent(scheduler: Scheduler, histogram: str) -> tuple[float, float]:
     """How many there were, and how many seconds they took together."""
     totals = {"count": 0.0, "sum": 0.0}
-    for line in (await scheduler.ask("/metrics"))[1].splitlines():
+    for line in (await scheduler.page("/metrics"))[1].splitlines():
         name, _, value = line.rpartition(" ")
         for total in totals:
             if name.partition("{")[0] == f"{histogram}_{total}":
@@ -375,7 +375,7 @@ async def hundred_namespaces(stage: Stage) -> None:
     pods = [_pod(stage, f"p{number}", namespace=home) for home in homes for number in range(3)]
 
     async def series(scheduler: Scheduler) -> tuple[int, str]:
-        text = (await scheduler.ask("/metrics"))[1]
+        text = (await scheduler.page("/metrics"))[1]
         # A histogram counts once: its buckets are as many whatever is observed.
         lines = [line for line in text.splitlines() if not line.startswith("#") and "_bucket{" not in line]
         return len(lines), text

@@ -312,7 +312,7 @@ async def churn(stage: Stage) -> None:
         resident.append(figures["resident_bytes"])
         logs.append(figures["log_bytes"])
         descriptors.append(figures["descriptors"])
-        series.append(float(len((await scheduler.ask("/metrics"))[1].splitlines())))
+        series.append(float(len((await scheduler.page("/metrics"))[1].splitlines())))
     half = rounds // 2
     stage.figures["pods"] = rounds * size
     stage.figures["bytes_per_pod"] = _slope(resident[half:]) / size
