@@ -51,8 +51,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
         status_of=operator.keeps_status_of(stack.profile.crds),
         openshift=settings.openshift,
-        opt_in=plan_opt_in(settings.opt_in, stack.profile.configuration.scheduler_names, cluster_minor(settings))[0]
-        or {},
+        opt_in=_opt_in(stack),
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         install_plugin_crds=settings.install_plugin_crds,
         protect=settings.protect,
