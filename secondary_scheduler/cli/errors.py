@@ -26,8 +26,12 @@ class CommandError(Exception):
         self.code = code
 
 
-class Interrupted(BaseException):
-    """Ctrl-C, SIGTERM or SIGHUP. Not an Exception, so that only cleanup sees it on its way out."""
+class Interrupted(SystemExit):
+    """Ctrl-C, SIGTERM or SIGHUP. Not an Exception, so that only cleanup sees it on its way out. A SystemExit, because
+    asyncio logs and drops whatever else a callback of its loop raises, and typer answers a KeyboardInterrupt itself."""
+
+    def __init__(self) -> None:
+        super().__init__(ExitCode.INTERRUPTED.value)
 
 
 class InputError(CommandError):

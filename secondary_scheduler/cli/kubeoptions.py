@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from secondary_scheduler.cli.output import FullOutputFormat
+
+_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+
+
+_Names = TypeVar("_Names", str | None, list[str] | None)
+
+
+def namespace_name(given: _Names) -> _Names:
+    """Return the namespace, or the namespaces, that an option names.
+
+    Raises:
+        typer.BadParameter: the API server would refuse such a name.
+    """
+    for name in [given] if isinstance(given, str) else given or ():
+        if not re.fullmatch(_LABEL, name):
+            raise typer.BadParameter(f"{name!r} cannot be the name of a namespace")
+    return given
+
+
+def _pod_name(given: str | None) -> str | None:
+    if given is not None and (len(given) > 253 or not re.fullmatch(rf"{_LABEL}(\.{_LABEL})*", given)):
+        raise typer.BadParameter(f"{given!r} cannot be the name of a pod")
+    return given
+
 
 KubeconfigOption = Annotated[
     Path | None,
@@ -17,16 +42,26 @@ ContextOption = Annotated[
     str | None, typer.Option("--context", help="Context of the kubeconfig (default: its current one).")
 ]
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Namespace (default: that of the kubeconfig's context).")
+    str | None,
+    typer.Option(
+        "--namespace", "-n", callback=namespace_name, help="Namespace (default: that of the kubeconfig's context)."
+    ),
 ]
-OnlyNamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
+OnlyNamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", callback=namespace_name, help="Only this namespace.")
+]
 AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 FullOutputOption = Annotated[FullOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 SchedulerNamespaceOption = Annotated[
     str | None,
-    typer.Option("--scheduler-namespace", help="Namespace that the scheduler runs in (default: the operator's)."),
+    typer.Option(
+        "--scheduler-namespace",
+        callback=namespace_name,
+        help="Namespace that the scheduler runs in (default: the operator's).",
+    ),
 ]
 SchedulerPodOption = Annotated[
-    str | None, typer.Option("--scheduler-pod", help="Pod of the scheduler to ask (default: those that lead).")
+    str | None,
+    typer.Option("--scheduler-pod", callback=_pod_name, help="Pod of the scheduler to ask (default: those that lead)."),
 ]
 PortOption = Annotated[int, typer.Option("--port", min=1, max=65535, help="The scheduler's --secure-port.")]

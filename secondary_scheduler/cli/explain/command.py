@@ -20,6 +20,7 @@ from secondary_scheduler.cli.kubeoptions import (
     PortOption,
     SchedulerNamespaceOption,
     SchedulerPodOption,
+    namespace_name,
 )
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.schedulers import PORT, Schedulers, find_schedulers
@@ -107,7 +108,12 @@ def explain_queue(
     call: typer.Context,
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", "-n", help="Name the pods of this namespace (default: the context's); repeatable."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            callback=namespace_name,
+            help="Name the pods of this namespace (default: the context's); repeatable.",
+        ),
     ] = None,
     all_namespaces: AllNamespacesOption = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Pods shown of each queue.")] = 20,

@@ -50,6 +50,25 @@ def test_expected_errors_are_one_line_and_their_exit_code(
     assert capsys.readouterr().err == line
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_whose_event_loop_runs_a_callback(number: signal.Signals) -> None:
+    code = (
+        "import asyncio, os, sys\n"
+        "from secondary_scheduler.cli import app\n"
+        "async def wait():\n"
+        f"    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), {number.value})\n"
+        "    await asyncio.sleep(30)\n"
+        "def register(application):\n"
+        "    application.command('version')(lambda: asyncio.run(wait()))\n"
+        "app.COMMANDS['version'] = '__main__'\n"
+        "sys.argv[1:] = ['version']\n"
+        "app.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == ExitCode.INTERRUPTED, ended.stderr
+    assert ended.stderr == "secondary-scheduler: interrupted; everything unfinished was removed\n"
+
+
 def test_help_lists_the_commands_and_is_no_error(tmp_path: Path) -> None:
     result = run("--help", home=tmp_path)
     assert result.returncode == 0
