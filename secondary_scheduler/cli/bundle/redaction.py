@@ -7,6 +7,7 @@ value once more. Whatever a tenant writes, the time that a text takes grows with
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import json
 import re
@@ -48,6 +49,10 @@ _KEY_END: Final = re.compile(r"\A(?:[A-Za-z0-9+/=\s]|\\n){0,8192}-----END [A-Z ]
 _AWS: Final = re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")
 _OPENSHIFT: Final = re.compile(r"sha256~[A-Za-z0-9_-]{20,}")
 _DOTTED: Final = re.compile(r"[A-Za-z0-9_.-]{20,}")
+
+
+_REMEMBERED: Final = 4096
+_LONGEST_REMEMBERED: Final = 128
 
 
 class KnownSecrets:
@@ -132,9 +137,14 @@ class Redaction:
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         self._known = Redactor([*secrets, *(stem for secret in secrets for stem in _stems(secret))])
+        # Most texts of objects are keys and names that come again and again.
+        self._redacted_again = functools.lru_cache(_REMEMBERED)(self._redacted)
 
     def text(self, text: str) -> str:
         """A text without secrets and without what controls a terminal."""
+        return self._redacted_again(text) if len(text) <= _LONGEST_REMEMBERED else self._redacted(text)
+
+    def _redacted(self, text: str) -> str:
         plain = _COLOUR.sub("", text.replace("\r\n", "\n"))
         plain = self._known.text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", plain))
         plain = _PRIVATE_KEY.sub(MASK, _KEY_END.sub(MASK, plain))

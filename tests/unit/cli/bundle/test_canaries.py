@@ -75,16 +75,25 @@ def allowed(kind: str, steps: Steps) -> bool:
     return path_of(steps) in allowlist()[kind]
 
 
-OBJECT_TEXTS = [
-    pytest.param(plural, steps, id=f"{plural}{path_of(steps[1:])}-{steps[-1]}")
-    for plural, listed in objects().items()
-    for steps in texts(listed)
-]
+def object_texts(quick: int) -> list[Any]:
+    """The texts of all objects. One of two is tried in the quick run: `quick` says whether the even or odd ones."""
+    ways = [(plural, steps) for plural, listed in objects().items() for steps in texts(listed)]
+    return [
+        pytest.param(
+            plural,
+            steps,
+            id=f"{plural}{path_of(steps[1:])}-{steps[-1]}",
+            marks=() if index % 2 == quick else pytest.mark.slow,
+        )
+        for index, (plural, steps) in enumerate(ways)
+    ]
+
+
 CONFIGURATION_TEXTS = [pytest.param(steps, id=path_of(steps)) for steps in texts(CONFIGURATION)]
 NOT_OF_THE_MODEL = {"unknownField", "unknown", "anything", "foreign", "token", "keyData"}
 
 
-@pytest.mark.parametrize(("plural", "steps"), OBJECT_TEXTS)
+@pytest.mark.parametrize(("plural", "steps"), object_texts(quick=0))
 def test_a_text_of_an_object_comes_out_only_where_the_allowlist_says_so(
     monkeypatch: pytest.MonkeyPatch, plural: str, steps: Steps
 ) -> None:
@@ -93,7 +102,7 @@ def test_a_text_of_an_object_comes_out_only_where_the_allowlist_says_so(
     assert CANARY not in everything(members) or allowed(KINDS[plural], steps[1:])
 
 
-@pytest.mark.parametrize(("plural", "steps"), OBJECT_TEXTS)
+@pytest.mark.parametrize(("plural", "steps"), object_texts(quick=1))
 def test_what_looks_like_a_secret_comes_out_nowhere(monkeypatch: pytest.MonkeyPatch, plural: str, steps: Steps) -> None:
     served = {**objects(), plural: replaced(objects()[plural], steps, "\n".join(SECRETS))}
     members, _ = collect(monkeypatch, served)
