@@ -15,6 +15,14 @@ class OutputFormat(enum.StrEnum):
     JSON = "json"
 
 
+class DocumentOutputFormat(enum.StrEnum):
+    """Values of `--output`, for commands whose table has no wide form."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
 class FullOutputFormat(enum.StrEnum):
     """Values of `--output`, for commands that have all of them."""
 
@@ -29,9 +37,9 @@ class FullOutputFormat(enum.StrEnum):
         return self in (FullOutputFormat.JSON, FullOutputFormat.YAML)
 
 
-def document_text(document: Mapping[str, Any], output: FullOutputFormat) -> str:
+def document_text(document: Mapping[str, Any], output: FullOutputFormat | DocumentOutputFormat) -> str:
     """Return a document as YAML or, in every other form, as JSON; it ends with a newline."""
-    if output is FullOutputFormat.YAML:
+    if output == FullOutputFormat.YAML:
         from secondary_scheduler.cli.yamltext import dump_yaml
 
         return dump_yaml(document).decode()

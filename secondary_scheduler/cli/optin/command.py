@@ -13,8 +13,14 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, KubeconfigOption, NamespaceOption
-from secondary_scheduler.cli.optin.formats import OptInFormat
+from secondary_scheduler.cli.kubeoptions import (
+    AllNamespacesOption,
+    ContextOption,
+    DocumentOutputOption,
+    KubeconfigOption,
+    NamespaceOption,
+)
+from secondary_scheduler.cli.output import DocumentOutputFormat, document_text
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
@@ -28,7 +34,6 @@ _CHECK = examples("opt-in check -n shop", "opt-in check -n shop --wait 30 -o yam
 _TIMEOUT = 30.0
 _MOST_BYTES = 32 << 20
 _PAUSE = 0.5
-OutputOption = Annotated[OptInFormat, typer.Option("-o", "--output", help="Form of the output.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -49,7 +54,7 @@ def status(
     all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = OptInFormat.TABLE,
+    output: DocumentOutputOption = DocumentOutputFormat.TABLE,
 ) -> None:
     """Count pods and pod templates by scheduler, per namespace.
 
@@ -57,7 +62,7 @@ def status(
     without an attempt. It needs: list namespaces (or get, with --namespace), pods, deployments, statefulsets,
     replicasets, jobs and cronjobs; and list mutatingadmissionpolicies and their bindings.
     """
-    from secondary_scheduler.cli.optin.rendering import document_text, status_document, status_lines
+    from secondary_scheduler.cli.optin.rendering import status_document, status_lines
     from secondary_scheduler.cli.optin.status import Census, take_census
 
     require_apart(call, "namespace", "all_namespaces")
@@ -67,7 +72,7 @@ def status(
         census = Census(policies, _labels(connection, chosen), datetime.now(UTC))
         take_census(connection, census, chosen, _say)
     rows, unserved = list(census.namespaces.values()), census.unserved()
-    if output is OptInFormat.TABLE:
+    if output is DocumentOutputFormat.TABLE:
         for line in status_lines(rows, unserved):
             typer.echo(line)
     else:
@@ -81,7 +86,7 @@ def check(
     ] = 5.0,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = OptInFormat.TABLE,
+    output: DocumentOutputOption = DocumentOutputFormat.TABLE,
 ) -> None:
     """Ask the API server which pods of a namespace it would move.
 
@@ -90,12 +95,12 @@ def check(
     mutatingadmissionpolicies and their bindings. Exit code 3: an ordinary pod is not moved, or another pod is not
     treated as expected.
     """
-    from secondary_scheduler.cli.optin.rendering import as_expected, check_document, check_lines, document_text
+    from secondary_scheduler.cli.optin.rendering import as_expected, check_document, check_lines
 
     with _connected(kubeconfig, context) as (connection, own):
         situation = _situation(connection, namespace or own)
         reason, detail, answers = _examine(connection, situation, wait)
-    if output is OptInFormat.TABLE:
+    if output is DocumentOutputFormat.TABLE:
         for line in check_lines(situation, reason, detail, answers):
             typer.echo(line)
     else:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.optin.formats import OptInFormat
 from secondary_scheduler.cli.optin.probing import Answer
 from secondary_scheduler.cli.optin.status import NamespaceStatus, Unserved
 from secondary_scheduler.cli.optin.verdict import Reason, Situation
@@ -17,15 +15,6 @@ from secondary_scheduler.cli.output import aligned
 API_VERSION = "secondary-scheduler.io/v1"
 _MOST_SHOWN = 5
 """Scheduler names in a cell."""
-
-
-def document_text(document: Mapping[str, Any], output: OptInFormat) -> str:
-    """Return a document, with its newline."""
-    if output is OptInFormat.JSON:
-        return json.dumps(document, indent=2) + "\n"
-    from secondary_scheduler.cli.yamltext import dump_yaml
-
-    return dump_yaml(document).decode()
 
 
 def status_document(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unserved]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.importing import importing
-from secondary_scheduler.cli.kubeoptions import AllNamespacesOption
+from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, FullOutputOption
+from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
-from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
+from secondary_scheduler.cli.simulate.options import Detail, Request
 from secondary_scheduler.cli.typed import moment, require_apart
 
 _EXAMPLES = examples(
@@ -77,7 +78,7 @@ def simulate(
         str | None, typer.Option("--namespace", "-n", help="Show the pods of this namespace only; all are decided.")
     ] = None,
     all_namespaces: AllNamespacesOption = False,
-    output: Annotated[ResultFormat, typer.Option("-o", "--output", help="Form of the output.")] = ResultFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Place the pending pods of a snapshot as the scheduler would.
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from secondary_scheduler.cli.output import FullOutputFormat
+
 Detail = Literal["full", "none"] | int
 """Nodes shown per pod: all, none, or the best so many."""
-
-
-class ResultFormat(enum.StrEnum):
-    """How decisions are written."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +24,7 @@ class Request:
     now: float | None
     detail: Detail
     preempt: bool
-    output: ResultFormat
+    output: FullOutputFormat
     as_scheduler: list[str]
     """`NAME` or `NAME=PROFILE`."""
     namespace: str | None

@@ -11,8 +11,9 @@ from typing import IO
 
 import typer
 
+from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.simulate import output as forms
-from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
+from secondary_scheduler.cli.simulate.options import Detail, Request
 from secondary_scheduler.cli.simulation.cluster import PodSelection, SimulatedCluster
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
 from secondary_scheduler.cli.simulation.deciding import Outcome, Simulation, all_explained, none_explained
@@ -50,9 +51,9 @@ def _decide(request: Request, file: ConfigurationFile, report: Report) -> None:
 
 
 def _shows_matrix(request: Request) -> bool:
-    if request.output in (ResultFormat.JSON, ResultFormat.YAML):
+    if request.output.is_document:
         return request.detail != "none"
-    return request.output is ResultFormat.WIDE
+    return request.output is FullOutputFormat.WIDE
 
 
 def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Outcome]:
@@ -72,10 +73,10 @@ def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -
         report.warn(f"--namespace {namespace}: no pod of this namespace is decided")
 
 
-def _write(outcomes: Iterator[Outcome], output: ResultFormat, detail: Detail, out: IO[bytes]) -> None:
-    if output is ResultFormat.JSON:
+def _write(outcomes: Iterator[Outcome], output: FullOutputFormat, detail: Detail, out: IO[bytes]) -> None:
+    if output is FullOutputFormat.JSON:
         forms.write_json(outcomes, out, detail)
-    elif output is ResultFormat.YAML:
+    elif output is FullOutputFormat.YAML:
         forms.write_yaml(outcomes, out, detail)
     else:
-        forms.write_table(outcomes, out, wide=output is ResultFormat.WIDE)
+        forms.write_table(outcomes, out, wide=output is FullOutputFormat.WIDE)

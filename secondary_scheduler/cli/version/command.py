@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +9,14 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, KubeconfigOption, NamespaceOption
+from secondary_scheduler.cli.kubeoptions import (
+    AllNamespacesOption,
+    ContextOption,
+    DocumentOutputOption,
+    KubeconfigOption,
+    NamespaceOption,
+)
+from secondary_scheduler.cli.output import DocumentOutputFormat, document_text
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
@@ -19,14 +24,6 @@ if TYPE_CHECKING:
 
 _EXAMPLES = examples("version", "version --client", "version --context prod -o json")
 _TIMEOUT = 15.0
-
-
-class VersionFormat(enum.StrEnum):
-    """How versions are written."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
 
 
 def register(parent: typer.Typer) -> None:
@@ -41,7 +38,7 @@ def version(
     all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: Annotated[VersionFormat, typer.Option("-o", "--output", help="Form of the output.")] = VersionFormat.TABLE,
+    output: DocumentOutputOption = DocumentOutputFormat.TABLE,
 ) -> None:
     """Show the versions of command line, cluster and scheduler.
 
@@ -93,14 +90,9 @@ def _ask(
         connection.close()
 
 
-def _write(document: dict[str, Any], output: VersionFormat) -> None:
-    if output is VersionFormat.JSON:
-        typer.echo(json.dumps(document, indent=2))
-        return
-    if output is VersionFormat.YAML:
-        from secondary_scheduler.cli.yamltext import dump_yaml
-
-        typer.echo(dump_yaml(document).decode(), nl=False)
+def _write(document: dict[str, Any], output: DocumentOutputFormat) -> None:
+    if output is not DocumentOutputFormat.TABLE:
+        typer.echo(document_text(document, output), nl=False)
         return
     lines = [f"Client Version: {document['client']}"]
     if "kubernetes" in document:
