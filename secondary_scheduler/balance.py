@@ -79,7 +79,8 @@ def node_figures(state: ClusterState, load: LoadReading | None, now: float) -> N
 
 
 def lowered(load: NodeLoad, cpu: float, memory: float) -> NodeLoad:
-    """Return a load without so many per cent of the capacity; what was not measured stays so, and none is negative."""
+    """Return a load without so many per cent of the capacity (with them, where negative); what was not measured stays
+    so, and none is negative."""
     return msgspec.structs.replace(
         load,
         cpu_average=_less(load.cpu_average, cpu),

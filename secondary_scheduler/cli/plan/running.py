@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import typer
 
 from scheduler.config import Configuration, differences
-from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.balance import NodeFigures, node_figures
+from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.cli.plan.comparing import PodPlacement, compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
 from secondary_scheduler.cli.plan.results import PlanResult, SideSummary
