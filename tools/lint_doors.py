@@ -17,7 +17,8 @@ DOORS = (
     *("scheduler.kube.primitives", "scheduler.kube.model", "scheduler.kube.client"),
     *("scheduler.catalog", "scheduler.config", "scheduler.operand", "scheduler.framework", "scheduler.state"),
     *("scheduler.preemption", "scheduler.core", "scheduler.observe", "scheduler.load", "scheduler.engine"),
-    *("secondary_scheduler.cli", "secondary_scheduler.operator", "components.settings"),
+    *("secondary_scheduler.cli", "secondary_scheduler.operator", "secondary_scheduler.rebalancing"),
+    *("components.settings",),
 )
 # The composition roots: a program's entry point is no API, and has to name the module that holds it.
 PROGRAMS = frozenset({"secondary_scheduler.operator.app", "secondary_scheduler.cli.app"})

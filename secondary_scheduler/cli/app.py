@@ -23,6 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMMANDS = {
     "simulate": "secondary_scheduler.cli.simulate.command",
     "plan": "secondary_scheduler.cli.plan.command",
+    "rebalance": "secondary_scheduler.cli.rebalance.command",
     "snapshot": "secondary_scheduler.cli.snapshot.command",
     "validate": "secondary_scheduler.cli.validate.command",
     "convert": "secondary_scheduler.cli.convert.command",

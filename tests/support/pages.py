@@ -60,6 +60,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/configuration.md",
         "docs/simulate.md",
         "docs/plan.md",
+        "docs/rebalancing.md",
         f"{GUIDES}/write-an-out-of-tree-plugin.md",
     ),
 }

@@ -19,7 +19,8 @@ DOORS = (
     *("scheduler.kube.primitives", "scheduler.kube.model", "scheduler.kube.client"),
     *("scheduler.catalog", "scheduler.config", "scheduler.operand", "scheduler.framework", "scheduler.state"),
     *("scheduler.helpers", "scheduler.preemption", "scheduler.core", "scheduler.plugins", "scheduler.observe"),
-    *("scheduler.load", "scheduler.engine", "secondary_scheduler.cli", "components", "components.settings"),
+    *("scheduler.load", "scheduler.engine", "secondary_scheduler.cli", "secondary_scheduler.rebalancing"),
+    *("components", "components.settings"),
 )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
-from scheduler.kube.model import RESOURCECLAIMTEMPLATES, Node, Pod
+from scheduler.kube.client import Expired, Forbidden, KubeClient, KubeError, MalformedResponse, NotFound, api_path
+from scheduler.kube.model import RESOURCECLAIMTEMPLATES, Node
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.cli.clustersnapshot.trimming import trim_object
+from secondary_scheduler.rebalancing import POD_METRICS, WORKLOADS, MovablePod
 
 _PAGE = 500
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -26,6 +27,7 @@ class SnapshotResource:
         model: the type whose fields are kept.
         required: a snapshot without it is worthless.
         selector: field selector of the list.
+        aggregated: served by another server than the cluster's own, which may be away while all else works.
     """
 
     api_version: str
@@ -34,6 +36,7 @@ class SnapshotResource:
     model: type[Struct]
     required: bool = False
     selector: str = ""
+    aggregated: bool = False
 
     def trim(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return what of an object goes into the snapshot."""
@@ -43,15 +46,21 @@ class SnapshotResource:
 RESOURCES: tuple[SnapshotResource, ...] = (
     SnapshotResource("v1", "nodes", "Node", Node, required=True),
     *(
-        SnapshotResource(watch.api_version, watch.resource, watched.kind, watched.codec.kind)
+        # Workloads with the numbers of their pods, which `rebalance` reads.
+        SnapshotResource(
+            watch.api_version, watch.resource, watched.kind, WORKLOADS.get(watched.kind, watched.codec).kind
+        )
         for watch, watched in WATCHED_KINDS.items()
     ),
     # Read by simulations only, for pods that have no claim yet.
     SnapshotResource(
         "resource.k8s.io/v1", "resourceclaimtemplates", "ResourceClaimTemplate", RESOURCECLAIMTEMPLATES.kind
     ),
+    # Read by `rebalance` only, as are the pods' fields that no scheduler reads.
+    SnapshotResource("apps/v1", "deployments", "Deployment", WORKLOADS["Deployment"].kind),
+    SnapshotResource("metrics.k8s.io/v1beta1", "pods", "PodMetrics", POD_METRICS.kind, aggregated=True),
     # Pods that have ended occupy nothing.
-    SnapshotResource("v1", "pods", "Pod", Pod, required=True, selector=_RUNNING),
+    SnapshotResource("v1", "pods", "Pod", MovablePod, required=True, selector=_RUNNING),
 )
 """What a snapshot holds, in its order."""
 
@@ -71,7 +80,7 @@ _page = msgspec.json.Decoder(_Page)
 async def read_objects(client: KubeClient, resource: SnapshotResource, say: Callable[[str], None]) -> list[bytes]:
     """Return the trimmed objects of a kind as JSON; none where the cluster does not have the kind.
 
-    A kind that we may not list is left out with a message, unless it is required.
+    A kind that we may not list is left out with a message, unless it is required; so is one whose server is away.
 
     Raises:
         KubeError: the list cannot be had.
@@ -92,7 +101,11 @@ async def read_objects(client: KubeClient, resource: SnapshotResource, say: Call
     except Forbidden as error:
         if resource.required:
             raise
-        say(f"left out {resource.plural}: {error}")
+        say(f"left out {resource.kind}: {error}")
+    except KubeError as error:
+        if not resource.aggregated:
+            raise
+        say(f"left out {resource.kind}: {error}")
     return []
 
 

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,14 @@ _TIMEOUT = 120.0
 Say = Callable[[str], None]
 
 
+class Document(NamedTuple):
+    """An object of a snapshot; `data` is JSON."""
+
+    api_version: str
+    kind: str
+    data: bytes
+
+
 def take_snapshot(
     config: ClientConfig, origin: LoadOrigin | None, file: Path | None, *, as_yaml: bool, say: Say
 ) -> Counter[str]:
@@ -35,11 +43,21 @@ def take_snapshot(
         LoadError: the source of the load does not answer with loads.
         CommandError: the file cannot be written.
     """
-    version, items = asyncio.run(_read(config, say))
-    documents = list(_documents(version, items, origin, say))
+    documents = read_snapshot(config, origin, say)
     with _target(file) as out:
-        _write([data for _, data in documents], out, as_yaml=as_yaml)
-    return Counter(kind for kind, _ in documents if kind != VERSION_KIND)
+        _write([document.data for document in documents], out, as_yaml=as_yaml)
+    return Counter(document.kind for document in documents if document.kind != VERSION_KIND)
+
+
+def read_snapshot(config: ClientConfig, origin: LoadOrigin | None, say: Say) -> list[Document]:
+    """Return what a snapshot of a cluster holds, in its order.
+
+    Raises:
+        KubeError: the cluster does not answer, or does not let us list nodes or pods.
+        LoadError: the source of the load does not answer with loads.
+    """
+    version, items = asyncio.run(_read(config, say))
+    return list(_documents(version, items, origin, say))
 
 
 async def _read(config: ClientConfig, say: Say) -> tuple[str, list[tuple[SnapshotResource, list[bytes]]]]:
@@ -58,18 +76,17 @@ async def _read(config: ClientConfig, say: Say) -> tuple[str, list[tuple[Snapsho
 
 def _documents(
     version: str, items: list[tuple[SnapshotResource, list[bytes]]], origin: LoadOrigin | None, say: Say
-) -> Iterator[tuple[str, bytes]]:
-    """Yield (kind, JSON)."""
+) -> Iterator[Document]:
     if version:
         document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
-        yield VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version})
+        yield Document(LOAD_API_VERSION, VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version}))
     for resource, objects in items:
         for data in objects:
-            yield resource.kind, data
+            yield Document(resource.api_version, resource.kind, data)
     if origin is not None:
         nodes = (data for resource, objects in items if resource.kind == "Node" for data in objects)
         load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)).get, say)
-        yield load["kind"], msgspec.json.encode(load)
+        yield Document(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
 
 
 def _names_and_addresses(nodes: Iterable[bytes]) -> Iterator[tuple[str, list[str]]]:

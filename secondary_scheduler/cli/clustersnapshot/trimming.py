@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-_ANNOTATION_DOMAINS = ("kubernetes.io", "k8s.io", "x-k8s.io", "secondary-scheduler.io")
+_ANNOTATION_DOMAINS = ("kubernetes.io", "k8s.io", "x-k8s.io", "secondary-scheduler.io", "karpenter.sh")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _META = (
     "name",
@@ -36,7 +36,7 @@ def trim_object(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str
 
 
 def trim_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata without managed fields, and with Kubernetes' own annotations only."""
+    """Return metadata without managed fields, and with the annotations of Kubernetes, Karpenter and ours only."""
     result = {field: meta[field] for field in _META if field in meta}
     annotations = {
         key: text

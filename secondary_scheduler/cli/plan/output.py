@@ -9,9 +9,9 @@ from typing import IO, Any
 import msgspec
 
 from scheduler.framework import FloatArray
+from secondary_scheduler.balance import Spread
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
-from secondary_scheduler.cli.plan.balance import Spread
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
 from secondary_scheduler.cli.plan.results import FIGURES, LOAD, REQUESTS, PlanResult, SideSummary

@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler.config import Configuration
 from scheduler.framework import FloatArray
-from secondary_scheduler.cli.plan.balance import NodeFigures, Spread, spread_of
+from secondary_scheduler.balance import NodeFigures, Spread, spread_of
 from secondary_scheduler.cli.plan.comparing import Comparison
 from secondary_scheduler.cli.plan.options import Over
 

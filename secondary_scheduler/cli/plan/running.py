@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import typer
 
 from scheduler.config import Configuration, differences
+from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.cli.plan import output as forms
-from secondary_scheduler.cli.plan.balance import NodeFigures, node_figures, without_taken_off
 from secondary_scheduler.cli.plan.comparing import PodPlacement, compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
 from secondary_scheduler.cli.plan.results import PlanResult, SideSummary
+from secondary_scheduler.cli.plan.takenoff import without_taken_off
 from secondary_scheduler.cli.simulation.cluster import PodSelection
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
 from secondary_scheduler.cli.simulation.documents import read_objects

@@ -37,6 +37,9 @@ _GROUPS: Mapping[str, str] = {
     "Node": "",
     "Pod": "",
     "ResourceClaimTemplate": "resource.k8s.io",
+    # For `rebalance`; no decision depends on them.
+    "Deployment": "apps",
+    "PodMetrics": "metrics.k8s.io",
     "PriorityClass": "scheduling.k8s.io",
     LOAD_KIND: "secondary-scheduler.io",
     VERSION_KIND: "secondary-scheduler.io",

@@ -18,7 +18,12 @@ _CAPACITIES = {
 
 
 def remarks(
-    cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading | None, now: float
+    cluster: SimulatedCluster,
+    configuration: Configuration,
+    measured: LoadReading | None,
+    now: float,
+    *,
+    about_pending: bool = True,
 ) -> Iterator[str]:
     """Yield what a reader of the result has to know.
 
@@ -27,8 +32,10 @@ def remarks(
         configuration: whose profiles decide.
         measured: the load by name of node; None where there is none.
         now: seconds since the epoch that are simulated.
+        about_pending: whether it matters that no pod waits for a decision.
     """
-    yield from _of_pods(cluster, configuration.scheduler_names)
+    if about_pending:
+        yield from _of_pods(cluster, configuration.scheduler_names)
     yield from _of_nodes(cluster)
     yield from _of_load(cluster, configuration, measured, now)
 

@@ -84,6 +84,7 @@ def set_up(
     report: Report,
     *,
     decided_elsewhere: Collection[str] = (),
+    about_pending: bool = True,
 ) -> ReadyCluster:
     """Build the cluster and give the configuration to it.
 
@@ -95,6 +96,7 @@ def set_up(
         conditions: what else there is.
         report: gets what is wrong with the objects, and what a reader of the result has to know.
         decided_elsewhere: other schedulers about whose pods nothing needs to be said.
+        about_pending: whether it matters that no pod waits for a decision.
 
     Raises:
         CommandError: a plugin refuses its args, or cannot be imported.
@@ -107,7 +109,7 @@ def set_up(
     ready = make_ready(cluster, configuration, conditions)
     for name in decided_elsewhere:
         cluster.others.pop(name, None)
-    for text in remarks(cluster, configuration, ready.load, ready.now):
+    for text in remarks(cluster, configuration, ready.load, ready.now, about_pending=about_pending):
         report.warn(text)
     return ready
 
@@ -157,11 +159,16 @@ def _set_load(
     load, _ = match_nodes(measured, nodes_by_address((node.name, node.addresses) for node in nodes).get)
     if adapt is not None:
         load = adapt(cluster, load)
-    arguments = (profile.args(name) for profile in configuration.profiles for name in profile.enabled)
-    keys = {args.source_key() for args in arguments if args is not None}
-    for source in sorted(key for key in keys if key is not None):
+    for source in load_sources(configuration):
         cluster.state.set_load(replace(load, source=source))
     return load
+
+
+def load_sources(configuration: Configuration) -> tuple[str, ...]:
+    """Return the sources of load that plugins of a configuration read, by `ArgsModel.source_key`."""
+    arguments = (profile.args(name) for profile in configuration.profiles for name in profile.enabled)
+    keys = {args.source_key() for args in arguments if args is not None}
+    return tuple(sorted(key for key in keys if key is not None))
 
 
 def _now(measured: LoadReading | None, newest: float) -> float:

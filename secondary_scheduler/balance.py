@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -12,7 +11,6 @@ import numpy as np
 from scheduler.framework import REPORT_INTERVAL, FloatArray, LoadReading, NodeLoad, PodInfo
 from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.state import ClusterState
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +78,9 @@ def node_figures(state: ClusterState, load: LoadReading | None, now: float) -> N
     )
 
 
-def without_taken_off(cluster: SimulatedCluster, load: LoadReading) -> LoadReading:
-    """Return the load without an estimate of what the pods used that were taken off their nodes: their requests.
-
-    Else each of them would count twice, where it was measured and where it is placed.
-    """
-    cpu: defaultdict[str, int] = defaultdict(int)
-    memory: defaultdict[str, int] = defaultdict(int)
-    for pod in cluster.taken_off:
-        if _is_measured(pod, load):
-            cpu[pod.node_name] += pod.spec.declared.cpu
-            memory[pod.node_name] += pod.spec.declared.memory
-    loads = dict(load.loads)
-    for name in cpu:
-        node = cluster.state.node(name)
-        if node is not None and name in loads:
-            less_cpu = 100.0 * cpu[name] / node.capacity_cpu if node.capacity_cpu else 0.0
-            less_memory = 100.0 * memory[name] / node.capacity_memory if node.capacity_memory else 0.0
-            loads[name] = _lowered(loads[name], less_cpu, less_memory)
-    return replace(load, loads=loads)
-
-
-def _is_measured(pod: PodInfo, load: LoadReading) -> bool:
-    """Tell whether a pod shows in the averages: it was bound long enough before they end."""
-    return not load.window_end or not pod.assigned_at > load.window_end - REPORT_INTERVAL
-
-
-def _lowered(load: NodeLoad, cpu: float, memory: float) -> NodeLoad:
+def lowered(load: NodeLoad, cpu: float, memory: float) -> NodeLoad:
+    """Return a load without so many per cent of the capacity (with them, where negative); what was not measured stays
+    so, and none is negative."""
     return msgspec.structs.replace(
         load,
         cpu_average=_less(load.cpu_average, cpu),
@@ -114,6 +88,11 @@ def _lowered(load: NodeLoad, cpu: float, memory: float) -> NodeLoad:
         cpu_last=None if load.cpu_last is None else _less(load.cpu_last, cpu),
         memory_average=_less(load.memory_average, memory),
     )
+
+
+def is_measured(pod: PodInfo, load: LoadReading) -> bool:
+    """Tell whether a pod shows in the averages: it was bound long enough before they end."""
+    return not load.window_end or not pod.assigned_at > load.window_end - REPORT_INTERVAL
 
 
 def _less(value: float, by: float) -> float:

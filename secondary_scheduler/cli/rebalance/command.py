@@ -1,0 +1,125 @@
+"""`secondary-scheduler rebalance`: pods off overloaded nodes, as the scheduler itself would place them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption
+from secondary_scheduler.cli.loadoptions import (
+    AllowInsecureOption,
+    CaFileOption,
+    PrometheusOption,
+    TokenFileOption,
+    WatcherOption,
+    WindowOption,
+    check_load_options,
+)
+from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
+from secondary_scheduler.cli.typed import moment, was_typed
+
+_PLAN = examples(
+    "rebalance plan --config config.yaml --snapshot cluster.json",
+    "rebalance plan --config config.yaml --settings rebalance.yaml --snapshot cluster.json --rounds 20 -o wide",
+    "rebalance plan --config config.yaml --context prod --prometheus https://prometheus.example.com",
+)
+_OF_A_CLUSTER = ("kubeconfig", "context", "prometheus", "watcher", "token_file", "ca_file", "allow_insecure", "window")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group `rebalance`."""
+    group = typer.Typer(
+        help="Plan which pods to move off overloaded nodes.",
+        no_args_is_help=True,
+        epilog=examples("rebalance plan --config config.yaml --snapshot cluster.json"),
+    )
+    # Else typer makes a command that is alone in its group the group itself.
+    group.callback()(_group)
+    group.command("plan", epilog=_PLAN)(plan)
+    parent.add_typer(group, name="rebalance")
+
+
+def _group() -> None:
+    """Plan which pods to move off overloaded nodes."""
+
+
+def plan(
+    call: typer.Context,
+    config: Annotated[
+        Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file of the scheduler.")
+    ],
+    snapshot: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--snapshot",
+            help="Kubernetes objects in YAML or JSON; repeatable, - is stdin. Without it, the cluster is read.",
+        ),
+    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", help="YAML file with thresholds, limits and the rest; without it, the defaults."),
+    ] = None,
+    load: Annotated[
+        str | None, typer.Option("--load", help="Measured load: the JSON that load-watcher serves at /watcher.")
+    ] = None,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            "--rounds", min=1, max=100, help="Rounds to plan; the load follows the pods, and nothing else changes."
+        ),
+    ] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among equally good nodes.")] = 0,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            "--now",
+            help="Time of the plan, RFC 3339 or seconds since 1970 (default: now for a cluster; for a snapshot the end "
+            "of the load's window, else the newest time in it).",
+        ),
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    prometheus: PrometheusOption = None,
+    watcher: WatcherOption = None,
+    token_file: TokenFileOption = None,
+    ca_file: CaFileOption = None,
+    allow_insecure: AllowInsecureOption = False,
+    window: WindowOption = "15m",
+    output: FullOutputOption = FullOutputFormat.TABLE,
+) -> None:
+    """Show which pods would be moved, where the scheduler would put them, and why others stay.
+
+    Nothing is evicted or written. Each pod of an overloaded node is decided as the scheduler would decide it, on the
+    cluster without this pod; each move sees the ones before it. Exit code 3: there are moves; 0: there are none; 4: a
+    file, or an object of the snapshot, is not valid.
+    """
+    files = [*(snapshot or ()), *(more or ())]
+    if files and not snapshot:
+        raise CommandError(f"{files[0]}: name the first file of a snapshot with --snapshot", ExitCode.USAGE)
+    if files and (typed := was_typed(call, *_OF_A_CLUSTER)):
+        raise CommandError(f"--snapshot and {typed} exclude each other: a snapshot is no cluster", ExitCode.USAGE)
+    require_single_stdin([str(config), str(settings), *files, load])
+    time = moment(now, "--now") if now is not None else None
+    live = None
+    if not files:
+        check_load_options(call, prometheus, watcher, token_file, ca_file, window)
+        # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
+        address = None if watcher else prometheus
+        live = LiveSource(kubeconfig, context, address, watcher, token_file, ca_file, allow_insecure, window)
+    request = RebalanceRequest(config, settings, files, live, load, seed, time, rounds, output)
+    with importing():
+        # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
+        from secondary_scheduler.cli.rebalance.running import run
+    outcome = run(request)
+    if not outcome.valid:
+        raise typer.Exit(ExitCode.INVALID_INPUT)
+    if outcome.moves:
+        raise typer.Exit(ExitCode.DIFFERENCES)

@@ -1,0 +1,107 @@
+"""What the objects of a snapshot say that a scheduler does not read: annotations, replicas, what pods used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.kube.model import DecodeError
+from scheduler.kube.primitives import (
+    QuantityError,
+    TimestampError,
+    epoch_seconds,
+    quantity_milli_value,
+    quantity_value,
+)
+from secondary_scheduler.cli.simulation.objects import NamedObject, RecordedObjects
+from secondary_scheduler.cli.simulation.report import Report, with_field
+from secondary_scheduler.rebalancing import (
+    MOVABLE_PODS,
+    POD_METRICS,
+    WORKLOADS,
+    ClusterFacts,
+    PodFacts,
+    PodMetrics,
+    Usage,
+    Workload,
+    facts_of_pod,
+)
+
+
+class _Created(Struct, rename="camel"):
+    creation_timestamp: str | None = None
+
+
+class _Metadata(Struct):
+    metadata: _Created | None = None
+
+
+_metadata = msgspec.json.Decoder(_Metadata)
+
+
+class _PodsWhenAsked(Mapping[str, PodFacts]):
+    """Facts about pods, decoded when they are asked for: of 50,000 pods few are on overloaded nodes."""
+
+    def __init__(self, objects: RecordedObjects) -> None:
+        self._objects = {f"{obj.namespace}/{obj.name}": obj for obj in objects.of("Pod")}
+        self._decoded: dict[str, PodFacts] = {}
+
+    def __getitem__(self, key: str) -> PodFacts:
+        if key not in self._decoded:
+            try:
+                self._decoded[key] = facts_of_pod(MOVABLE_PODS.decode(self._objects[key].entry.data))
+            except (DecodeError, OverflowError):
+                # The scheduler's own reading of it has been reported.
+                raise KeyError(key) from None
+        return self._decoded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+
+def read_facts(objects: RecordedObjects, report: Report) -> ClusterFacts:
+    """Return the facts; what cannot be used is reported, and missing then."""
+    workloads: dict[tuple[str, str, str], Workload] = {}
+    for kind, codec in WORKLOADS.items():
+        for obj in objects.of(kind):
+            try:
+                workloads[kind, obj.namespace, obj.name] = codec.decode(obj.entry.data)
+            except (DecodeError, OverflowError) as error:
+                report.leave_out(obj.entry.place, obj.title, with_field(error))
+    usage = {}
+    for obj in objects.of("PodMetrics"):
+        try:
+            usage[f"{obj.namespace}/{obj.name}"] = _usage(POD_METRICS.decode(obj.entry.data))
+        except (DecodeError, OverflowError, QuantityError, TimestampError) as error:
+            report.leave_out(obj.entry.place, obj.title, with_field(error))
+    created = {obj.name: at for obj in objects.of("Node") if not math.isnan(at := _created(obj))}
+    return ClusterFacts(_PodsWhenAsked(objects), workloads, usage, created)
+
+
+def _usage(metrics: PodMetrics) -> Usage:
+    """Return what the containers used together; NaN of a resource that one of them does not name.
+
+    Raises:
+        ValueError: a quantity or the time cannot be read.
+    """
+    used = [container.usage for container in metrics.containers]
+    complete = {name: bool(used) and all(name in usage for usage in used) for name in ("cpu", "memory")}
+    return Usage(
+        float(sum(max(0, quantity_milli_value(usage["cpu"])) for usage in used)) if complete["cpu"] else math.nan,
+        float(sum(max(0, quantity_value(usage["memory"])) for usage in used)) if complete["memory"] else math.nan,
+        epoch_seconds(metrics.timestamp),
+    )
+
+
+def _created(obj: NamedObject) -> float:
+    try:
+        metadata = _metadata.decode(obj.entry.data).metadata
+        return epoch_seconds(metadata.creation_timestamp or "") if metadata is not None else math.nan
+    except (msgspec.MsgspecError, UnicodeDecodeError, TimestampError):
+        return math.nan

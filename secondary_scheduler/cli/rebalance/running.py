@@ -1,0 +1,160 @@
+"""The command `rebalance plan` once its options are read.
+
+Apart from the command itself, because importing this takes longer than reading the command line.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, replace
+
+import typer
+
+from scheduler.config import Configuration
+from scheduler.framework import LoadReading, configured_extenders
+from scheduler.kube.client import ConfigError, KubeError
+from scheduler.load import LoadError, window_seconds
+from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
+from secondary_scheduler.cli.clustersnapshot.taking import read_snapshot
+from secondary_scheduler.cli.connecting import load_connection
+from secondary_scheduler.cli.errors import CommandError, InputError, printable
+from secondary_scheduler.cli.reading import read_text
+from secondary_scheduler.cli.rebalance import output as forms
+from secondary_scheduler.cli.rebalance.facts import read_facts
+from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
+from secondary_scheduler.cli.simulation.cluster import PodSelection
+from secondary_scheduler.cli.simulation.configured import ConfigurationFile
+from secondary_scheduler.cli.simulation.documents import Entry, read_objects
+from secondary_scheduler.cli.simulation.objects import RecordedObjects, read_recorded
+from secondary_scheduler.cli.simulation.report import Place, Report
+from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
+from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.rebalancing import (
+    ClusterFacts,
+    History,
+    Oracle,
+    RebalanceSettings,
+    SettingsError,
+    Situation,
+    make_plan,
+    read_settings,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutcome:
+    """What the exit code says.
+
+    Attributes:
+        moves: there are some.
+        valid: every object could be used.
+    """
+
+    moves: bool
+    valid: bool
+
+
+def run(request: RebalanceRequest) -> PlanOutcome:
+    """Make the plan and write it; what is wrong with the objects is reported on stderr."""
+    report = Report(_say)
+    settings = _settings(request)
+    file = ConfigurationFile.read("--config", request.config)
+    configuration = file.load(report)
+    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
+    objects = _live_objects(request.live, report) if request.live is not None else read_recorded(request.files, report)
+    now = time.time() if request.now is None and request.live is not None else request.now
+    ready = set_up(
+        file,
+        configuration,
+        PodSelection(configuration.scheduler_names),
+        objects,
+        Conditions(request.seed, now, measured),
+        report,
+        about_pending=False,
+    )
+    facts = read_facts(objects, report)
+    plan = make_plan(_situation(ready, settings, facts), _oracle(ready), request.rounds)
+    forms.write(plan, sys.stdout.buffer, request.output, several_rounds=request.rounds > 1)
+    report.close()
+    return PlanOutcome(bool(plan.moves), not report.invalid)
+
+
+def _settings(request: RebalanceRequest) -> RebalanceSettings:
+    if request.settings is None:
+        return RebalanceSettings()
+    # Here, since most calls have no settings of their own.
+    from secondary_scheduler.cli.yamltext import documents
+
+    data = read_text(request.settings, option="--settings").encode()
+    contents = [document.content for document in documents(data, str(request.settings))]
+    if len(contents) > 1:
+        raise InputError(f"--settings {request.settings}: holds {len(contents)} documents; give one")
+    try:
+        return read_settings(contents[0] if contents else None)
+    except SettingsError as error:
+        problems = str(error).splitlines()
+        for problem in problems[1:]:
+            _say(f"--settings {request.settings}: {problem}")
+        raise InputError(f"--settings {request.settings}: {problems[0]}") from error
+
+
+def _live_objects(live: LiveSource, report: Report) -> RecordedObjects:
+    """Return the objects of a cluster, and its load, as a snapshot of this moment."""
+    origin = LoadOrigin(live.prometheus, live.watcher, live.token_file, live.ca_file, live.window, live.allow_insecure)
+    try:
+        connection = load_connection(live.kubeconfig, live.context)
+        documents = read_snapshot(connection, origin if live.prometheus or live.watcher else None, report.warn)
+    except ConfigError as error:
+        raise CommandError(printable(str(error))) from error
+    except KubeError as error:
+        raise CommandError(printable(f"{connection.server}: {error}")) from error
+    except LoadError as error:
+        raise CommandError(printable(str(error))) from error
+    objects = RecordedObjects(report)
+    objects.add(
+        Entry(Place(connection.server, number), document.api_version, document.kind, document.data)
+        for number, document in enumerate(documents, 1)
+    )
+    return objects
+
+
+def _situation(ready: ReadyCluster, settings: RebalanceSettings, facts: ClusterFacts) -> Situation:
+    configuration = ready.configuration
+    options = [profile.options.load for profile in configuration.profiles]
+    return Situation(
+        settings,
+        facts,
+        ready.cluster.pending,
+        tuple(configuration.scheduler_names),
+        max_age=float(min(load.max_age_seconds for load in options)),
+        window=max(window_seconds(load.window) for load in options),
+        history=History.unknown(),
+        own_namespaces=_own_namespaces(configuration),
+    )
+
+
+def _own_namespaces(configuration: Configuration) -> frozenset[str]:
+    """Return where the scheduler runs, as far as its configuration says it: in the namespace of its Lease."""
+    namespace = configuration.model.leader_election.resource_namespace
+    return frozenset({namespace} if namespace else ())
+
+
+def _oracle(ready: ReadyCluster) -> Oracle:
+    configuration = ready.configuration
+    extenders = configured_extenders(configuration.model.extenders)
+    # Of sources without a window the end is not known: it is the time of the plan.
+    reading = ready.load if ready.load is not None else LoadReading({}, ready.now)
+    return Oracle(
+        ready.assembly.attempts.state,
+        ready.assembly.attempts.runners,
+        load_sources(configuration),
+        replace(reading, source=""),
+        ready.now,
+        ready.chance,
+        lambda pod: any(extender.is_interested(pod) for extender in extenders),
+    )
+
+
+def _say(text: str) -> None:
+    typer.echo(printable(text), err=True)

@@ -1,0 +1,328 @@
+"""A plan: which pods to move, in which order, so that each sees the moves before it. It changes the state it gets.
+
+A round takes the overloaded nodes, worst first, and of each the pod that relieves it best. One move per node and
+workload and round: the next one needs a load that shows this one (rule 5). Several rounds are what would follow if the
+load moved with the pods and nothing else changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.framework import NodeInfo, PodInfo
+from scheduler.kube.model import Namespace, PodDisruptionBudget
+from secondary_scheduler.balance import node_figures
+from secondary_scheduler.rebalancing.history import History, PastMove
+from secondary_scheduler.rebalancing.loads import NodeLoads
+from secondary_scheduler.rebalancing.objects import ClusterFacts
+from secondary_scheduler.rebalancing.oracle import Oracle, Verdict
+from secondary_scheduler.rebalancing.plans import Move, NodeChange, PlanSummary, RebalancePlan
+from secondary_scheduler.rebalancing.rules import health as health_rules
+from secondary_scheduler.rebalancing.rules import moves as move_rules
+from secondary_scheduler.rebalancing.rules import pace
+from secondary_scheduler.rebalancing.rules.evictions import Disruptions
+from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
+from secondary_scheduler.rebalancing.rules.pods import PodRules
+from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.settings import RebalanceSettings
+from secondary_scheduler.rebalancing.shares import Share, share_of
+from secondary_scheduler.rebalancing.workloads import Workloads
+
+MOST_ROUNDS = 100
+MOST_TRIES = 500
+"""Decisions about pods in a round; on 5,000 nodes one takes some 50 ms."""
+MOST_TRIES_OF_NODE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a plan is made from, beside the state and the load, which the oracle has.
+
+    Attributes:
+        pending: pods of our schedulers that wait for a node.
+        history: what was before; also the memory of the rounds of a plan.
+        health: of the scheduler that runs; None where none does, as on a snapshot.
+        own_namespaces: where the scheduler and the rebalancer run.
+        max_age: seconds after which a measurement is not used.
+        window: seconds that a measured load is averaged over.
+    """
+
+    settings: RebalanceSettings
+    facts: ClusterFacts
+    pending: Sequence[PodInfo]
+    served: tuple[str, ...]
+    max_age: float
+    window: float
+    history: History
+    health: SchedulerHealth | None = None
+    own_namespaces: frozenset[str] = frozenset()
+
+
+def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> RebalancePlan:
+    """Return the plan of one round, or of so many; it ends with the first that moves nothing.
+
+    Args:
+        situation: what it is made from.
+        oracle: decides as the scheduler does; the moves are made in its state.
+        rounds: at most `MOST_ROUNDS`.
+    """
+    plan = RebalancePlan(pods=oracle.state.pod_count, assumptions=list(_assumptions(situation, oracle)))
+    history = situation.history
+    done: set[str] = set()
+    for number in range(1, min(rounds, MOST_ROUNDS) + 1):
+        plan.rounds = number
+        plan.stays.clear()
+        current = _Round(replace(situation, history=history), oracle, plan, number, done)
+        moved = current.run()
+        if plan.before is None:
+            plan.before = current.found
+        plan.after = current.summary()
+        if not moved:
+            break
+        # The next round begins once all of this shows in the load: nothing is in flight, and no node settles.
+        history = replace(situation.history, overloaded=current.history.overloaded)
+    return plan
+
+
+class _Round:
+    def __init__(self, situation: Situation, oracle: Oracle, plan: RebalancePlan, number: int, done: set[str]) -> None:
+        self._situation, self._settings, self._facts = situation, situation.settings, situation.facts
+        self._oracle, self._state, self._now = oracle, oracle.state, oracle.now
+        self._plan, self._number, self._done = plan, number, done
+        pods = self._state.pods()
+        self._pods = pods
+        infos = map(self._state.node, self._state.node_names)
+        self._nodes = {info.name: info for info in infos if info is not None}
+        self._workloads = Workloads([*pods, *situation.pending], situation.facts.workloads)
+        self._rules = PodRules(
+            self._settings,
+            self._facts,
+            self._workloads,
+            frozenset(situation.served),
+            situation.own_namespaces,
+            {
+                item.metadata.name: item.metadata.annotations
+                for item in self._every("Namespace")
+                if isinstance(item, Namespace)
+            },
+        )
+        self._targets = move_rules.TargetRules(self._facts.node_created, situation.window, self._now)
+        self._disruptions = Disruptions(
+            item for item in self._every("PodDisruptionBudget") if isinstance(item, PodDisruptionBudget)
+        )
+        self._budget = pace.MoveBudget.of_interval(self._settings, situation.history, pods, self._now)
+        self._tries = 0
+        self._loads = self._measured()
+        self.found = self.summary()
+        self.history = situation.history.after_round(self._loads.overloaded)
+
+    def run(self) -> int:
+        """Plan the moves of this round; returns how many there are."""
+        self._plan.stopped = list(self._stops())
+        overloaded = self._loads.overloaded
+        before = len(self._plan.moves)
+        if not self._plan.stopped:
+            for node in overloaded:
+                self._relieve(node)
+        for pod in self._pods:
+            if pod.node_name not in overloaded:
+                self._plan.note(pod.key, self._reason_elsewhere(pod))
+            elif self._plan.stopped:
+                self._plan.note(pod.key, self._plan.stopped[0])
+        return len(self._plan.moves) - before
+
+    def summary(self) -> PlanSummary:
+        """Return the nodes as they are now."""
+        loads = self._loads
+        return PlanSummary(loads.limits, loads.spread(), tuple(loads.overloaded), len(loads.with_room(self._open())))
+
+    def _reason_elsewhere(self, pod: PodInfo) -> Refusal:
+        """Why a pod stays whose node is not overloaded."""
+        if pod.scheduler_name not in self._situation.served:
+            return Refusal(Reason.OTHER_SCHEDULER, pod.scheduler_name)
+        known = self._state.node(pod.node_name) is not None
+        if known and self._loads.limits.resources and not self._loads.is_measured(pod.node_name):
+            return Refusal(Reason.STALE_LOAD, pod.node_name)
+        return Refusal(Reason.NODE_NOT_OVERLOADED, pod.node_name)
+
+    def _stops(self) -> Iterator[Refusal]:
+        situation, pending = self._situation, [pod for pod in self._situation.pending if not pod.spec.gates]
+        ours = sum(pod.scheduler_name in situation.served for pod in self._pods) + len(pending)
+        stale = health_rules.freshness(self._loads, situation.health)
+        if stale is not None:
+            yield stale
+        yield from health_rules.stability(situation.health, pods=ours, pending=len(pending), nodes=self._nodes.values())
+        wrong = pace.predictions_hold(situation.history)
+        if wrong is not None:
+            yield wrong
+        if stale is None and self._loads.overloaded and not self._loads.with_room(self._open()):
+            low = ", ".join(f"{resource} {value:.0f} %" for resource, value in self._loads.limits.low.items())
+            yield Refusal(Reason.NO_ROOM, f"none is below all thresholds ({low})")
+
+    def _relieve(self, node: str) -> None:
+        """Plan the move of one pod of an overloaded node, if any may go."""
+        info = self._nodes[node]
+        everyone = (
+            move_rules.left_alone(info)
+            or move_rules.overloaded_long_enough(node, self.history, self._settings)
+            or pace.node_settled(node, self.history, window=self._situation.window, now=self._now)
+            or (Refusal(Reason.LIMIT, self._limit_text()) if self._budget.exhausted else None)
+        )
+        moved, tries = "", 0
+        for pod, share in self._candidates(info):
+            refusal = everyone or self._pod_refusal(pod, share)
+            if refusal is None and (tries >= MOST_TRIES_OF_NODE or self._tries >= MOST_TRIES):
+                refusal = Refusal(Reason.NOT_TRIED)
+            if refusal is None:
+                tries, self._tries = tries + 1, self._tries + 1
+                verdict = self._oracle.judge(pod, share)
+                refusal = self._verdict_refusal(pod, share, verdict)
+                if refusal is None:
+                    everyone = self._move(pod, share, verdict)
+                    moved = pod.uid
+            if pod.uid != moved and refusal is not None:
+                self._plan.note(pod.key, refusal)
+
+    def _candidates(self, node: NodeInfo) -> list[tuple[PodInfo, Share]]:
+        """The pods of a node with their shares, those first that relieve it best.
+
+        A pod that is enough by itself goes before others: of those the one with the lowest priority, then the smallest.
+        Where none is enough, the largest relieves the node with the fewest moves.
+        """
+        loads, limits = self._loads.of(node.name), self._loads.limits
+        worst = max(limits.high, key=lambda resource: loads[resource] - limits.high[resource])
+        excess = loads[worst] - limits.high[worst]
+
+        def rank(candidate: tuple[PodInfo, Share]) -> tuple[float, float, float, str]:
+            pod, share = candidate
+            relief = share.per_cent(node)[worst]
+            if relief >= excess:
+                return 0.0, float(pod.priority), relief, pod.key
+            return 1.0, 0.0 if math.isnan(relief) else -relief, float(pod.priority), pod.key
+
+        pods = [pod for pod in self._pods if pod.node_name == node.name]
+        usage = self._facts.usage
+        shares = [(pod, share_of(pod, usage, node, loads, self._now, self._situation.max_age)) for pod in pods]
+        return sorted(shares, key=rank)
+
+    def _pod_refusal(self, pod: PodInfo, share: Share) -> Refusal | None:
+        """Why a pod of an overloaded node stays, before the scheduler is asked."""
+        refusal = self._rules.refusal(pod, self._now)
+        if refusal is not None:
+            return refusal
+        workload = self._workloads.of(pod)
+        assert workload is not None  # rule 1: it has a controller
+        if pod.uid in self._done:
+            return Refusal(Reason.MOVED)
+        if self._oracle.has_gang(pod):
+            return Refusal(Reason.GANG)
+        if self._oracle.asks_others(pod):
+            return Refusal(Reason.EXTENDER)
+        exceeded = self._loads.limits.exceeded(self._loads.of(pod.node_name))
+        return (
+            pace.settled(workload, self.history)
+            or pace.cooled_down(workload, self.history, self._settings, self._now)
+            or self._disruptions.refusal(pod, without_any=self._settings.evict_pods_without_pdb)
+            or move_rules.share_is_known(share, exceeded)
+        )
+
+    def _verdict_refusal(self, pod: PodInfo, share: Share, verdict: Verdict) -> Refusal | None:
+        """Why a pod stays, once the scheduler was asked. Each node that it may choose must be one that may be."""
+        refusal = move_rules.choice(verdict, self._settings)
+        if refusal is not None:
+            return refusal
+        workload = self._workloads.of(pod)
+        assert workload is not None
+        assert verdict.node is not None  # else `choice` refuses
+        window = self._situation.window
+        for name in verdict.best:
+            refusal = (
+                self._targets.refusal(self._nodes[name])
+                or pace.node_settled(name, self.history, window=window, now=self._now)
+                or move_rules.effect_on_pair(self._loads, share, pod.node_name, name)
+                or self._budget.refusal(workload, pod.node_name, name)
+            )
+            if refusal is not None:
+                return refusal
+        return move_rules.effect_on_all(self._loads, share, pod.node_name, verdict.node)
+
+    def _move(self, pod: PodInfo, share: Share, verdict: Verdict) -> Refusal:
+        """Make a move; returns why no other pod of the node is moved in this round."""
+        workload = self._workloads.of(pod)
+        target, gain = verdict.node, verdict.gain
+        assert workload is not None
+        assert target is not None
+        assert gain is not None
+        source = pod.node_name
+        before = {name: dict(self._loads.of(name)) for name in (source, target)}
+        past = PastMove(workload.key, pod.key, pod.uid, source, target, self._now)
+        self._budget.take(past)
+        self._disruptions.take(pod)
+        self._done.add(pod.uid)
+        self._oracle.move(pod, target, share)
+        self._loads = self._measured()
+        self.history = self.history.with_move(past)
+        next_refusal = self._next_refusal(source, past)
+        changes = [NodeChange(name, before[name], dict(self._loads.of(name))) for name in (source, target)]
+        needed = move_rules.minimum_gain(gain.attainable, self._settings)
+        self._plan.moves.append(
+            Move(
+                self._number,
+                pod.key,
+                pod.uid,
+                workload.key,
+                changes[0],
+                changes[1],
+                len(verdict.best),
+                gain,
+                needed,
+                share,
+                next_refusal.message,
+            )
+        )
+        return next_refusal
+
+    def _next_refusal(self, source: str, past: PastMove) -> Refusal:
+        if not self._loads.limits.exceeded(self._loads.of(source)):
+            return Refusal(Reason.NODE_NOT_OVERLOADED, f"{source}, after the move of {past.pod}")
+        if self._budget.exhausted:
+            return Refusal(Reason.LIMIT, self._limit_text())
+        return Refusal(Reason.NODE_SETTLING, f"{source}, by the move of {past.pod}")
+
+    def _limit_text(self) -> str:
+        return f"total {self._settings.eviction_limits.total}"
+
+    def _measured(self) -> NodeLoads:
+        """The load as it is now, of nodes whose load is fresh."""
+        reading = self._oracle.reading
+        fresh = replace(reading, loads=reading.fresh_loads(self._now, self._situation.max_age))
+        return NodeLoads(node_figures(self._state, fresh, self._now), self._nodes, self._settings)
+
+    def _open(self) -> list[str]:
+        """Nodes that may take pods."""
+        return [
+            name for name, info in self._nodes.items() if not info.unschedulable and not self._targets.refusal(info)
+        ]
+
+    def _every(self, kind: str) -> Iterator[object]:
+        return self._state.objects.every(kind)
+
+
+def _assumptions(situation: Situation, oracle: Oracle) -> Iterator[str]:
+    """Yield what a reader has to know of what nobody could know."""
+    if not situation.history.known:
+        yield (
+            "no history: a node that is overloaded now counts as overloaded for long enough, and no workload or node "
+            "was concerned by a move before"
+        )
+    if situation.health is None:
+        yield "no scheduler was asked: it is taken to be available, with this configuration"
+    if not situation.facts.usage:
+        yield "no PodMetrics: what a pod uses is taken to be what it requests"
+    workloads = Workloads([*oracle.state.pods(), *situation.pending], situation.facts.workloads)
+    uncounted = [state for state in workloads.uncounted if state.key[0] != "Job"]
+    if uncounted:
+        more = "" if len(uncounted) == 1 else f" and {len(uncounted) - 1} more"
+        yield f"{uncounted[0].title}{more}: how many pods it wants is not known; its pods are taken to be all"
