@@ -16,22 +16,22 @@ _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _Names = TypeVar("_Names", str | None, list[str] | None)
 
 
-def namespace_name(given: _Names) -> _Names:
+def namespace_name(value: _Names) -> _Names:
     """Return the namespace, or the namespaces, that an option names.
 
     Raises:
         typer.BadParameter: the API server would refuse such a name.
     """
-    for name in [given] if isinstance(given, str) else given or ():
+    for name in [value] if isinstance(value, str) else value or ():
         if not re.fullmatch(_LABEL, name):
             raise typer.BadParameter(f"{name!r} cannot be the name of a namespace")
-    return given
+    return value
 
 
-def _pod_name(given: str | None) -> str | None:
-    if given is not None and (len(given) > 253 or not re.fullmatch(rf"{_LABEL}(\.{_LABEL})*", given)):
-        raise typer.BadParameter(f"{given!r} cannot be the name of a pod")
-    return given
+def _pod_name(value: str | None) -> str | None:
+    if value is not None and (len(value) > 253 or not re.fullmatch(rf"{_LABEL}(\.{_LABEL})*", value)):
+        raise typer.BadParameter(f"{value!r} cannot be the name of a pod")
+    return value
 
 
 KubeconfigOption = Annotated[
