@@ -120,7 +120,7 @@ class AttemptTraces:
         attempt = self._open.get(pod.uid)
         if attempt is not None:
             now = self._clock()
-            attempt.add(Span(PERMIT, now - seconds, now, {f"{_OWN}status": STATUS[status.code]}))
+            attempt.add(Span(PERMIT, max(attempt.started, now - seconds), now, {f"{_OWN}status": STATUS[status.code]}))
 
     def binding(self, pod: PodInfo) -> None:
         """PreBind begins."""

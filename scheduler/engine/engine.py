@@ -116,7 +116,9 @@ class Engine:
         self._metrics = outputs.metrics
         self.waiting = WaitingPods()
         self.pending: dict[str, PodInfo] = {}
-        self.failures = FailureReporter()
+        self.failures = FailureReporter(
+            {profile.scheduler_name for profile in configuration.profiles if profile.options.explain_annotation}
+        )
         self.clocks = clocks
         self.may_write = permissions.may_write
         rules = check_rules(configuration)

@@ -68,6 +68,6 @@ def test_without_the_setting_the_environment_stays_as_it_was(local_environment: 
 def test_schedulers_and_operators_that_cannot_do_it_are_refused(
     changes: dict[str, Any], words: str, local_environment: None
 ) -> None:
-    given = {key: value if isinstance(value, str) else json.dumps(value) for key, value in changes.items()}
+    changed = {key: value if isinstance(value, str) else json.dumps(value) for key, value in changes.items()}
     with pytest.raises((ConfigurationError, Exception), match=words):
-        run_program({**values("manifests", SETTING), **given}, preview=True, statuses=STATUS)
+        run_program({**values("manifests", SETTING), **changed}, preview=True, statuses=STATUS)
