@@ -48,6 +48,7 @@ class DirectSchedulerArgs:
     network_policy, flow_schemas, service_monitor: which of these optional objects to create.
     egress_ports: TCP ports that the scheduler needs beside those of DNS and of API servers.
     resources: requests and limits of its container; None for the default.
+    env: environment variables of its container.
     needs: what must exist before the scheduler starts; above all the ClusterRoles and its bindings to them.
     ready_seconds: how long a rollout may take before the update fails.
     """
@@ -70,6 +71,7 @@ class DirectSchedulerArgs:
     service_monitor: bool = False
     egress_ports: Sequence[int] = ()
     resources: Mapping[str, Any] | None = None
+    env: Sequence[Mapping[str, Any]] = ()
     needs: Sequence[pulumi.Resource] = ()
     ready_seconds: int = 180
 
@@ -216,7 +218,7 @@ class DirectScheduler(pulumi.ComponentResource):
                     replicas=args.replicas,
                     resources=dict(args.resources) if args.resources is not None else None,
                     arguments=self._arguments(),
-                    env=operand.environment_for(flavour, openshift=args.openshift),
+                    env=[*operand.environment_for(flavour, openshift=args.openshift), *map(dict, args.env)],
                     verbosity=LOG_VERBOSITY[args.log_level],
                     serving_cert_secret=operand.serving_cert_secret_name(OPERAND) if args.openshift else None,
                     metric_secret=values["metric_secret"],

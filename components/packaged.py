@@ -71,6 +71,8 @@ class SchedulerInstallationArgs(TypedDict):
     """Normal (the default), Debug, Trace or TraceAll."""
     resources: dict[str, Any] | None
     """Requests and limits of the scheduler's container, with Kubernetes' names."""
+    env: list[dict[str, Any]] | None
+    """Environment variables of the scheduler's container, with Kubernetes' names."""
     ready_seconds: int | None
     """How long the scheduler may take to become ready before the update fails. Default: 180."""
     objects: OptionalObjects | None

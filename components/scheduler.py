@@ -45,6 +45,7 @@ class SchedulerArgs:
     egress_ports: TCP ports of the stack's settings that the scheduler needs beside those of its configuration.
     source_ports: TCP ports of the metric sources in its configuration; an operator finds them itself.
     resources: requests and limits of the scheduler's container; None for the default.
+    env: environment variables of the scheduler's container.
     protect: refuse to delete the SecondaryScheduler.
     ready_seconds: how long the scheduler may take to become ready before the update fails.
     needs: what must exist before, in addition to the installation.
@@ -75,6 +76,7 @@ class SchedulerArgs:
     egress_ports: Sequence[int] = ()
     source_ports: Sequence[int] = ()
     resources: Mapping[str, Any] | None = None
+    env: Sequence[Mapping[str, Any]] = ()
     protect: bool = False
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
@@ -122,6 +124,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
             service_monitor=installation.openshift if args.service_monitor is None else args.service_monitor,
             egress_ports=[*args.egress_ports, *args.source_ports],
             resources=args.resources,
+            env=args.env,
             needs=needs,
             ready_seconds=args.ready_seconds,
         )
@@ -149,6 +152,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
         upstream=installation.upstream,
         egress_ports=args.egress_ports,
         resources=args.resources,
+        env=args.env,
         ready_seconds=args.ready_seconds,
         resource_name=args.resource_name,
     )

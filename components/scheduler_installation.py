@@ -79,6 +79,7 @@ class SchedulerInstallationArgs:
     log_level: Normal, Debug, Trace or TraceAll.
     replicas: number of schedulers; one leads, the others wait for the Lease.
     resources: requests and limits of the scheduler's container; None for the default.
+    env: environment variables of the scheduler's container, as Kubernetes has them; not with upstream's operator.
     ready_seconds: how long the scheduler, and an operator from manifests, may each take to become ready before the
         update fails.
     objects: which optional objects to create.
@@ -119,6 +120,7 @@ class SchedulerInstallationArgs:
     log_level: str = "Normal"
     replicas: int = 1
     resources: Mapping[str, Any] | None = None
+    env: Sequence[Mapping[str, Any]] = ()
     ready_seconds: int = 180
     objects: OptionalObjects = field(default_factory=OptionalObjects)
     runbook_url: str = ""
@@ -375,6 +377,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             egress_ports=args.egress_ports,
             source_ports=operand.source_ports(self._configuration),
             resources=args.resources,
+            env=args.env,
             protect=args.protect,
             ready_seconds=args.ready_seconds,
             needs=[part for part in (configuration, credentials, watcher) if part is not None],

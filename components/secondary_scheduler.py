@@ -43,6 +43,7 @@ class SecondarySchedulerArgs:
     upstream: the operator is upstream's, which has none of our additional fields and reports no conditions.
     egress_ports: TCP ports that the scheduler needs beside those of its configuration.
     resources: requests and limits of the scheduler's container; None for the operator's default.
+    env: environment variables of the scheduler's container.
     ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may
         take twice as long.
     resource_name: the resource's name; upstream's operator serves the default only.
@@ -68,6 +69,7 @@ class SecondarySchedulerArgs:
     upstream: bool = False
     egress_ports: Sequence[int] = ()
     resources: Mapping[str, Any] | None = None
+    env: Sequence[Mapping[str, Any]] = ()
     ready_seconds: int = 180
     resource_name: pulumi.Input[str] = RESOURCE_NAME
 
@@ -165,6 +167,8 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["egressPorts"] = sorted(set(args.egress_ports))
     if args.resources is not None:
         spec["resources"] = dict(args.resources)
+    if args.env:
+        spec["env"] = [dict(variable) for variable in args.env]
     if args.without:
         spec["without"] = list(args.without)
     permissions = {

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import gc
+import os
 import signal
 import socket
 from collections.abc import Mapping
@@ -49,7 +50,10 @@ from scheduler.observe import (
     Metrics,
     Question,
     Server,
+    Tracing,
+    TracingRefused,
     UnansweredError,
+    new_tracing,
     task_stacks,
 )
 from scheduler.options import USER_AGENT, LeaderElection, Options
@@ -119,6 +123,7 @@ class Daemon:
                 observer=self.metrics.clients.observer(self.client_config.server),
             )
         self._extending = self._new_extending()
+        self._tracing = self._new_tracing()
         self.elector = self._new_elector() if self.election.enabled else None
         self.recorder = EventRecorder(
             self.event_client,
@@ -138,6 +143,7 @@ class Daemon:
                 options.verbosity,
                 self._extending.extenders if self._extending is not None else None,
                 self._history_limits(),
+                self._tracing,
             ),
             Permissions(self._may_write, self._may_schedule),
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
@@ -163,6 +169,20 @@ class Daemon:
         client = self._new_client(f"{USER_AGENT}/extenders", connection.qps, connection.burst)
         recording = self.options.extender_recording
         return Extending(self.configuration.model.extenders, client, self.metrics, recording)
+
+    def _new_tracing(self) -> Tracing | None:
+        """Traces, where the environment asks for them. A mistake there is told and ends nothing: it may have been set
+        for all pods of a namespace, and a scheduler that places pods is worth more than its traces."""
+        try:
+            tracing = new_tracing(os.environ, self.metrics.count_spans)
+        except TracingRefused as error:
+            log.warning("attempts are not traced", reason=str(error))
+            return None
+        if tracing is not None:
+            log.info("attempts are traced", endpoint=tracing.endpoint, ratio=tracing.ratio)
+            for remark in tracing.remarks:
+                log.warning("tracing", problem=remark)
+        return tracing
 
     def _new_elector(self) -> LeaseElector:
         election = self.election
@@ -190,6 +210,8 @@ class Daemon:
         self.metrics.configuration.labels(self.configuration.hash).set(1)
         self._version.announce()
         self.recorder.start()
+        if self._tracing is not None:
+            self._tracing.queue.start()
         reflectors = self._reflectors
         reflectors |= self._new_reflectors()
         lasting = [
@@ -270,6 +292,8 @@ class Daemon:
             await asyncio.to_thread(self.elector.stop, release=not unresolved)
         if server:
             await asyncio.to_thread(server.stop)
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.queue.close)
         await self.event_client.close()
         if self.check_client:
             await self.check_client.close()

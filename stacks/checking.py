@@ -43,6 +43,7 @@ OBJECTS = (
     "nodePartition",
     "sharedNodes",
     "plan",
+    "tracing",
 )
 DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")

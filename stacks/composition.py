@@ -25,7 +25,7 @@ def cluster_provider(stack: Stack) -> components.ClusterProvider:
 
 def installation_args(stack: Stack, cluster: components.ClusterProvider) -> components.SchedulerInstallationArgs:
     """Return the description of the stack's scheduler and of what belongs to it."""
-    settings, operator = stack.settings, stack.settings.operator
+    settings, operator, tracing = stack.settings, stack.settings.operator, stack.settings.tracing
     mode, upstream = settings.install_mode, operator.is_upstream(settings.install_mode)
     adopts = mode != "direct" and (upstream or mode in ("olm", "catalog"))
     return components.SchedulerInstallationArgs(
@@ -46,7 +46,8 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         ready_seconds=settings.ready_seconds,
         objects=components.OptionalObjects(**settings.optional_objects.model_dump()),
         runbook_url=settings.alerts.runbook_url or "",
-        egress_ports=settings.egress_ports,
+        egress_ports=[*settings.egress_ports, *([tracing.port] if tracing else ())],
+        env=tracing.environment() if tracing else (),
         allowed_images=settings.allowed_images,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
         status_of=operator.keeps_status_of(stack.profile.crds),

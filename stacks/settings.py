@@ -30,6 +30,7 @@ from scheduler import __version__
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS
 from scheduler.config import image_flavour, split_image
 from stacks.installing import AlertSettings, InstallMode, OperatorSource, OptionalObjects
+from stacks.tracing import TracingSettings
 
 _OUR_NAME = "/kube-scheduler"
 _SET_OPERATOR = "set it: pulumi config set operatorImage"
@@ -53,6 +54,18 @@ def _operator_beside_scheduler(value: str | None, info: ValidationInfo) -> str |
         f"missing, and it follows from schedulerImage only where that is this project's image by tag; {_SET_OPERATOR} "
         f"{registry}/operator:{tag if ours and tag else __version__}"
     )
+
+
+def _traced_by_ours(value: TracingSettings | None, info: ValidationInfo) -> TracingSettings | None:
+    """Only this project's scheduler traces, and upstream's SecondaryScheduler has no field for its environment."""
+    mode, image, operator = (info.data.get(name) for name in ("install_mode", "scheduler_image", "operator"))
+    if value is None or mode is None or image is None or operator is None:
+        return value
+    if image_flavour(image, info.data.get("flavour") or "").family == "scheduler-plugins":
+        raise ValueError("is for this project's image: that of schedulerImage does not trace attempts")
+    if mode != "direct" and operator.is_upstream(mode):
+        raise ValueError("needs this project's operator, or installMode direct: upstream's cannot set it")
+    return value
 
 
 class ClusterSettings(SettingsModel):
@@ -163,6 +176,7 @@ class StackSettings(ProfileSettings):
         replicas: number of schedulers; one leads, the others wait for the Lease.
         ready_seconds: how long the scheduler may take to become ready before an update fails.
         plan: a recorded cluster, on which previews show what a change of the configuration would do.
+        tracing: where the scheduler's traces go.
     """
 
     configuration_file: FileName | None = None
@@ -191,6 +205,7 @@ class StackSettings(ProfileSettings):
     replicas: int = Field(1, ge=1, le=9)
     ready_seconds: int = Field(180, ge=10, le=3600)
     plan: Annotated[PlanSettings | None, BeforeValidator(absent_if_empty)] = None
+    tracing: Annotated[TracingSettings | None, BeforeValidator(absent_if_empty), AfterValidator(_traced_by_ours)] = None
 
     @property
     def openshift(self) -> bool:

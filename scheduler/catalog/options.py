@@ -96,11 +96,13 @@ class SecondarySchedulerOptionsArgs(ArgsModel):
     `kubernetesVersion` is the version of kube-scheduler to behave as, such as "1.36" (none: the cluster's).
     `compatibility: upstream` turns every deliberate difference off. `recheckNodesAbovePercent`: before a pod is bound,
     a node that is as full as this, or fuller, is read again from the API server (none: no node is).
+    `explainAnnotation`: pods that fit nowhere get an annotation with the command that explains why.
     """
 
     kubernetes_version: str | None = None
     compatibility: Literal["safe", "upstream"] = "safe"
     recheck_nodes_above_percent: int | None = None
+    explain_annotation: bool = False
     load: LoadOptions = Field(default_factory=LoadOptions)
 
     def check(self) -> Iterator[tuple[Loc, str]]:

@@ -1,6 +1,6 @@
 """Who follows attempts: the log, beyond their outcome, at the verbosity that upstream's lines or the operator's
-logLevel ask for, and the history of decisions. Nothing is computed for what nobody asked for. Members of a gang have
-the same lines as other pods.
+logLevel ask for, the history of decisions, and traces. Nothing is computed for what nobody asked for. Members of a gang
+have the same lines as other pods.
 
 - 4 (Debug): that an attempt begins, and which plugin rejected how many nodes.
 - 5: what PostFilter answered.
@@ -16,9 +16,10 @@ from typing import Final
 import structlog
 
 from scheduler.core import Placement, PostFilterOutcome, explain
+from scheduler.engine.attempttraces import AttemptTraces
 from scheduler.engine.decisions import DecisionHistory
 from scheduler.engine.failures import AttemptFailure
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, Status
 from scheduler.state import QueuedPod, Snapshot
 
 DEBUG: Final = 4
@@ -31,28 +32,38 @@ log = structlog.get_logger(component="cycle")
 
 
 class AttemptLog:
-    """Writes these lines, and tells the history.
+    """Writes these lines, and tells the history and the traces.
 
     Attributes:
-        debug: whether anything of this is written; the caller of `begin` asks it first.
+        debug: whether anything of this is written.
+        follows_beginnings: whether anybody wants to hear of beginnings; the caller of `begin` asks it first.
         follows_decisions: whether anybody wants to hear of decisions; the caller of `decided` asks it first.
         scores: whether scores are written.
     """
 
-    def __init__(self, verbosity: int, history: DecisionHistory | None = None) -> None:
+    def __init__(
+        self, verbosity: int, history: DecisionHistory | None = None, traces: AttemptTraces | None = None
+    ) -> None:
         self._history = history
+        self._traces = traces
         self.debug = verbosity >= DEBUG
-        self.follows_decisions = self.debug or history is not None
+        self.follows_beginnings = self.debug or traces is not None
+        self.follows_decisions = self.debug or history is not None or traces is not None
         self.scores = verbosity >= SCORES
         self._post_filter = verbosity >= POST_FILTER
         self._all = verbosity >= ALL_SCORES
 
-    def begin(self, pod: PodInfo, attempt: int) -> None:
-        """An attempt begins."""
-        log.debug("Attempting to schedule pod", pod=pod.key, attempt=attempt)
+    def begin(self, queued: QueuedPod, started: float) -> None:
+        """An attempt begins; it began at this time of `time.perf_counter`."""
+        if self._traces is not None:
+            self._traces.begin(queued, started)
+        if self.debug:
+            log.debug("Attempting to schedule pod", pod=queued.pod.key, attempt=queued.attempts)
 
     def decided(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> None:
         """A node was chosen on this snapshot, or there is none."""
+        if self._traces is not None:
+            self._traces.decided(placement)
         if self._history is not None:
             self._history.decided(snapshot, placement, runner)
         if not self.debug:
@@ -84,6 +95,8 @@ class AttemptLog:
 
     def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
         """PostFilter answered."""
+        if self._traces is not None:
+            self._traces.post_filtered(pod, outcome)
         if self._history is not None:
             self._history.post_filtered(pod, outcome)
         if self._post_filter and outcome.status is not None:
@@ -96,18 +109,39 @@ class AttemptLog:
                 nominatedNode=outcome.nominated_node or "",
             )
 
+    def waited(self, pod: PodInfo, seconds: float, status: Status) -> None:
+        """A pod that has a node waited for a permission so long; this is what came."""
+        if self._traces is not None:
+            self._traces.waited(pod, seconds, status)
+
+    def binding(self, pod: PodInfo) -> None:
+        """PreBind begins."""
+        if self._traces is not None:
+            self._traces.binding(pod)
+
+    def pre_bound(self, pod: PodInfo) -> None:
+        """PreBind ended with success; Bind begins."""
+        if self._traces is not None:
+            self._traces.pre_bound(pod)
+
     def bound(self, queued: QueuedPod) -> None:
         """A pod was bound to the node that it was given."""
+        if self._traces is not None:
+            self._traces.bound(queued)
         if self._history is not None:
             self._history.bound(queued)
 
     def not_tried(self, queued: QueuedPod) -> None:
         """A pod is returned to the queue as if it had not been tried."""
+        if self._traces is not None:
+            self._traces.not_tried(queued.pod.uid)
         if self._history is not None:
             self._history.not_tried(queued.pod.uid)
 
     def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
         """An attempt ended without a node; the pod waits in this queue now, or is gone where that is ""."""
+        if self._traces is not None:
+            self._traces.failed(queued, failure, queue)
         if self._history is not None:
             self._history.failed(queued, failure, queue)
 

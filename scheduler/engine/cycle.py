@@ -239,6 +239,8 @@ class SchedulingCycle:
         if self._state.is_assumed(pod.uid):
             self._queue.done(pod.uid)
             return
+        if self._log.follows_beginnings:
+            self._log.begin(queued, started)
         if self._state.node_count == 0:
             gang = self._gangs.gang_to_place(pod)
             for member in [queued] if gang is None else self._gangs.take_members(queued, gang):
@@ -248,8 +250,6 @@ class SchedulingCycle:
         if names_group and queued.attempts <= 1:
             warn_of_ignored_group(self._handles[pod.scheduler_name], pod)
         self._timings[pod.scheduler_name].begin_attempt()
-        if self._log.debug:
-            self._log.begin(pod, queued.attempts)
         gang = self._gangs.gang_to_place(pod)
         if gang is not None:
             self._attempt_gang(queued, gang, started)
@@ -398,10 +398,12 @@ class SchedulingCycle:
             began = timing.now()
             status = await waiting
             self._metrics.permit_wait.labels(STATUS[status.code]).observe(timing.now() - began)
+            self._log.waited(pod, timing.now() - began, status)
             if not status.is_success:
                 return status
         # From here on events are no longer kept for the pod, as upstream: what happens now finds it assumed.
         self._queue.done(pod.uid)
+        self._log.binding(pod)
         began = timing.now()
         if attempt.gang is not None:
             status = await self._gangs.pre_bind(attempt, runner, self._nominations.begin_wait)
@@ -412,6 +414,7 @@ class SchedulingCycle:
         if not status.is_success:
             self._count_volume_error(status, "bind")
             return status
+        self._log.pre_bound(pod)
         bound = (
             None
             if self._extenders is None

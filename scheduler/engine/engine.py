@@ -13,6 +13,7 @@ from scheduler.catalog import Watch
 from scheduler.config import Configuration
 from scheduler.engine.assembly import assemble
 from scheduler.engine.attemptlog import AttemptLog
+from scheduler.engine.attempttraces import AttemptTraces
 from scheduler.engine.cycle import SchedulingCycle
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.environment import SYSTEM_CLOCKS
@@ -39,7 +40,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.kube.client import KubeClient
-from scheduler.observe import LoopWatchdog, Metrics, PodResources
+from scheduler.observe import LoopWatchdog, Metrics, PodResources, Tracing
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
 
 
@@ -69,6 +70,7 @@ class Outputs:
         verbosity: klog's -v: what the log says of attempts (`attemptlog`).
         extenders: the extenders of the configuration, if there are any.
         history: how many decisions are remembered; None: none.
+        tracing: where traces of attempts go; None: there are none.
     """
 
     client: KubeClient
@@ -79,6 +81,7 @@ class Outputs:
     verbosity: int = 0
     extenders: Extenders | None = None
     history: HistoryLimits | None = None
+    tracing: Tracing | None = None
 
 
 class Engine:
@@ -113,7 +116,9 @@ class Engine:
         self._metrics = outputs.metrics
         self.waiting = WaitingPods()
         self.pending: dict[str, PodInfo] = {}
-        self.failures = FailureReporter()
+        self.failures = FailureReporter(
+            {profile.scheduler_name for profile in configuration.profiles if profile.options.explain_annotation}
+        )
         self.clocks = clocks
         self.may_write = permissions.may_write
         rules = check_rules(configuration)
@@ -146,6 +151,9 @@ class Engine:
         if outputs.history is not None:
             history = DecisionHistory(outputs.history, clocks, lambda: self.queue.ready > 0)
             self.inspector = Inspector(history, self.queue, assembly.attempts, clocks)
+        traces = None
+        if outputs.tracing is not None:
+            traces = AttemptTraces(outputs.tracing.sample, outputs.tracing.queue.offer)
         self.cycle = SchedulingCycle(
             attempts=assembly.attempts,
             queue=self.queue,
@@ -157,7 +165,7 @@ class Engine:
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
-            attempt_log=AttemptLog(outputs.verbosity, history),
+            attempt_log=AttemptLog(outputs.verbosity, history, traces),
             extenders=outputs.extenders,
         )
         self._handling = outputs.metrics.event_handling

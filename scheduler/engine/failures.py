@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scheduler.engine.handle import EngineHandle
 from scheduler.framework import SUCCESS, PodInfo, Status
@@ -20,6 +20,8 @@ PATCHES_AT_ONCE = 8
 wait behind them there, and thousands would time out."""
 
 
+EXPLAIN_ANNOTATION: Final = "secondary-scheduler.io/explain"
+"""On pods that fit nowhere, where a profile asks for it. Written for people: nothing reads it."""
 _GANG_SCHEDULING = "The plugin GangScheduling follows it, from Kubernetes 1.36 on"
 _COSCHEDULING = "Pods with the label scheduling.x-k8s.io/pod-group are placed together, if the profile has Coscheduling"
 
@@ -61,9 +63,14 @@ class _Written(NamedTuple):
 
 
 class FailureReporter:
-    """Writes each failure once: a condition that says the same already is not patched again."""
+    """Writes each failure once: a condition that says the same already is not patched again.
 
-    def __init__(self) -> None:
+    Args:
+        annotated: scheduler names of the profiles whose pods get the command that explains the failure.
+    """
+
+    def __init__(self, annotated: Collection[str] = ()) -> None:
+        self._annotated = frozenset(annotated)
         self._written: OrderedDict[str, _Written] = OrderedDict()
         self._patches = asyncio.Semaphore(PATCHES_AT_ONCE)
 
@@ -90,7 +97,12 @@ class FailureReporter:
         status: dict[str, object] = {"conditions": [_condition(pod, reason, message, handle.now())]}
         if nominate:
             status["nominatedNodeName"] = nominated_node or None
-        handle.spawn(self._patch(handle, pod, {"status": status}), f"status {pod.key}")
+        patch: dict[str, object] = {"status": status}
+        if pod.scheduler_name in self._annotated:
+            # With the condition: the API server takes annotations there, so it needs neither a request nor a right.
+            command = f"kubectl secondary-scheduler explain pod {pod.name} -n {pod.namespace}"
+            patch["metadata"] = {"annotations": {EXPLAIN_ANNOTATION: command}}
+        handle.spawn(self._patch(handle, pod, patch), f"status {pod.key}")
 
     async def nominate(self, handle: EngineHandle, pod: PodInfo, node: str, is_wanted: Callable[[], bool]) -> Status:
         """Write the node that a pod is about to be bound to into its status, if that is still wanted in its turn.

@@ -205,10 +205,10 @@ class Gangs:
         """
         by_uid = {queued.pod.uid: queued for queued in members}
         pods = [queued.pod for queued in members]
-        if self._log.debug:
+        if self._log.follows_beginnings:
             for queued in members:
                 if queued is not head:
-                    self._log.begin(queued.pod, queued.attempts)
+                    self._log.begin(queued, started)
 
         def decide_now(gang: Gang, left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
             return self._decide(gang, left, enough, interested)
@@ -374,7 +374,9 @@ class Gangs:
         await begin_wait(attempt, runner, permission)
         status = await permission
         # Where upstream's Coscheduling holds members in Permit, these wait here.
-        self._metrics.permit_wait.labels(STATUS[status.code]).observe(self._monotonic() - began)
+        seconds = self._monotonic() - began
+        self._metrics.permit_wait.labels(STATUS[status.code]).observe(seconds)
+        self._log.waited(attempt.pod, seconds, status)
         return status
 
     def _bind_if_complete(self, gang: ReservedGang) -> None:

@@ -1,4 +1,4 @@
-"""What the scheduler shows of itself: metrics, health, and the HTTPS server for both.
+"""What the scheduler shows of itself: metrics, health, the HTTPS server for both, and traces.
 
 Nothing here changes a decision, and nothing here knows the engine: it sets values and is asked for health. May import
 nothing else of the scheduler.
@@ -26,10 +26,13 @@ from scheduler.observe.resources import PodResources
 from scheduler.observe.series import Count, Distribution, Histograms
 from scheduler.observe.server import RefusedCallers, Server, stop_serving
 from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
+from scheduler.observe.spans import AttributeValue, Span, SpanEvent, Trace
+from scheduler.observe.tracing import Tracing, TracingRefused, new_tracing
 from scheduler.observe.workqueue import WorkQueueMetrics
 
 __all__ = [
     "Answers",
+    "AttributeValue",
     "Authorizer",
     "Check",
     "ChosenQuestion",
@@ -53,10 +56,16 @@ __all__ = [
     "SelfSigned",
     "Server",
     "SourceLoads",
+    "Span",
+    "SpanEvent",
     "SplitReviewClient",
+    "Trace",
+    "Tracing",
+    "TracingRefused",
     "UnansweredError",
     "WorkQueueMetrics",
     "follow_renewals",
+    "new_tracing",
     "serving_context",
     "stop_serving",
     "task_stacks",

@@ -362,12 +362,21 @@ class Metrics:
             "Since when and until when the certificate of --tls-cert-file is valid: not_before, not_after",
             "bound",
         )
+        self.spans = new.counter(
+            "secondary_scheduler_spans_total",
+            "Spans of traced attempts: exported, queue_full (dropped before they were sent), export_failed",
+            "outcome",
+        )
         self.loop_lag = new.gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
 
     def show_features(self, gates: Iterable[tuple[str, str, bool]]) -> None:
         """Set which features are on: name and stage of a gate, and whether it is."""
         for name, stage, enabled in gates:
             self.features.labels(name, stage).set(enabled)
+
+    def count_spans(self, outcome: str, count: int) -> None:
+        """Count spans by what became of them; on any thread."""
+        self.spans.labels(outcome).inc(count)
 
     def show_certificate(self, not_before: float, not_after: float) -> None:
         """Set for how long the serving certificate is valid, in seconds since 1970."""

@@ -42,7 +42,9 @@ def test_what_is_in_the_image_is_what_the_tests_ran_with(lock: str) -> None:
 def test_the_image_has_the_daemons_packages_and_none_of_the_program_or_the_tests() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + [
-        requirement for extra in ("scheduler", "operator") for requirement in project["optional-dependencies"][extra]
+        requirement
+        for extra in ("scheduler", "operator", "tracing")
+        for requirement in project["optional-dependencies"][extra]
     ]
     locked = names("image/requirements.txt")
     direct = {re.split(r"[<>=!~\[ ]", requirement)[0].lower().replace(".", "-") for requirement in wanted}

@@ -133,6 +133,15 @@ REFUSALS = {
     "no plugin left that sorts": (
         "plugins.queueSort", {"disabled": ["PrioritySort"]}, "plugins.queueSort", ["only one queue sort plugin", "PrioritySort"],
     ),
+    "collector that is no URL": ("tracing", {"endpoint": "collector:4317"}, "tracing.endpoint", ["is not a URL", "HTTP"]),
+    "collector with a password": (
+        "tracing", {"endpoint": f"http://me:{TOKEN}@collector:4318"}, "tracing.endpoint", ["headersSecret"],
+    ),
+    "collector without an address": ("tracing", {"samplingRatePerMillion": 5}, "tracing.endpoint", ["missing"]),
+    "more traces than attempts": (
+        "tracing", {"endpoint": "http://c:4318", "samplingRatePerMillion": 2_000_000}, "tracing.samplingRatePerMillion",
+        ["must be at most 1000000"],
+    ),
     "compatibility that is none": ("compatibility", "strict", "compatibility", ["allowed: safe, upstream"]),
     "CRDs that are neither": ("installPluginCrds", "maybe", "installPluginCrds", ["must be true or false"]),
     "enabled that is a mapping": (

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 
+from scheduler.engine.failures import EXPLAIN_ANNOTATION
 from scheduler.kube.client import ApiError, ConnectionLost
 from scheduler.kube.client.errors import api_error
-from tests.unit.scheduler.engine.fakes import Engine, eventually
+from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
 
 
@@ -160,3 +161,20 @@ async def test_the_same_reason_is_patched_once(engine: Engine) -> None:
     )
     await asyncio.sleep(0.02)
     assert len([path for path, _ in engine.api.patches if path.endswith("/status")]) == 1
+
+
+async def test_the_command_that_explains_goes_with_the_condition_in_one_patch_if_the_profile_says_so() -> None:
+    options = "    pluginConfig: [{name: SecondarySchedulerOptions, args: {explainAnnotation: true}}]\n"
+    for configuration, expected in (
+        (CONFIGURATION, None),
+        (CONFIGURATION + options, {EXPLAIN_ANNOTATION: "kubectl secondary-scheduler explain pod big -n ns"}),
+    ):
+        async with started(Engine(configuration=configuration)) as engine:
+            engine.add_node("n1", cpu="1")
+            engine.add_pod("big", cpu="3")
+            await eventually(lambda engine=engine: bool(engine.api.patches), "rejected")  # type: ignore[misc]
+            ((path, patch),) = engine.api.patches
+        assert path.endswith("/pods/big/status")
+        assert patch["status"]["conditions"][0]["reason"] == "Unschedulable"
+        assert patch["metadata"].get("annotations") == expected
+        assert patch["metadata"]["uid"] == "big-uid"
