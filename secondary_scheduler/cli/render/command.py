@@ -34,6 +34,7 @@ class RenderingFormat(enum.StrEnum):
 
     YAML = "yaml"
     KUSTOMIZE = "kustomize"
+    HELM = "helm"
 
 
 _EXAMPLES = examples(
@@ -41,6 +42,7 @@ _EXAMPLES = examples(
     "render --stack prod --output-dir deploy",
     "render --stack prod | kubectl diff -f -",
     "render --stack prod --format kustomize --output-dir deploy",
+    "render --stack prod --format helm --output-dir chart",
 )
 
 
@@ -57,7 +59,9 @@ def render(
     ] = None,
     form: Annotated[
         RenderingFormat,
-        typer.Option("--format", help="Plain manifests, or a kustomization; the latter needs --output-dir."),
+        typer.Option(
+            "--format", help="Plain manifests, a kustomization, or a Helm chart; the last two need --output-dir."
+        ),
     ] = RenderingFormat.YAML,
     project: Annotated[
         Path, typer.Option("--project", metavar="DIR", help="Directory of Pulumi.yaml, or one below it.")
@@ -76,12 +80,13 @@ def render(
     which they can be applied. Exit code 4: the stack's settings are not valid. Secrets are left out and mentioned as
     comments.
     """
+    from secondary_scheduler.cli.render.chart import chart
     from secondary_scheduler.cli.render.directory import write_directory
     from secondary_scheduler.cli.render.kustomize import kustomization
     from secondary_scheduler.cli.render.manifests import build, files, stream, stream_json
     from secondary_scheduler.cli.render.stack import read_stack
 
-    _check_usage(directory, form, output)
+    _check_usage(directory, form, output, show_secrets=show_secrets)
     rendered = build(_record(read_stack(project, stack, decrypt=show_secrets)), show_secrets=show_secrets)
     for manifest in rendered:
         if manifest.left_out:
@@ -90,16 +95,19 @@ def render(
         text = stream_json(rendered) if output is ManifestFormat.JSON else stream(rendered, stack)
         typer.echo(text, nl=False)
         return
-    written = {RenderingFormat.YAML: files, RenderingFormat.KUSTOMIZE: kustomization}[form](rendered, stack)
+    make = {RenderingFormat.YAML: files, RenderingFormat.KUSTOMIZE: kustomization, RenderingFormat.HELM: chart}[form]
+    written = make(rendered, stack)
     write_directory(written, directory)
     typer.echo(f"{directory}: {len(written)} files", err=True)
 
 
-def _check_usage(directory: Path | None, form: RenderingFormat, output: ManifestFormat) -> None:
+def _check_usage(directory: Path | None, form: RenderingFormat, output: ManifestFormat, *, show_secrets: bool) -> None:
     if directory is not None and directory.exists() and not directory.is_dir():
         raise CommandError(f"--output-dir {directory}: is not a directory", ExitCode.USAGE)
     if form is not RenderingFormat.YAML and directory is None:
         raise CommandError(f"--format {form} writes files; name a directory: --output-dir DIR", ExitCode.USAGE)
+    if form is RenderingFormat.HELM and show_secrets:
+        raise CommandError("--format helm and --show-secrets exclude each other: charts are shared", ExitCode.USAGE)
     if directory is not None and output is ManifestFormat.JSON:
         raise CommandError("--output-dir writes YAML; leave -o json out, or write to stdout", ExitCode.USAGE)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from secondary_scheduler.cli.errors import CommandError
 
 MARK = "Rendered by `secondary-scheduler render`"
-"""Stands in the first line or two of every file, as a comment: by it a later rendering knows its own files."""
+"""With it every file begins, in a comment: by it a later rendering knows its own files."""
+_COMMENTS = ("# ", "{{- /* ", '{\n  "$comment": "')
+"""How the comment begins in YAML, in a template, in JSON."""
 _FOLDERS = (".", "templates", "crds")
 """Where renderings of any format have files."""
-_MARK_WITHIN = 200
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class RenderedFile:
 
     Attributes:
         path: relative to the directory.
-        text: with `MARK` near its beginning.
+        text: begins with a comment that begins with `MARK`.
         private: only its owner may read it.
     """
 
@@ -59,8 +60,9 @@ def _present(directory: Path) -> Iterable[Path]:
 def _is_ours(path: Path) -> bool:
     if not path.is_file():
         return False
+    beginnings = [f"{comment}{MARK}".encode() for comment in _COMMENTS]
     with path.open("rb") as file:
-        return MARK.encode() in file.read(_MARK_WITHIN)
+        return file.read(max(map(len, beginnings))).startswith(tuple(beginnings))
 
 
 def _remove_if_empty(folder: Path) -> None:
