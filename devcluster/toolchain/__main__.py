@@ -28,6 +28,7 @@ NAMES = (
     "olm-operator",
     "catalog-operator",
     "opm",
+    "helm",
 )
 
 

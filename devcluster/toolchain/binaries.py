@@ -35,6 +35,7 @@ _KWOK = "0.7.0"
 _OLM = "0.28.0"
 _OLM_MODULE = "github.com/operator-framework/operator-lifecycle-manager"
 _OPM = "1.60.0"
+_HELM = "3.19.5"
 _VERSION_SECONDS = 20
 _WORTH_SAYING = 30.0
 """Seconds of building that are announced as a whole."""
@@ -170,6 +171,17 @@ BINARIES: dict[str, Binary] = {
             version_argument="version",
             # Without them it wants C libraries of image stores that it would use for images only.
             tags="json1,containers_image_openpgp,exclude_graphdriver_btrfs",
+        ),
+        # It takes charts' `kubeVersion` for its own if it is not told which Kubernetes its libraries are of.
+        Binary(
+            "helm",
+            "helm",
+            "helm.sh/helm/v3/cmd/helm",
+            _HELM,
+            f"-X helm.sh/helm/v3/internal/version.version=v{_HELM}"
+            " -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34"
+            " -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=34",
+            version_argument="version",
         ),
     )
 }

@@ -19,8 +19,10 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
+from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
-from tests.support.pages import INSTALL, JOURNEYS, File, followed
+from devcluster.toolchain.binaries import ensure
+from tests.support.pages import HELM, INSTALL, JOURNEYS, File, followed
 from tests.support.reader import Reader
 from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, look_like_openshift
 
@@ -28,7 +30,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ON_A_CLUSTER = [journey for journey in JOURNEYS if journey != "files"]
 STEPS = [(journey, step) for journey in ON_A_CLUSTER for step in JOURNEYS[journey]]
-BEGIN_IN_A_CLONE = ("by-hand", "readme")
+BEGIN_IN_A_CLONE = ("by-hand", "helm", "readme")
 """Journeys whose first page takes a clone with its environment for granted."""
 # As move-workloads.md says for a policy that writes the scheduler's name.
 POLICIES = (
@@ -56,6 +58,8 @@ class Journey:
             "'prod-*'": "'prod*'",
         }
         self.reader = Reader(directory, values, {"KUBECONFIG": str(cluster.kubeconfig)})
+        if name == "helm":
+            (directory / "bin" / "helm").symlink_to(ensure(["helm"], SilentReporter())["helm"])
         if name in BEGIN_IN_A_CLONE:
             self.reader.clone()
         for namespace in ("monitoring", "shop"):
@@ -128,6 +132,7 @@ class Journey:
 FILES: dict[str, Callable[[Journey], None]] = {
     "docs/load.md": Journey.write_what_load_takes_for_granted,
     "docs/render.md": Journey.write_plain_stack_file,
+    HELM: Journey.write_plain_stack_file,
 }
 """What a page takes for granted, by its name."""
 KEPT = {

@@ -21,6 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = "docs/guides"
 INDEX = f"{GUIDES}/README.md"
 INSTALL = f"{GUIDES}/install-on-kubernetes.md"
+HELM = f"{GUIDES}/helm-and-argo-cd.md"
 
 JOURNEYS: dict[str, tuple[str, ...]] = {
     "openshift": (
@@ -55,6 +56,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         f"{GUIDES}/adopt.md",
         f"{GUIDES}/install-modes.md",
     ),
+    "helm": (HELM,),
     "readme": ("README.md",),
     "files": (
         "docs/configuration.md",

@@ -45,7 +45,7 @@ class Project:
             env={"PATH": "/usr/bin:/bin", **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 

@@ -29,8 +29,20 @@ class ManifestFormat(enum.StrEnum):
     JSON = "json"
 
 
+class RenderingFormat(enum.StrEnum):
+    """For which tool objects are written."""
+
+    YAML = "yaml"
+    KUSTOMIZE = "kustomize"
+    HELM = "helm"
+
+
 _EXAMPLES = examples(
-    "render --stack prod", "render --stack prod --output-dir deploy", "render --stack prod | kubectl diff -f -"
+    "render --stack prod",
+    "render --stack prod --output-dir deploy",
+    "render --stack prod | kubectl diff -f -",
+    "render --stack prod --format kustomize --output-dir deploy",
+    "render --stack prod --format helm --output-dir chart",
 )
 
 
@@ -45,6 +57,12 @@ def render(
         Path | None,
         typer.Option("--output-dir", metavar="DIR", help="Write one file per object there instead of to stdout."),
     ] = None,
+    form: Annotated[
+        RenderingFormat,
+        typer.Option(
+            "--format", help="Plain manifests, a kustomization, or a Helm chart; the last two need --output-dir."
+        ),
+    ] = RenderingFormat.YAML,
     project: Annotated[
         Path, typer.Option("--project", metavar="DIR", help="Directory of Pulumi.yaml, or one below it.")
     ] = Path(),
@@ -62,13 +80,13 @@ def render(
     which they can be applied. Exit code 4: the stack's settings are not valid. Secrets are left out and mentioned as
     comments.
     """
-    from secondary_scheduler.cli.render.manifests import build, stream, stream_json, write_directory
+    from secondary_scheduler.cli.render.chart import chart
+    from secondary_scheduler.cli.render.directory import write_directory
+    from secondary_scheduler.cli.render.kustomize import kustomization
+    from secondary_scheduler.cli.render.manifests import build, files, stream, stream_json
     from secondary_scheduler.cli.render.stack import read_stack
 
-    if directory is not None and directory.exists() and not directory.is_dir():
-        raise CommandError(f"--output-dir {directory}: is not a directory", ExitCode.USAGE)
-    if directory is not None and output is ManifestFormat.JSON:
-        raise CommandError("--output-dir writes YAML; leave -o json out, or write to stdout", ExitCode.USAGE)
+    _check_usage(directory, form, output, show_secrets=show_secrets)
     rendered = build(_record(read_stack(project, stack, decrypt=show_secrets)), show_secrets=show_secrets)
     for manifest in rendered:
         if manifest.left_out:
@@ -77,8 +95,21 @@ def render(
         text = stream_json(rendered) if output is ManifestFormat.JSON else stream(rendered, stack)
         typer.echo(text, nl=False)
         return
-    files = write_directory(rendered, directory, stack)
-    typer.echo(f"{directory}: {len(files)} files", err=True)
+    make = {RenderingFormat.YAML: files, RenderingFormat.KUSTOMIZE: kustomization, RenderingFormat.HELM: chart}[form]
+    written = make(rendered, stack)
+    write_directory(written, directory)
+    typer.echo(f"{directory}: {len(written)} files", err=True)
+
+
+def _check_usage(directory: Path | None, form: RenderingFormat, output: ManifestFormat, *, show_secrets: bool) -> None:
+    if directory is not None and directory.exists() and not directory.is_dir():
+        raise CommandError(f"--output-dir {directory}: is not a directory", ExitCode.USAGE)
+    if form is not RenderingFormat.YAML and directory is None:
+        raise CommandError(f"--format {form} writes files; name a directory: --output-dir DIR", ExitCode.USAGE)
+    if form is RenderingFormat.HELM and show_secrets:
+        raise CommandError("--format helm and --show-secrets exclude each other: charts are shared", ExitCode.USAGE)
+    if directory is not None and output is ManifestFormat.JSON:
+        raise CommandError("--output-dir writes YAML; leave -o json out, or write to stdout", ExitCode.USAGE)
 
 
 def _record(stack: StackValues) -> list[dict[str, Any]]:

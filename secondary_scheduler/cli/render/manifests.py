@@ -6,15 +6,14 @@ import heapq
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
 from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.render.directory import MARK, RenderedFile
 
-MARK = "# Rendered by `secondary-scheduler render`"
 _SIGNATURE, _SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _PROVIDERS_ANNOTATIONS = "pulumi.com/"
@@ -35,10 +34,12 @@ class RenderedObject:
     Attributes:
         manifest: as the API server takes it.
         left_out: why only a comment stands for it; empty if the object is written.
+        wave: 0 if it depends on no other object, else one more than the highest of those that it depends on.
     """
 
     manifest: Mapping[str, Any]
     left_out: str = ""
+    wave: int = 0
 
     @property
     def kind(self) -> str:
@@ -55,9 +56,17 @@ class RenderedObject:
     @property
     def text(self) -> str:
         """The YAML document, or the comment that stands for it."""
-        if self.left_out:
-            return "".join(f"# {line}\n" for line in [f"{self.title} is left out:", *self.left_out.splitlines()])
-        return dump(self.manifest)
+        return self.comment if self.left_out else dump(self.manifest)
+
+    @property
+    def comment(self) -> str:
+        """What says that it is left out, and why."""
+        return "".join(f"# {line}\n" for line in [f"{self.title} is left out:", *self.left_out.splitlines()])
+
+    def file_name(self, number: int) -> str:
+        """Name of its file, by which files sort as the objects are numbered."""
+        name = re.sub(r"[^a-z0-9.-]+", "-", str(self.manifest["metadata"]["name"]).lower())
+        return f"{number:02}-{self.kind.lower()}-{name}.yaml"
 
 
 def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[RenderedObject]:
@@ -73,15 +82,15 @@ def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[R
         CommandError: an object cannot be written without a cluster, or holds a secret where it must not.
     """
     return [
-        _render_object(registered["inputs"], show_secrets=show_secrets)
-        for registered in _ordered(objects)
+        replace(_render_object(registered["inputs"], show_secrets=show_secrets), wave=wave)
+        for wave, registered in _ordered(objects)
         if not registered.get("adopted")
     ]
 
 
 def stream(rendered: Iterable[RenderedObject], stack: str) -> str:
     """All objects as one text of several documents."""
-    return "".join([f"{MARK} from stack {stack}.\n", *(f"---\n{obj.text}" for obj in rendered)])
+    return "".join([heading(stack), *(f"---\n{obj.text}" for obj in rendered)])
 
 
 def stream_json(rendered: Iterable[RenderedObject]) -> str:
@@ -90,31 +99,17 @@ def stream_json(rendered: Iterable[RenderedObject]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2) + "\n"
 
 
-def write_directory(rendered: Sequence[RenderedObject], directory: Path, stack: str) -> list[Path]:
-    """Write one file per object, named so that `kubectl apply -f DIRECTORY` takes them in order, and delete what an
-    earlier rendering has left there and this one does not have. Files of others stay as they are."""
-    directory.mkdir(parents=True, exist_ok=True)
-    files = {directory / _file_name(number, obj): obj for number, obj in enumerate(rendered)}
-    foreign_files = [file for file in directory.glob("*.yaml") if not _is_ours(file)]
-    if foreign := sorted(str(file) for file in foreign_files if file in files):
-        raise CommandError(f"{foreign[0]}: is not of an earlier rendering; take another directory or remove it")
-    for file in directory.glob("*.yaml"):
-        if file not in foreign_files:
-            file.unlink()
-    for file, obj in files.items():
-        # What is written in clear is at least readable by its owner only.
-        file.touch(mode=0o600 if obj.kind == "Secret" else 0o666)
-        file.write_text(f"{MARK} from stack {stack}.\n{obj.text}", encoding="utf-8")
-    return list(files)
+def files(rendered: Sequence[RenderedObject], stack: str) -> list[RenderedFile]:
+    """One file per object, named so that `kubectl apply -f DIRECTORY` takes them in order."""
+    return [
+        RenderedFile(obj.file_name(number), f"{heading(stack)}{obj.text}", private=obj.kind == "Secret")
+        for number, obj in enumerate(rendered)
+    ]
 
 
-def _file_name(number: int, obj: RenderedObject) -> str:
-    name = re.sub(r"[^a-z0-9.-]+", "-", str(obj.manifest["metadata"]["name"]).lower())
-    return f"{number:02}-{obj.kind.lower()}-{name}.yaml"
-
-
-def _is_ours(file: Path) -> bool:
-    return file.read_text(encoding="utf-8", errors="replace").startswith(MARK)
+def heading(stack: str) -> str:
+    """The comment with which a file begins."""
+    return f"# {MARK} from stack {stack}.\n"
 
 
 def dump(manifest: Mapping[str, Any]) -> str:
@@ -130,8 +125,9 @@ class _Waiting:
     item: Mapping[str, Any] = field(compare=False)
 
 
-def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Dependencies first, then by kind and name: the order of registration differs from run to run."""
+def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Each with its wave. Dependencies first, then by kind and name: the order of registration differs from run to
+    run."""
     by_urn = {registered["urn"]: registered for registered in objects}
     missing = {
         urn: {other for other in registered["dependencies"] if other in by_urn} for urn, registered in by_urn.items()
@@ -141,11 +137,14 @@ def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
         for other in others:
             needed_by[other].append(urn)
     ready = [_waiting(by_urn[urn]) for urn, others in missing.items() if not others]
+    waves = dict.fromkeys(by_urn, 0)
     heapq.heapify(ready)
     while ready:
         registered = heapq.heappop(ready).item
-        yield registered
+        wave = waves[registered["urn"]]
+        yield wave, registered
         for urn in needed_by[registered["urn"]]:
+            waves[urn] = max(waves[urn], wave + 1)
             missing[urn].discard(registered["urn"])
             if not missing[urn]:
                 heapq.heappush(ready, _waiting(by_urn[urn]))

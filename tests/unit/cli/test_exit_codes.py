@@ -111,6 +111,7 @@ USAGE = [
     "render --stack absent --project project",
     "render --stack prod --project .",
     "render --stack bad --project project --output-dir token",
+    "render --stack bad --project project --format kustomize",
     "fleet",
     "fleet preview",
     "fleet preview --stacks absent --project project",

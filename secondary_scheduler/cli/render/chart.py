@@ -1,0 +1,308 @@
+"""A Helm chart of what a program registered."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from scheduler import __version__
+from scheduler.catalog import cluster_role_name, descriptors
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.render.chartvalues import (
+    ChartValues,
+    ImageValues,
+    PodValues,
+    ResourceValues,
+    SchedulerValues,
+    values_schema,
+    values_yaml,
+)
+from secondary_scheduler.cli.render.directory import MARK, RenderedFile
+from secondary_scheduler.cli.render.kustomize import SYNC_WAVE
+from secondary_scheduler.cli.render.manifests import RenderedObject, dump, heading
+from secondary_scheduler.cli.render.templates import Places
+
+NAME = "secondary-scheduler"
+_OPERATOR = "/bin/secondary-scheduler-operator"
+_DEPLOYMENTS = {_OPERATOR: "operator", "/bin/load-watcher": "loadWatcher"}
+"""By the command of its container, under which key a Deployment's values stand."""
+_CONFIGURATION_KEY = "config.yaml"
+_DIGITS = f'include "{NAME}.configuration-digits" .'
+_HELPERS = """\
+{{- /* The reference of an image. */ -}}
+{{- define "secondary-scheduler.image" -}}
+{{ .repository }}{{ with .tag }}:{{ . }}{{ end }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{- /* The end of the ConfigMap's name: a changed configuration is another ConfigMap, as the program makes it. */ -}}
+{{- define "secondary-scheduler.configuration-digits" -}}
+{{- $data := fromYaml .Values.configuration -}}
+{{- if hasKey $data "Error" }}{{ fail (printf "configuration: is not valid YAML: %v" (get $data "Error")) }}{{ end -}}
+{{- if ne (toString (get $data "kind")) "KubeSchedulerConfiguration" }}
+{{- fail "configuration: must be a KubeSchedulerConfiguration; give it as --set-file configuration=FILE" }}
+{{- end -}}
+{{- range $profile := default list (get $data "profiles") }}
+{{- range $set := values (default dict (get $profile "plugins")) }}
+{{- range $plugin := default list (get $set "enabled") }}
+{{- if has (get $plugin "name") (list ABSENT) }}
+{{- fail (printf "configuration: enables %s, whose rights this chart lacks; enable it in stack STACK and render the \
+chart again" (get $plugin "name")) }}
+{{- end }}{{ end }}{{ end }}{{ end -}}
+{{- $data | toRawJson | sha256sum | trunc 8 -}}
+{{- end }}
+"""
+_NOTES = """\
+The operator starts the scheduler. This waits for it:
+  kubectl --namespace NAMESPACE wait --for=condition=Available secondaryscheduler/INSTANCE --timeout=5m
+{{- if eq .Release.Namespace "NAMESPACE" }}
+
+The namespace is not part of this release. Give it the labels that it has otherwise:
+  kubectl label namespace NAMESPACE LABELS --overwrite
+{{- end }}
+LEFT_OUT
+Before an upgrade, apply the CRDs: Helm installs them, and does not change them.
+  kubectl apply --server-side --force-conflicts --filename CHART/crds
+"""
+# Helm would delete the operator first: it deletes kinds that it does not know last. Nobody would remove the scheduler
+# then, nor the finalizer. Before it creates an object for a hook, Helm deletes the one of that name, and waits for it.
+_HOOK = """\
+{{- if not .Values.argocd }}
+apiVersion: API_VERSION
+kind: SecondaryScheduler
+metadata:
+  name: INSTANCE
+  namespace: NAMESPACE
+  annotations:
+    helm.sh/hook: pre-delete
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  managementState: Removed
+{{- end }}
+"""
+
+
+def chart(rendered: Sequence[RenderedObject], stack: str) -> list[RenderedFile]:
+    """The files of the chart. With its own values, Helm makes the objects of the rendering out of it.
+
+    Raises:
+        CommandError: the stack installs something else than our operator from manifests.
+    """
+    scheduler = _scheduler_of(rendered, stack)
+    builder = _Builder(scheduler)
+    written = [obj for obj in rendered if not obj.left_out]
+    files = [
+        RenderedFile("Chart.yaml", heading(stack) + dump(_about(written, stack))),
+        RenderedFile("templates/_helpers.tpl", f"{{{{- /* {MARK}. */ -}}}}\n{_helpers(written, stack)}"),
+    ]
+    for number, obj in enumerate(written):
+        name = obj.file_name(number)
+        if obj.kind == "CustomResourceDefinition":
+            files.append(RenderedFile(f"crds/{name}", heading(stack) + obj.text))
+        else:
+            files.append(RenderedFile(f"templates/{name}", heading(stack) + builder.template(obj)))
+    values = builder.values()
+    files += [
+        RenderedFile("values.yaml", values_yaml(values, stack)),
+        RenderedFile("values.schema.json", values_schema(values, stack)),
+        RenderedFile("templates/NOTES.txt", _notes(rendered, scheduler)),
+        RenderedFile("templates/before-uninstall.yaml", heading(stack) + _filled_in(_HOOK, scheduler)),
+    ]
+    return files
+
+
+def _scheduler_of(rendered: Sequence[RenderedObject], stack: str) -> RenderedObject:
+    schedulers = [obj for obj in rendered if obj.kind == "SecondaryScheduler"]
+    operators = [obj for obj in rendered if obj.kind == "Deployment" and _command(obj.manifest) == _OPERATOR]
+    if not schedulers or not operators:
+        raise CommandError(
+            f"--format helm: stack {stack} does not install our operator from manifests (installMode: manifests), "
+            "which the chart needs; use --format kustomize or yaml",
+            ExitCode.USAGE,
+        )
+    return schedulers[0]
+
+
+def _about(rendered: Sequence[RenderedObject], stack: str) -> Mapping[str, Any]:
+    # The admission policies are v1 from 1.30 on, the FlowSchemas that the operator makes from 1.29 on.
+    policies = any(obj.kind == "ValidatingAdmissionPolicy" for obj in rendered)
+    return {
+        "apiVersion": "v2",
+        "name": NAME,
+        "description": f"A second scheduler with its operator, as stack {stack} describes it.",
+        "type": "application",
+        "version": __version__,
+        "appVersion": __version__,
+        "kubeVersion": f">=1.{30 if policies else 29}.0-0",
+    }
+
+
+def _helpers(rendered: Sequence[RenderedObject], stack: str) -> str:
+    """The named templates; plugins whose ClusterRole is not in the chart are refused where a configuration is given."""
+    roles = {obj.manifest["metadata"]["name"] for obj in rendered if obj.kind == "ClusterRole"}
+    usable = (descriptor for descriptor in descriptors() if descriptor.implemented and descriptor.rules)
+    absent = sorted(each.name for each in usable if cluster_role_name(each.name) not in roles)
+    return _HELPERS.replace("ABSENT", " ".join(json.dumps(name) for name in absent)).replace("STACK", stack)
+
+
+def _container(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def _command(manifest: Mapping[str, Any]) -> str:
+    return str((_container(manifest).get("command") or [""])[0])
+
+
+class _Builder:
+    """Puts places for values into manifests, and collects the values that they had."""
+
+    def __init__(self, scheduler: RenderedObject) -> None:
+        self._scheduler = scheduler
+        spec = scheduler.manifest["spec"]
+        self._config_map = str(spec["schedulerConfig"])
+        self._image = ImageValues.of(spec["schedulerImage"])
+        self._pods: dict[str, PodValues] = {}
+        self._configuration = ""
+
+    def values(self) -> ChartValues:
+        """The values with which the templates make the manifests that they were made from."""
+        spec = self._scheduler.manifest["spec"]
+        topology = spec.get("topology", {}).get("highlyAvailableTopology", {})
+        scheduler = SchedulerValues(
+            image=self._image,
+            resources=ResourceValues.model_validate(spec.get("resources") or {}),
+            replicas=topology.get("maxReplicas", 1),
+            log_level=spec["logLevel"],
+        )
+        return ChartValues(
+            scheduler=scheduler,
+            operator=self._pods["operator"],
+            load_watcher=self._pods.get("loadWatcher"),
+            configuration=self._configuration,
+        )
+
+    def template(self, obj: RenderedObject) -> str:
+        """The template of an object."""
+        places = Places()
+        manifest = _with_optional_wave(obj, places)
+        changes: dict[str, Callable[[dict[str, Any], Places], dict[str, Any]]] = {
+            "SecondaryScheduler": self._second_scheduler,
+            "ConfigMap": self._config,
+            "Deployment": self._deployment,
+            "ValidatingAdmissionPolicy": self._policy,
+        }
+        if obj.kind in changes:
+            manifest = changes[obj.kind](manifest, places)
+        text = places.text(manifest)
+        if obj.kind == "Namespace":
+            # The release's own must exist before Helm can install anything, and cannot be part of it then.
+            condition = f'{{{{- if ne .Release.Namespace "{obj.manifest["metadata"]["name"]}" }}}}'
+            return f"{condition}\n{text}{{{{- end }}}}\n"
+        return text
+
+    def _second_scheduler(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+        spec = dict(manifest["spec"])
+        for name in ("topology", "resources"):
+            spec.pop(name, None)
+        values = ".Values.scheduler"
+        spec["schedulerConfig"] = self._config_name(places)
+        spec["schedulerImage"] = places.value(f'include "{NAME}.image" {values}.image')
+        spec["logLevel"] = places.value(f"{values}.logLevel")
+        spec |= places.entry(_topology)
+        spec |= places.optional("resources", f"{values}.resources")
+        spec |= places.optional("nodeSelector", f"{values}.nodeSelector")
+        spec |= places.optional("tolerations", f"{values}.tolerations")
+        return {**manifest, "spec": spec}
+
+    def _config(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+        if manifest["metadata"]["name"] != self._config_map:
+            return manifest
+        self._configuration = manifest["data"][_CONFIGURATION_KEY]
+        # As JSON's string: it holds any text, whatever its lines begin or end with.
+        data = {_CONFIGURATION_KEY: places.value(".Values.configuration | toJson")}
+        return {**manifest, "metadata": {**manifest["metadata"], "name": self._config_name(places)}, "data": data}
+
+    def _config_name(self, places: Places) -> str:
+        return f"{self._config_map.rpartition('-')[0]}-{places.value(_DIGITS)}"
+
+    def _deployment(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+        key = _DEPLOYMENTS.get(_command(manifest))
+        if key is None:
+            return manifest
+        container, template = _container(manifest), dict(manifest["spec"]["template"])
+        pod = dict(template["spec"])
+        self._pods[key] = PodValues(
+            image=ImageValues.of(container["image"]),
+            resources=ResourceValues.model_validate(container.pop("resources", {})),
+            node_selector=pod.pop("nodeSelector", {}),
+            tolerations=pod.pop("tolerations", []),
+        )
+        values = f".Values.{key}"
+        container["image"] = places.value(f'include "{NAME}.image" {values}.image')
+        container |= places.optional("resources", f"{values}.resources")
+        pod["containers"] = [container]
+        pod |= places.optional("nodeSelector", f"{values}.nodeSelector")
+        pod |= places.optional("tolerations", f"{values}.tolerations")
+        return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
+
+    def _policy(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+        """It names the repository that a SecondaryScheduler's image may be of."""
+        repository = re.compile(rf"(?<![\w./:@-]){re.escape(self._image.repository)}(?![\w./:@-])")
+
+        def replaced(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: replaced(item) for key, item in value.items()}
+            if isinstance(value, list):
+                return [replaced(item) for item in value]
+            if not isinstance(value, str):
+                return value
+            return repository.sub(lambda _: places.value(".Values.scheduler.image.repository"), value)
+
+        return {**manifest, "spec": replaced(manifest["spec"])}
+
+
+def _topology(indent: str) -> str:
+    lines = (
+        "{{- if gt (int .Values.scheduler.replicas) 1 }}",
+        "topology:",
+        "  mode: HighlyAvailable",
+        "  highlyAvailableTopology:",
+        "    maxReplicas: {{ int .Values.scheduler.replicas }}",
+        "{{- end }}",
+    )
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def _with_optional_wave(obj: RenderedObject, places: Places) -> dict[str, Any]:
+    def annotation(indent: str) -> str:
+        lines = ("{{- if .Values.argocd }}", f'{SYNC_WAVE}: "{obj.wave}"', "{{- end }}")
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+    def annotations(indent: str) -> str:
+        lines = ("{{- if .Values.argocd }}", "annotations:", f'  {SYNC_WAVE}: "{obj.wave}"', "{{- end }}")
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+    metadata = dict(obj.manifest["metadata"])
+    if "annotations" in metadata:
+        metadata["annotations"] = {**metadata["annotations"], **places.entry(annotation)}
+    else:
+        metadata |= places.entry(annotations)
+    return {**obj.manifest, "metadata": metadata}
+
+
+def _notes(rendered: Sequence[RenderedObject], scheduler: RenderedObject) -> str:
+    (namespace,) = (obj.manifest["metadata"] for obj in rendered if obj.kind == "Namespace")
+    labels = " ".join(f"{key}={value}" for key, value in namespace["labels"].items())
+    left_out = "".join(f"\n{obj.title} is not part of the chart: {obj.left_out}\n" for obj in rendered if obj.left_out)
+    text = _NOTES.replace("LEFT_OUT\n", f"{left_out}\n" if left_out else "\n").replace("LABELS", labels)
+    return f"{{{{- /* {MARK}. */ -}}}}\n{_filled_in(text, scheduler)}"
+
+
+def _filled_in(text: str, scheduler: RenderedObject) -> str:
+    manifest = scheduler.manifest
+    words = {"API_VERSION": manifest["apiVersion"], "INSTANCE": manifest["metadata"]["name"]}
+    for word, value in {**words, "NAMESPACE": manifest["metadata"]["namespace"]}.items():
+        text = text.replace(word, value)
+    return text
