@@ -76,7 +76,7 @@ PARTS: dict[str, list[list[str]]] = {
     ],
     # In Chromium; `make browser` installs it.
     "browser": [pytest("tests/browser")],
-    "toolchain": [[str(BIN / "python"), "-m", "devcluster.toolchain"]],
+    "toolchain": [[str(BIN / "python"), "-m", "devcluster.toolchain", *(("--all",) if not SELECTION else ())]],
     "integration": [servers("integration", integration_files())],
     "e2e": [servers("e2e", e2e_files())],
     "live": [servers("integration or e2e", interleave(e2e_files(), integration_files()))],

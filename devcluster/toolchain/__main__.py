@@ -1,6 +1,7 @@
 """Finds or builds the binaries of the local cluster, with a line per binary: what tests run before they need them.
 
-With minors of Kubernetes as arguments (`1.36 1.37`) only their control planes and kube-schedulers.
+With minors of Kubernetes as arguments (`1.36 1.37`) only their control planes and kube-schedulers. With `--all` also
+what only the long tests need.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ NAMES = (
     "olm-operator",
     "catalog-operator",
     "opm",
-    "helm",
 )
+FOR_LONG_TESTS = ("helm",)
 
 
-def main(minors: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Exit code 0 when every binary is there, 1 with one line when one cannot be had."""
     console = Console(stderr=True)
     try:
         with reporter(console) as report:
-            for minor in minors:
-                ensure(sorted(COMPONENTS), report, minor)
-            if not minors:
-                ensure(NAMES, report)
+            if arguments in ([], ["--all"]):
+                ensure((*NAMES, *FOR_LONG_TESTS) if arguments else NAMES, report)
+            else:
+                for minor in arguments:
+                    ensure(sorted(COMPONENTS), report, minor)
     except DevClusterError as error:
         console.print(f"toolchain: {error}", markup=False, highlight=False, soft_wrap=True)
         return 1

@@ -90,6 +90,7 @@ class Served:
         self.asked = 1_000
 
 
+@pytest.mark.slow
 async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> None:
     models = trimaran.power_models(SEED)
     with control_plane_running() as running, service() as source:

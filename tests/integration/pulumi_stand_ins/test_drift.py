@@ -45,6 +45,7 @@ def role(engine: Engine) -> tuple[str, str]:
     return name, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
 
 
+@pytest.mark.slow
 def test_what_kubectl_changed_fails_the_preview_and_is_put_back_without_one(
     engine: Engine, api: Api, role: tuple[str, str]
 ) -> None:

@@ -57,6 +57,7 @@ pulumi.export("configMap", auto.metadata["name"])
 """
 
 
+@pytest.mark.slow
 def test_a_stack_lives_from_create_to_destroy(engine: Engine, api: Api) -> None:
     space = engine.namespace
     (engine.program / "__main__.py").write_text(PROGRAM)
