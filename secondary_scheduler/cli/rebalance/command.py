@@ -95,7 +95,7 @@ def plan(
     window: WindowOption = "15m",
     output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
-    """Show which pods would be moved, where the scheduler would put them, and why others stay.
+    """Show pods to move, where they would go, and why others stay.
 
     Nothing is evicted or written. Each pod of an overloaded node is decided as the scheduler would decide it, on the
     cluster without this pod; each move sees the ones before it. Exit code 3: there are moves; 0: there are none; 4: a
