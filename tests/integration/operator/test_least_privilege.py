@@ -19,6 +19,8 @@ from scheduler.kube.client import KubeError
 from secondary_scheduler.operator.options import LEASE_NAME
 from tests.integration.operator.support import create_highly_available
 from tests.support.cluster import BARE, audit_flags
+from tests.support.queries import NAMESPACE as SCRAPED_NAMESPACE
+from tests.support.queries import dashboard_queries
 from tests.support.scraping import scraping
 from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, OTHER_CONFIG
@@ -164,9 +166,12 @@ def held(rights):
 
 
 def test_nothing_is_held_in_vain(control_plane, every_kind, api, operator, kubelet, rights, tmp_path):
-    with scraping(tmp_path, f"127.0.0.1:{operator.port('metrics_port')}", token_of_a_scraper(api)) as prometheus:
+    target, labels = f"127.0.0.1:{operator.port('metrics_port')}", {"namespace": SCRAPED_NAMESPACE}
+    with scraping(tmp_path, target, token_of_a_scraper(api), labels=labels) as prometheus:
         assert prometheus.wait_for("secondary_scheduler_operator_leader == 1") == 1
-    live_through_everything(api)
+        live_through_everything(api)
+        # At any time of the run: an instance that is deleted takes its series along.
+        prometheus.wait_for(f"count_over_time(({dashboard_queries()['Conditions/A']})[10m:1s])")
     seen = list(rights.requests(control_plane))
     used = {request[:3] for request in seen}
     # Who creates by a patch needs the right to do both.

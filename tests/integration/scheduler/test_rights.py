@@ -32,6 +32,8 @@ from tests.integration.operator.rights import Request, requests_of
 from tests.integration.operator.support import Api
 from tests.integration.operator.test_least_privilege import crd
 from tests.support.cluster import BARE, audit_flags
+from tests.support.queries import NAMESPACE as SCRAPED_NAMESPACE
+from tests.support.queries import dashboard_queries
 from tests.support.scraping import scraping
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -65,6 +67,20 @@ _CUSTOM = (
 )
 HELD_FOR_GO_IMAGES = {(group, plural, "get") for group, plural in _CUSTOM}
 """Images of scheduler-plugins read some of these objects one by one."""
+_NEWER = "of Kubernetes 1.36 and newer, which this profile does not behave as"
+WITHOUT_SERIES_HERE = {
+    "Conditions/A": "of the operator: tests/integration/operator/test_least_privilege.py",
+    "Degraded/A": "of the operator, and only of an instance that is degraded",
+    "Failed reads/A": "the metrics server answers",
+    "PodGroups of Kubernetes/A": _NEWER,
+    "ResourceClaims for extended resources/A": _NEWER,
+    "ResourceClaims for extended resources/B": _NEWER,
+    "Serving certificate/A": "the certificate is self-signed",
+    "Values that can be no load/A": "every value can be a load",
+    "Wait for binding conditions/A": _NEWER,
+    "Watches that are refused/A": "nothing is refused",
+}
+"""Queries of the dashboard about what does not happen in this test, and why not."""
 _numbers = itertools.count(1)
 
 
@@ -349,12 +365,68 @@ def test_prometheus_with_an_account_of_its_own_scrapes_under_the_shipped_roles(
         assert prometheus.wait_for('leader_election_master_status{name="scheduler"}') == 1
 
 
-def test_nothing_is_refused_and_nothing_is_held_in_vain(
-    api: Api, running: Running, control_plane: LocalCluster
-) -> None:
+@pytest.fixture(scope="module")
+def experienced(api: Api, running: Running) -> Running:
+    """The daemon once it has used its rights."""
     live_through_everything(api, running)
+    return running
+
+
+def test_nothing_is_refused_and_nothing_is_held_in_vain(
+    api: Api, experienced: Running, control_plane: LocalCluster
+) -> None:
     metrics = ("metrics.k8s.io", "nodes", "list")
     eventually(lambda: metrics in {request[:3] for request in requests(control_plane)}, "the metrics server read")
     seen = requests(control_plane)
     assert {request for request in seen if request.code == 403} == set()
     assert held() - {request[:3] for request in seen} == HELD_FOR_DOUBT | HELD_FOR_LATER_SERVERS | HELD_FOR_GO_IMAGES
+
+
+def gangs(api: Api, log: Path) -> None:
+    """One that fits, and one that waits for a member."""
+    group = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
+    for name in ("whole", "short"):
+        body = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": name}}
+        api.call("POST", group, {**body, "spec": {"minMember": 2}})
+    label = "scheduling.x-k8s.io/pod-group"
+    for name in ("whole", "whole", "short"):
+        pod = f"{name}-{next(_numbers)}"
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m"}}}
+        spec = {"schedulerName": "default", "containers": [container], "tolerations": [{"operator": "Exists"}]}
+        api.call("POST", api.path("pods"), {"metadata": {"name": pod, "labels": {label: name}}, "spec": spec})
+    eventually(lambda: "gang is bound" in log.read_text(), "the gang is bound")
+
+
+def troubles(api: Api) -> None:
+    """A pod that waits for a device, a node with too much on it, and a pod that its kubelet rejects."""
+    wanted = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 7}}]}
+    path = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
+    api.call("POST", path, {"metadata": {"name": "gpus"}, "spec": {"devices": wanted}})
+    create_pod(api, "default", "100m", resourceClaims=[{"name": "gpus", "resourceClaimName": "gpus"}])
+    rejected = [create_pod(api, "default", "3", nodeName="n1") for _ in range(2)][1]
+    status = {"status": {"phase": "Failed", "reason": "OutOfcpu"}}
+    api.call("PATCH", api.path("pods", rejected) + "/status", status, "application/merge-patch+json")
+
+
+@pytest.mark.slow
+def test_every_query_of_the_dashboard_has_series_in_a_live_scrape(
+    api: Api, experienced: Running, tmp_path: Path
+) -> None:
+    credential = token(api, "grafana")
+    bind(api, METRICS_READER_CLUSTER_ROLE, "grafana")
+    labels = {"namespace": SCRAPED_NAMESPACE}
+    with scraping(tmp_path, f"127.0.0.1:{experienced.port}", credential, labels=labels) as prometheus:
+        prometheus.wait_for("up == 1")
+        gangs(api, experienced.log)
+        troubles(api)
+        queries = dashboard_queries()
+        missing: set[str] = set()
+
+        def answered() -> bool:
+            missing.clear()
+            missing.update(name for name, query in queries.items() if prometheus.value(query) is None)
+            return missing <= WITHOUT_SERIES_HERE.keys()
+
+        with contextlib.suppress(AssertionError):
+            eventually(answered, "series for every query")
+    assert missing == WITHOUT_SERIES_HERE.keys(), sorted(missing)
