@@ -32,7 +32,7 @@ from secondary_scheduler.rebalancing.workloads import Workloads
 
 MOST_ROUNDS = 100
 MOST_TRIES = 500
-"""Decisions about pods in a round; on 5,000 nodes one takes some 50 ms."""
+"""Decisions about pods in a round, which bounds its time."""
 MOST_TRIES_OF_NODE = 50
 
 
