@@ -115,6 +115,8 @@ def main(arguments: list[str]) -> int:
         print("profiles:", ", ".join(variant.name for variant in profiles.variants()))
         return 0
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+    # First of all: a run that ends early can be repeated, too.
+    print(f"seed {seed}", flush=True)
     with control_plane_running(options.kubernetes) as control_plane:
         return asyncio.run(_run(options, seed, control_plane))
 

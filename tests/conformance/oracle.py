@@ -241,8 +241,14 @@ class Oracle:
             if time.monotonic() > deadline:
                 raise NoVerdict(f"after {seconds:.0f} s the real scheduler has not yet logged: {awaited}")
             if not self._control_plane.alive():
-                raise NoVerdict(f"the real scheduler has ended: {processes.last_lines(self._control_plane.log)}")
+                raise NoVerdict(f"the real scheduler has ended: {self._last_words()}")
             await asyncio.sleep(_POLL_SECONDS)
+
+    def _last_words(self) -> str:
+        log = self._control_plane.log
+        text = log.read_text(errors="replace")
+        panics = [line for line in text.splitlines() if "panic" in line]
+        return "".join(f"{line[:1500]} | " for line in panics[:1]) + processes.last_lines(log)
 
     def _read(self) -> None:
         lines = (self._rest + self._file.read()).split(b"\n")
