@@ -58,22 +58,8 @@ class CountedControllerSpec(Struct, frozen=True, gc=False, rename="camel"):
     replicas: Int32 | None = None
 
 
-class Deployment(Object, frozen=True, gc=False, rename="camel"):
-    """apps/v1 Deployment."""
-
-    spec: CountedSpec = CountedSpec()
-    status: ReplicaCounts = ReplicaCounts()
-
-
-class CountedReplicaSet(Object, frozen=True, gc=False, rename="camel"):
-    """apps/v1 ReplicaSet with its numbers."""
-
-    spec: CountedSpec = CountedSpec()
-    status: ReplicaCounts = ReplicaCounts()
-
-
-class CountedStatefulSet(Object, frozen=True, gc=False, rename="camel"):
-    """apps/v1 StatefulSet with its numbers."""
+class CountedWorkload(Object, frozen=True, gc=False, rename="camel"):
+    """apps/v1 Deployment, ReplicaSet or StatefulSet with its numbers."""
 
     spec: CountedSpec = CountedSpec()
     status: ReplicaCounts = ReplicaCounts()
@@ -100,14 +86,14 @@ class PodMetrics(Object, frozen=True, gc=False, rename="camel"):
     containers: tuple[ContainerUsage, ...] = ()
 
 
-Workload = Deployment | CountedReplicaSet | CountedStatefulSet | CountedReplicationController
+Workload = CountedWorkload | CountedReplicationController
 
 MOVABLE_PODS = Codec(MovablePod)
 POD_METRICS = Codec(PodMetrics)
 WORKLOADS: Mapping[str, Codec[Any]] = {
-    "Deployment": Codec(Deployment),
-    "ReplicaSet": Codec(CountedReplicaSet),
-    "StatefulSet": Codec(CountedStatefulSet),
+    "Deployment": Codec(CountedWorkload),
+    "ReplicaSet": Codec(CountedWorkload),
+    "StatefulSet": Codec(CountedWorkload),
     "ReplicationController": Codec(CountedReplicationController),
 }
 """Workloads whose pods are replaced, by kind."""

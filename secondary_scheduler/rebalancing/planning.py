@@ -8,6 +8,7 @@ load moved with the pods and nothing else changed.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -68,16 +69,17 @@ def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> Rebalanc
         oracle: decides as the scheduler does; the moves are made in its state.
         rounds: at most `MOST_ROUNDS`.
     """
-    plan = RebalancePlan(pods=oracle.state.pod_count, assumptions=list(_assumptions(situation, oracle)))
+    plan = RebalancePlan(pods=oracle.state.pod_count)
     history = situation.history
     done: set[str] = set()
     for number in range(1, min(rounds, MOST_ROUNDS) + 1):
         plan.rounds = number
         plan.stays.clear()
         current = _Round(replace(situation, history=history), oracle, plan, number, done)
-        moved = current.run()
         if plan.before is None:
-            plan.before = current.found
+            plan.before = current.summary()
+            plan.assumptions += _assumptions(situation, current.workloads)
+        moved = current.run()
         plan.after = current.summary()
         if not moved:
             break
@@ -93,13 +95,16 @@ class _Round:
         self._plan, self._number, self._done = plan, number, done
         pods = self._state.pods()
         self._pods = pods
+        self._pods_by_node: defaultdict[str, list[PodInfo]] = defaultdict(list)
+        for pod in pods:
+            self._pods_by_node[pod.node_name].append(pod)
         infos = map(self._state.node, self._state.node_names)
         self._nodes = {info.name: info for info in infos if info is not None}
-        self._workloads = Workloads([*pods, *situation.pending], situation.facts.workloads)
+        self.workloads = Workloads([*pods, *situation.pending], situation.facts.workloads)
         self._rules = PodRules(
             self._settings,
             self._facts,
-            self._workloads,
+            self.workloads,
             frozenset(situation.served),
             situation.own_namespaces,
             {
@@ -115,7 +120,6 @@ class _Round:
         self._budget = pace.MoveBudget.of_interval(self._settings, situation.history, pods, self._now)
         self._tries = 0
         self._loads = self._measured()
-        self.found = self.summary()
         self.history = situation.history.after_round(self._loads.overloaded)
 
     def run(self) -> int:
@@ -202,9 +206,9 @@ class _Round:
                 return 0.0, float(pod.priority), relief, pod.key
             return 1.0, 0.0 if math.isnan(relief) else -relief, float(pod.priority), pod.key
 
-        pods = [pod for pod in self._pods if pod.node_name == node.name]
-        usage = self._facts.usage
-        shares = [(pod, share_of(pod, usage, node, loads, self._now, self._situation.max_age)) for pod in pods]
+        usage, max_age = self._facts.usage, self._situation.max_age
+        pods = self._pods_by_node[node.name]
+        shares = [(pod, share_of(pod, usage, node, loads, self._now, max_age)) for pod in pods]
         return sorted(shares, key=rank)
 
     def _pod_refusal(self, pod: PodInfo, share: Share) -> Refusal | None:
@@ -212,7 +216,7 @@ class _Round:
         refusal = self._rules.refusal(pod, self._now)
         if refusal is not None:
             return refusal
-        workload = self._workloads.of(pod)
+        workload = self.workloads.of(pod)
         assert workload is not None  # rule 1: it has a controller
         if pod.uid in self._done:
             return Refusal(Reason.MOVED)
@@ -233,7 +237,7 @@ class _Round:
         refusal = move_rules.choice(verdict, self._settings)
         if refusal is not None:
             return refusal
-        workload = self._workloads.of(pod)
+        workload = self.workloads.of(pod)
         assert workload is not None
         assert verdict.node is not None  # else `choice` refuses
         window = self._situation.window
@@ -250,7 +254,7 @@ class _Round:
 
     def _move(self, pod: PodInfo, share: Share, verdict: Verdict) -> Refusal:
         """Make a move; returns why no other pod of the node is moved in this round."""
-        workload = self._workloads.of(pod)
+        workload = self.workloads.of(pod)
         target, gain = verdict.node, verdict.gain
         assert workload is not None
         assert target is not None
@@ -310,7 +314,7 @@ class _Round:
         return self._state.objects.every(kind)
 
 
-def _assumptions(situation: Situation, oracle: Oracle) -> Iterator[str]:
+def _assumptions(situation: Situation, workloads: Workloads) -> Iterator[str]:
     """Yield what a reader has to know of what nobody could know."""
     if not situation.history.known:
         yield (
@@ -321,7 +325,6 @@ def _assumptions(situation: Situation, oracle: Oracle) -> Iterator[str]:
         yield "no scheduler was asked: it is taken to be available, with this configuration"
     if not situation.facts.usage:
         yield "no PodMetrics: what a pod uses is taken to be what it requests"
-    workloads = Workloads([*oracle.state.pods(), *situation.pending], situation.facts.workloads)
     uncounted = [state for state in workloads.uncounted if state.key[0] != "Job"]
     if uncounted:
         more = "" if len(uncounted) == 1 else f" and {len(uncounted) - 1} more"
