@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -40,15 +41,29 @@ AllowInsecureOption = Annotated[
 WindowOption = Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")]
 
 
-def check_load_options(
+@dataclass(frozen=True, slots=True)
+class LoadOrigin:
+    """Where to read the load: one of the two addresses is set."""
+
+    prometheus: str | None
+    watcher: str | None
+    token_file: Path | None
+    ca_file: Path | None
+    window: str
+    allow_insecure: bool = False
+
+
+def load_origin(
     call: typer.Context,
     prometheus: str | None,
     watcher: str | None,
     token_file: Path | None,
     ca_file: Path | None,
     window: str,
-) -> None:
-    """Refuse options of a load source that cannot work, before the cluster is read, which may take minutes.
+    allow_insecure: bool,
+) -> LoadOrigin | None:
+    """Return what the options name; None where they name no source. What cannot work is refused before the cluster is
+    read, which may take minutes.
 
     Raises:
         CommandError: two that exclude each other, or a value that cannot be.
@@ -63,6 +78,9 @@ def check_load_options(
         raise CommandError(f"--window: {message}", ExitCode.USAGE)
     if not (prometheus or watcher) and (typed := was_typed(call, "token_file", "ca_file", "window", "allow_insecure")):
         raise CommandError(f"{typed}: of a load source, which --prometheus or --watcher names", ExitCode.USAGE)
-    if prometheus or watcher:
-        require_file(token_file, "--token-file")
-        require_file(ca_file, "--ca-file")
+    if not (prometheus or watcher):
+        return None
+    require_file(token_file, "--token-file")
+    require_file(ca_file, "--ca-file")
+    # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
+    return LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window, allow_insecure)

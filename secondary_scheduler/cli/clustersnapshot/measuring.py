@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,22 +17,11 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
+from secondary_scheduler.cli.loadoptions import LoadOrigin
 from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, LOAD_KIND
 
 _MAX_AGE = 300.0
 """Seconds after which a sample is left out, as the scheduler by default does not use it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOrigin:
-    """Where to read the load: one of the two addresses is set."""
-
-    prometheus: str | None
-    watcher: str | None
-    token_file: Path | None
-    ca_file: Path | None
-    window: str
-    allow_insecure: bool = False
 
 
 def read_load_document(

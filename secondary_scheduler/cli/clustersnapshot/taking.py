@@ -12,10 +12,13 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from scheduler.kube.client import ClientConfig, KubeClient, KubeError, server_version
-from scheduler.load import nodes_by_address
-from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin, read_load_document
+from scheduler.kube.client import ClientConfig, ConfigError, KubeClient, KubeError, server_version
+from scheduler.load import LoadError, nodes_by_address
+from secondary_scheduler.cli.clustersnapshot.measuring import read_load_document
 from secondary_scheduler.cli.clustersnapshot.reading import RESOURCES, SnapshotResource, read_objects
+from secondary_scheduler.cli.connecting import load_connection
+from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.loadoptions import LoadOrigin
 from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, VERSION_KIND
 from secondary_scheduler.cli.privatefile import private_file
 from secondary_scheduler.cli.yamltext import dump_yaml
@@ -31,6 +34,25 @@ class Document(NamedTuple):
     api_version: str
     kind: str
     data: bytes
+
+
+@contextlib.contextmanager
+def cluster_to_read(kubeconfig: Path | None, context: str | None) -> Iterator[ClientConfig]:
+    """Yield the connection to a cluster of which a snapshot is taken.
+
+    Raises:
+        CommandError: there is no connection, or the cluster or the source of its load does not answer.
+    """
+    try:
+        config = load_connection(kubeconfig, context)
+    except ConfigError as error:
+        raise CommandError(printable(str(error))) from error
+    try:
+        yield config
+    except (ConfigError, LoadError) as error:
+        raise CommandError(printable(str(error))) from error
+    except KubeError as error:
+        raise CommandError(printable(f"{config.server}: {error}")) from error
 
 
 def take_snapshot(

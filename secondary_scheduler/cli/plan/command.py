@@ -12,6 +12,7 @@ from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanRequest
 from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment
 
 _EXAMPLES = examples(
@@ -34,7 +35,7 @@ def plan(
     snapshot: Annotated[
         list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
     ],
-    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
+    more: MoreFilesArgument = None,
     over: Annotated[
         Over,
         typer.Option(
@@ -43,10 +44,8 @@ def plan(
             "node yet, in the order in which they were created.",
         ),
     ] = Over.PENDING,
-    load: Annotated[
-        str | None, typer.Option("--load", help="Measured load: the JSON that load-watcher serves at /watcher.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among equally good nodes.")] = 0,
+    load: LoadOption = None,
+    seed: SeedOption = 0,
     now: Annotated[
         str | None,
         typer.Option(

@@ -18,11 +18,12 @@ from secondary_scheduler.cli.loadoptions import (
     TokenFileOption,
     WatcherOption,
     WindowOption,
-    check_load_options,
+    load_origin,
 )
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
+from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment, was_typed
 
 _PLAN = examples(
@@ -62,21 +63,19 @@ def plan(
             help="Kubernetes objects in YAML or JSON; repeatable, - is stdin. Without it, the cluster is read.",
         ),
     ] = None,
-    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
+    more: MoreFilesArgument = None,
     settings: Annotated[
         Path | None,
         typer.Option("--settings", help="YAML file with thresholds, limits and the rest; without it, the defaults."),
     ] = None,
-    load: Annotated[
-        str | None, typer.Option("--load", help="Measured load: the JSON that load-watcher serves at /watcher.")
-    ] = None,
+    load: LoadOption = None,
     rounds: Annotated[
         int,
         typer.Option(
             "--rounds", min=1, max=100, help="Rounds to plan; the load follows the pods, and nothing else changes."
         ),
     ] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among equally good nodes.")] = 0,
+    seed: SeedOption = 0,
     now: Annotated[
         str | None,
         typer.Option(
@@ -110,10 +109,8 @@ def plan(
     time = moment(now, "--now") if now is not None else None
     live = None
     if not files:
-        check_load_options(call, prometheus, watcher, token_file, ca_file, window)
-        # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
-        address = None if watcher else prometheus
-        live = LiveSource(kubeconfig, context, address, watcher, token_file, ca_file, allow_insecure, window)
+        origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
+        live = LiveSource(kubeconfig, context, origin)
     request = RebalanceRequest(config, settings, files, live, load, seed, time, rounds, output)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.

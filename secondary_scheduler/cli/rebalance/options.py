@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondary_scheduler.cli.loadoptions import LoadOrigin
 from secondary_scheduler.cli.output import FullOutputFormat
 
 
@@ -14,12 +15,7 @@ class LiveSource:
 
     kubeconfig: Path | None
     context: str | None
-    prometheus: str | None
-    watcher: str | None
-    token_file: Path | None
-    ca_file: Path | None
-    allow_insecure: bool
-    window: str
+    origin: LoadOrigin | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,9 @@ import typer
 
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading, configured_extenders
-from scheduler.kube.client import ConfigError, KubeError
-from scheduler.load import LoadError, window_seconds
-from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
-from secondary_scheduler.cli.clustersnapshot.taking import read_snapshot
-from secondary_scheduler.cli.connecting import load_connection
-from secondary_scheduler.cli.errors import CommandError, InputError, printable
+from scheduler.load import window_seconds
+from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read, read_snapshot
+from secondary_scheduler.cli.errors import InputError, printable
 from secondary_scheduler.cli.reading import read_text
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.facts import read_facts
@@ -101,16 +98,8 @@ def _settings(request: RebalanceRequest) -> RebalanceSettings:
 
 def _live_objects(live: LiveSource, report: Report) -> RecordedObjects:
     """Return the objects of a cluster, and its load, as a snapshot of this moment."""
-    origin = LoadOrigin(live.prometheus, live.watcher, live.token_file, live.ca_file, live.window, live.allow_insecure)
-    try:
-        connection = load_connection(live.kubeconfig, live.context)
-        documents = read_snapshot(connection, origin if live.prometheus or live.watcher else None, report.warn)
-    except ConfigError as error:
-        raise CommandError(printable(str(error))) from error
-    except KubeError as error:
-        raise CommandError(printable(f"{connection.server}: {error}")) from error
-    except LoadError as error:
-        raise CommandError(printable(str(error))) from error
+    with cluster_to_read(live.kubeconfig, live.context) as connection:
+        documents = read_snapshot(connection, live.origin, report.warn)
     objects = RecordedObjects(report)
     objects.add(
         Entry(Place(connection.server, number), document.api_version, document.kind, document.data)

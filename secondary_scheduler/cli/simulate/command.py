@@ -14,6 +14,7 @@ from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, FullOutputO
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, Request
+from secondary_scheduler.cli.snapshotoptions import AsSchedulerOption, LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment, require_apart
 
 _EXAMPLES = examples(
@@ -37,12 +38,10 @@ def simulate(
     snapshot: Annotated[
         list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
     ],
-    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
-    load: Annotated[
-        str | None, typer.Option("--load", help="Measured load: the JSON that load-watcher serves at /watcher.")
-    ] = None,
+    more: MoreFilesArgument = None,
+    load: LoadOption = None,
     pod: Annotated[str | None, typer.Option("--pod", help="File with one more pod to place.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among nodes with equal scores.")] = 0,
+    seed: SeedOption = 0,
     now: Annotated[
         str | None,
         typer.Option(
@@ -66,14 +65,7 @@ def simulate(
             "extender is to be asked about are not simulated.",
         ),
     ] = None,
-    as_scheduler: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--as-scheduler",
-            metavar="NAME[=PROFILE]",
-            help="Decide the pending pods of this other scheduler, too, as those of the profile; repeatable.",
-        ),
-    ] = None,
+    as_scheduler: AsSchedulerOption = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Show the pods of this namespace only; all are decided.")
     ] = None,

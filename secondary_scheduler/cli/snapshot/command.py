@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
@@ -18,7 +17,7 @@ from secondary_scheduler.cli.loadoptions import (
     TokenFileOption,
     WatcherOption,
     WindowOption,
-    check_load_options,
+    load_origin,
 )
 from secondary_scheduler.cli.reading import require_writable
 
@@ -62,30 +61,16 @@ def snapshot(
     These are nodes, pods, volumes and policies. The cluster is only read. Only fields that a scheduler reads are kept:
     no Secrets, no environment variables, no commands.
     """
-    check_load_options(call, prometheus, watcher, token_file, ca_file, window)
+    origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
     if file is not None:
         require_writable(file, "--file")
     # Here, not above: reading them takes longer than all the rest of the command line.
-    from scheduler.kube.client import ConfigError, KubeError
-    from scheduler.load import LoadError
-    from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
-    from secondary_scheduler.cli.clustersnapshot.taking import take_snapshot
-    from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read, take_snapshot
     from secondary_scheduler.cli.errors import printable
 
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)
 
-    # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
-    origin = LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window, allow_insecure)
-    try:
-        config = load_connection(kubeconfig, context)
-        wanted = origin if prometheus or watcher else None
-        counts = take_snapshot(config, wanted, file, as_yaml=output is SnapshotFormat.YAML, say=say)
-    except ConfigError as error:
-        raise CommandError(printable(str(error))) from error
-    except KubeError as error:
-        raise CommandError(printable(f"{config.server}: {error}")) from error
-    except LoadError as error:
-        raise CommandError(printable(str(error))) from error
+    with cluster_to_read(kubeconfig, context) as config:
+        counts = take_snapshot(config, origin, file, as_yaml=output is SnapshotFormat.YAML, say=say)
     say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")

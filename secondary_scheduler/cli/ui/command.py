@@ -23,10 +23,11 @@ from secondary_scheduler.cli.loadoptions import (
     TokenFileOption,
     WatcherOption,
     WindowOption,
-    check_load_options,
+    load_origin,
 )
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.schedulers import PORT
+from secondary_scheduler.cli.snapshotoptions import AsSchedulerOption, LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import was_typed
 
 _EXAMPLES = examples(
@@ -65,7 +66,7 @@ def ui(
             help="Kubernetes objects in YAML or JSON; repeatable, - is stdin (default: the cluster of the kubeconfig).",
         ),
     ] = None,
-    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
+    more: MoreFilesArgument = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -77,18 +78,9 @@ def ui(
     old: Annotated[
         Path | None, typer.Option("--old", help="Another configuration; the page shows what differs from it.")
     ] = None,
-    load: Annotated[
-        str | None, typer.Option("--load", help="Measured load: the JSON that load-watcher serves at /watcher.")
-    ] = None,
-    as_scheduler: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--as-scheduler",
-            metavar="NAME[=PROFILE]",
-            help="Decide the pending pods of this other scheduler, too, as those of the profile; repeatable.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among nodes with equal scores.")] = 0,
+    load: LoadOption = None,
+    as_scheduler: AsSchedulerOption = None,
+    seed: SeedOption = 0,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     prometheus: PrometheusOption = None,
@@ -113,11 +105,11 @@ def ui(
     """
     files = [*(snapshot or ()), *(more or ())]
     require_single_stdin([*files, load])
-    if files:
-        if typed := was_typed(call, *_OF_CLUSTERS):
-            raise CommandError(f"{typed}: of a running cluster; leave out --snapshot", ExitCode.USAGE)
-    else:
-        check_load_options(call, prometheus, watcher, token_file, ca_file, window)
+    origin = None
+    if not files:
+        origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
+    elif typed := was_typed(call, *_OF_CLUSTERS):
+        raise CommandError(f"{typed}: of a running cluster; leave out --snapshot", ExitCode.USAGE)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.ui.scenes import SceneRequest
@@ -126,11 +118,7 @@ def ui(
     if files:
         serve_snapshot(request, port)
         return
-    from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
     from secondary_scheduler.cli.ui.live import LiveCluster
 
-    # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
-    origin = LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window, allow_insecure)
-    wanted = origin if prometheus or watcher else None
-    cluster = LiveCluster(kubeconfig, context, wanted, scheduler_namespace, scheduler_pod, scheduler_port)
+    cluster = LiveCluster(kubeconfig, context, origin, scheduler_namespace, scheduler_pod, scheduler_port)
     serve_cluster(cluster, request, port)

@@ -15,12 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.core import DecisionDetail
-from scheduler.kube.client import ConfigError, KubeError
-from scheduler.load import LoadError
-from secondary_scheduler.cli.clustersnapshot.measuring import LoadOrigin
-from secondary_scheduler.cli.clustersnapshot.taking import take_snapshot
-from secondary_scheduler.cli.connecting import load_connection
+from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.loadoptions import LoadOrigin
 from secondary_scheduler.cli.schedulers import find_schedulers
 from secondary_scheduler.cli.ui.decisions import MatrixRow, score_matrix
 from secondary_scheduler.cli.ui.runs import Limits
@@ -99,7 +96,7 @@ class LiveCluster:
     """How to reach a cluster and its scheduler.
 
     Attributes:
-        kubeconfig, context: as for kubectl. A login program is run anew for each snapshot and each question.
+        kubeconfig, context: as for kubectl. A login program runs again for each snapshot and each question.
         origin: of the nodes' load; None: without it.
         scheduler_namespace: where the scheduler runs; None: in the operator's namespace.
         scheduler_pod: the one to ask; None: those that lead.
@@ -120,19 +117,12 @@ class LiveCluster:
             CommandError: the cluster or the source of the load does not answer, or a file cannot be used.
             typer.Exit: a configuration is not valid; its mistakes are on stderr.
         """
-        server = ""
         with tempfile.TemporaryDirectory(prefix="secondary-scheduler-ui-") as directory:
             file = Path(directory) / "cluster.json"
-            try:
-                config = load_connection(self.kubeconfig, self.context)
-                server = config.server
+            with cluster_to_read(self.kubeconfig, self.context) as config:
                 take_snapshot(config, self.origin, file, as_yaml=False, say=say)
-            except (ConfigError, LoadError) as error:
-                raise CommandError(printable(str(error))) from error
-            except KubeError as error:
-                raise CommandError(printable(f"{server}: {error}")) from error
             live = replace(request, files=[str(file)], now=time.time())
-            return read_scene(live, say, limits, title=self.context or server)
+            return read_scene(live, say, limits, title=self.context or config.server)
 
     def ask(self, namespace: str, name: str) -> RunningPod:
         """Ask the running scheduler about a pod.
