@@ -36,7 +36,7 @@ class LabelSelectorSettings(SettingsModel):
         return self
 
     def manifest(self) -> dict[str, Any]:
-        """Return it as it stands in an object."""
+        """Return the selector as Kubernetes objects write it."""
         content: dict[str, Any] = {}
         if self.match_labels:
             content["matchLabels"] = dict(self.match_labels)

@@ -1,4 +1,4 @@
-"""The part of kustomize that `render --format kustomize` uses, read anew: resources in order, images by field."""
+"""The part of kustomize that `render --format kustomize` uses, read a second time: resources, images by field."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ problems.txt           what could not be read, and which right was missing
 How it was redacted
 -------------------
 No Secret was read. Of objects only the fields below are kept; of a command line only flags that a scheduler or an
-operator of ours knows; of environment variables their names. In all that is left, {mask} stands in place of
+operator of ours knows; of environment variables their names. In all that is left, {mask} replaces
 - the credentials of the kubeconfig,
 - values of environment variables and of unknown flags, whatever stands under keys such as token and password, and user
   names and passwords in URLs, wherever the objects had them before they were reduced: as they are, and in base64,

@@ -68,7 +68,7 @@ class Policy:
         return [binding for binding in self.bindings if binding.namespaces.matches(_named(namespace, labels))]
 
     def moves(self, namespace: str, labels: Mapping[str, str], pod: Json) -> bool:
-        """Tell whether it would write its name into a pod like this one, made anew."""
+        """Tell whether it would write its name into a pod like this one if it were created again."""
         own = _mapping(_mapping(pod.get("metadata")).get("labels"))
         return (
             not self.excludes(namespace, labels)

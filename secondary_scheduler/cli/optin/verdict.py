@@ -11,7 +11,7 @@ from secondary_scheduler.cli.optin.policies import Policy
 
 
 class Reason(enum.StrEnum):
-    """Why; those with a dash are what stands in the way, from the cluster down to the namespace."""
+    """Why; those with a dash prevent it, from the cluster down to the namespace."""
 
     MOVED = "moved"
     VERSION = "version"

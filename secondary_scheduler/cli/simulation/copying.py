@@ -11,7 +11,7 @@ from secondary_scheduler.cli.simulation.cluster import SimulatedCluster
 def copy_cluster(cluster: SimulatedCluster) -> SimulatedCluster:
     """Return a cluster with a state of its own that holds what the files held, as `build_cluster` left it.
 
-    Nodes, pods and objects are shared, as they never change; columns and sums are made anew. It takes a fifth of the
+    Nodes, pods and objects are shared, as they never change; columns and sums are built again. It takes a fifth of the
     time that reading takes. Call it before anything was decided on the cluster's own state.
     """
     source, state = cluster.state, ClusterState()

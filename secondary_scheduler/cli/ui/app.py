@@ -42,7 +42,7 @@ class Site:
 
     Attributes:
         scene: the newest one.
-        request, live: what to read anew, and from which cluster; None where the scene is of files.
+        request, live: what to read again, and from which cluster; None where the scene is of files.
         token: first part of every path.
         working: held while something is computed: one thing at a time.
         stopping: set when the server ends; what is computed ends, too.

@@ -1,4 +1,4 @@
-"""The list of decisions with its filter, and one decision in full."""
+"""The list of decisions with its filter, and every detail of one decision."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def listed(run: Run, wanted: Filter, page: int) -> Listed:
 
 
 def decision_page(decision: PodDecision, last: int) -> DecisionPage:
-    """Return a decision in full; `last` is the number of the last one."""
+    """Return every detail of a decision; `last` is the number of the last one."""
     detail = decision.detail
     plugins, matrix = score_matrix(detail.nodes if detail is not None else ())
     left_out = detail.feasible - len(detail.nodes) if detail is not None else 0

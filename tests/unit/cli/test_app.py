@@ -57,14 +57,14 @@ def test_a_signal_ends_a_command_whose_event_loop_runs_a_callback(number: signal
         "from secondary_scheduler.cli import app\n"
         "async def wait():\n"
         f"    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), {number.value})\n"
-        "    await asyncio.sleep(30)\n"
+        "    await asyncio.Event().wait()\n"
         "def register(application):\n"
         "    application.command('version')(lambda: asyncio.run(wait()))\n"
         "app.COMMANDS['version'] = '__main__'\n"
         "sys.argv[1:] = ['version']\n"
         "app.main()\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == ExitCode.INTERRUPTED, ended.stderr
     assert ended.stderr == "secondary-scheduler: interrupted; everything unfinished was removed\n"
 
