@@ -92,6 +92,8 @@ _1_30 = replace(
     unasked={
         **_1_31.unasked,
         "volumes-migrated": "Portworx volumes are not migrated; EBSLimits, GCEPDLimits and AzureDiskLimits count",
+        # pkg/registry/core/persistentvolume/strategy.go drops the field of claims only, and the scheduler ignores it.
+        "volumes-attributes": "a PersistentVolume with a volumeAttributesClassName suits any claim",
     },
 )
 _1_29 = replace(

@@ -9,6 +9,8 @@ from tests.conformance.features.draft import Draft, Feature, Json, labels_of, ne
 _VOLUMES = needs("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
 _DRIVER = "disk.example.com"
 _ZONE = "topology.kubernetes.io/zone"
+_ZONES = ["zone-a", "zone-b", "zone-c"]
+_CAPACITIES = ["0", "2Gi", "5Gi", "100Gi"]
 
 
 def _class(name: str, **fields: object) -> Json:
@@ -128,7 +130,7 @@ def _waiting(rng: random.Random, draft: Draft) -> None:
     for number in range(start, start + rng.randint(0, 4)):
         volume = _volume(rng, f"free-{draft.seed}-{number}", "", "", storageClassName=rng.choice(["waiting", "local"]))
         if rng.random() < 0.7:
-            expression = {"key": _ZONE, "operator": "In", "values": [rng.choice(["zone-a", "zone-b", "zone-c"])]}
+            expression = {"key": _ZONE, "operator": "In", "values": [rng.choice(_ZONES)]}
             terms = [{"matchExpressions": [expression]}]
             volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
         draft.others.append(volume)
@@ -212,6 +214,15 @@ def _disks(rng: random.Random, draft: Draft) -> None:
             volumes.append({"name": f"disk-{len(volumes)}", **_disk(rng)})
 
 
+def _attributes(rng: random.Random, draft: Draft) -> None:
+    """As `_choice`; claims and volumes may have a VolumeAttributesClass."""
+    _choice(rng, draft)
+    claims = [item for item in draft.others if item["metadata"]["name"].startswith("chooses-")]
+    volumes = [item for item in draft.others if item["kind"] == "PersistentVolume"]
+    for item in rng.sample(claims, len(claims) // 3) + rng.sample(volumes, len(volumes) // 3):
+        item["spec"]["volumeAttributesClassName"] = "silver"
+
+
 def _choice(rng: random.Random, draft: Draft) -> None:
     """Volumes that suit a claim, or miss it by one property; all sizes differ, as ties are broken at random."""
     start = _start(draft)
@@ -226,8 +237,6 @@ def _choice(rng: random.Random, draft: Draft) -> None:
                 claim["spec"]["volumeMode"] = "Block"
             if rng.random() < 0.2:
                 claim["spec"]["accessModes"] = ["ReadWriteOnce", "ReadOnlyMany"]
-            if rng.random() < 0.15:
-                claim["spec"]["volumeAttributesClassName"] = "silver"
             if rng.random() < 0.15:
                 claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = _any_node(rng, draft)
             draft.others.append(claim)
@@ -252,11 +261,9 @@ def _offered(rng: random.Random, name: str, size: str, claims: list[Json]) -> Js
     if rng.random() < 0.4:
         spec["accessModes"] = ["ReadOnlyMany", "ReadWriteOnce"]
     if rng.random() < 0.15:
-        spec["volumeAttributesClassName"] = "silver"
-    if rng.random() < 0.15:
         volume["status"]["phase"] = rng.choice(["Released", "Pending", "Failed"])
     if rng.random() < 0.6:
-        zones = rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 2))
+        zones = rng.sample(_ZONES, rng.randint(1, 2))
         expressions: list[Json] = [{"key": _ZONE, "operator": rng.choice(["In", "NotIn"]), "values": zones}]
         if rng.random() < 0.2:
             expressions.append({"key": "tier", "operator": "Exists"})
@@ -280,15 +287,14 @@ def _capacity(rng: random.Random, draft: Draft) -> None:
         draft.others.append(
             {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": driver}, "spec": spec}
         )
-    places = [{"key": _ZONE, "values": rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 3))}]
+    places = [{"key": _ZONE, "values": rng.sample(_ZONES, rng.randint(1, 3))}]
     if rng.random() < 0.3:
         places.append({"key": "tier", "values": ["gold", "silver"]})
     topologies: Json = {"allowedTopologies": [{"matchLabelExpressions": places}]} if rng.random() < 0.5 else {}
     draft.others.append(
         _class("tracked", volumeBindingMode="WaitForFirstConsumer", **topologies) | {"provisioner": driver}
     )
-    for number in range(rng.randint(0, 4)):
-        draft.others.append(_room(rng, f"room-{start}-{number}"))
+    draft.others += _rooms(rng, start)
     for number, pod in enumerate(draft.incoming, start):
         size = rng.choice(["1Gi", "3Gi", "7Gi"])
         claim = _claim(f"grows-{number}", pod["metadata"]["namespace"], size, storage_class="tracked")
@@ -296,28 +302,43 @@ def _capacity(rng: random.Random, draft: Draft) -> None:
         _mount(pod, claim["metadata"]["name"])
 
 
-def _room(rng: random.Random, name: str) -> Json:
+def _rooms(rng: random.Random, start: int) -> list[Json]:
+    """Where several with room fit a node, kube-scheduler 1.37 scores any of them (docs/differences.md). So either each
+    is for a zone of its own, or all say the same."""
+    if rng.random() < 0.5:
+        return [
+            _room(rng, f"room-{start}-{number}", {"matchLabels": {_ZONE: zone}}, rng.choice(_CAPACITIES))
+            for number, zone in enumerate(rng.sample(_ZONES, rng.randint(0, len(_ZONES))))
+        ]
+    capacity = rng.choice(_CAPACITIES)
+    return [
+        _room(rng, f"room-{start}-{number}", _topology(rng), capacity if rng.random() < 0.9 else None)
+        for number in range(rng.randint(0, 4))
+    ]
+
+
+def _topology(rng: random.Random) -> Json | None:
+    if rng.random() < 0.1:
+        return None
+    zones = rng.sample(_ZONES, rng.randint(1, 2))
+    expression = {"key": _ZONE, "operator": rng.choice(["In", "NotIn"]), "values": zones}
+    topologies: list[Json] = [{"matchLabels": {_ZONE: zones[0]}}, {"matchExpressions": [expression]}, {}]
+    return rng.choice(topologies)
+
+
+def _room(rng: random.Random, name: str, topology: Json | None, capacity: str | None) -> Json:
     room: Json = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",
         "metadata": {"name": name, "namespace": "default"},
         "storageClassName": rng.choice(["tracked", "tracked", "tracked", "waiting"]),
     }
-    if rng.random() < 0.9:
-        zones = rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 2))
-        room["nodeTopology"] = rng.choice(
-            [
-                {"matchLabels": {_ZONE: zones[0]}},
-                {"matchExpressions": [{"key": _ZONE, "operator": rng.choice(["In", "NotIn"]), "values": zones}]},
-                {},
-            ]
-        )
-    if rng.random() < 0.9:
-        room["capacity"] = rng.choice(["0", "2Gi", "5Gi", "100Gi"])
-    if rng.random() < 0.4:
-        largest = rng.choice(["1Gi", "4Gi", "3221225472"])
-        if "capacity" in room:  # else kube-scheduler 1.37 panics: docs/differences.md
-            room["maximumVolumeSize"] = largest
+    if topology is not None:
+        room["nodeTopology"] = topology
+    if capacity is not None:
+        room["capacity"] = capacity
+        if rng.random() < 0.4:  # without a capacity beside it, kube-scheduler 1.37 panics: docs/differences.md
+            room["maximumVolumeSize"] = rng.choice(["1Gi", "4Gi", "3221225472"])
     return room
 
 
@@ -361,7 +382,7 @@ def _migrated(rng: random.Random, draft: Draft) -> None:
         del volume["spec"]["csi"]
         volume["spec"] |= _in_tree_source(plugin, f"aws://zone-a/{disk}" if "aws" in plugin else disk)
         key = rng.choice([_ZONE, "failure-domain.beta.kubernetes.io/zone"])
-        zones = rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 2))
+        zones = rng.sample(_ZONES, rng.randint(1, 2))
         if rng.random() < 0.5:
             expression = {"key": key, "operator": "In", "values": zones}
             terms = [{"matchExpressions": [expression]}]
@@ -441,6 +462,7 @@ FEATURES = (
     Feature("volumes-limits", _VOLUMES, cluster=_limits),
     Feature("volumes-exclusive", _VOLUMES, cluster=_exclusive),
     Feature("volumes-choice", _VOLUMES, cluster=_choice),
+    Feature("volumes-attributes", _VOLUMES, cluster=_attributes),
     Feature("volumes-capacity", _VOLUMES, cluster=_capacity),
     Feature("volumes-migrated", _VOLUMES, cluster=_migrated),
     Feature("volumes-attached", _VOLUMES, cluster=_attached),
