@@ -20,9 +20,9 @@ def http_ok(port: int, path: str) -> Probe:
     )
 
 
-def https_ok(port: int, path: str, authority: Path | None) -> Probe:
+def https_ok(port: int, path: str, authority: Path | None, *, older: str | None = None) -> Probe:
     """Succeeds when GET answers 200 over TLS; without an authority the certificate is not checked (a component's
-    self-signed one).
+    self-signed one). `older` is asked where the path is not served.
     """
     if authority is None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -31,9 +31,14 @@ def https_ok(port: int, path: str, authority: Path | None) -> Probe:
     else:
         context = ssl.create_default_context(cafile=str(authority))
 
+    def status(location: str) -> int | None:
+        return _status(http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS, context=context), asked)
+
     def probe() -> bool:
-        connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS, context=context)
-        return _status(connection, path) == http.HTTPStatus.OK
+        answer = status(path)
+        if answer == http.HTTPStatus.NOT_FOUND and older is not None:
+            answer = status(older)
+        return answer == http.HTTPStatus.OK
 
     return probe
 

@@ -149,6 +149,6 @@ def kube_scheduler(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Se
             "--profiling=false",
         ],
         ports=[ports["kube-scheduler"]],
-        ready=https_ok(ports["kube-scheduler"], "/readyz", None),
+        ready=https_ok(ports["kube-scheduler"], "/readyz", None, older="/healthz"),  # /readyz came with 1.31
         stop_seconds=2,
     )

@@ -103,6 +103,8 @@ _1_29 = replace(
         **_1_30.scores,
         # framework/plugins/imagelocality/image_locality.go: images of init containers do not count.
         "ImageLocality": lambda pod, _scored: bool(pod["spec"].get("initContainers")),
+        # framework/plugins/nodeaffinity/node_affinity.go: a pod without preferences gets 0 everywhere, not no score.
+        "NodeAffinity": lambda _pod, scored: not scored,
     },
 )
 OLDER_VERSIONS: Mapping[int, OlderVersion] = {row.minor: row for row in (_1_29, _1_30, _1_31, _1_32, _1_33)}

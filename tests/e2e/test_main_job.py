@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from devcluster import environment
+from devcluster import environment, releases
 from devcluster.cluster import LocalCluster
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.pulumi import DemoStack
@@ -43,6 +44,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 NAMESPACE = "openshift-secondary-scheduler-operator"
 SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:secondary-scheduler"
 NODES = 20
+DEFAULT_MINOR = releases.chosen() == releases.DEFAULT
 
 
 class Installed:
@@ -277,11 +279,23 @@ def answer_about(kubeconfig: Path, pod: str) -> Any:
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
+def explained_pod(installed: Installed, kubeconfig: Path) -> str:
+    """Create pods until the decision about one has its details: while the share of the processor's time that they may
+    take is used up, decisions have none."""
+    numbers = itertools.count()
+
+    def detailed() -> str | None:
+        name = f"explained-{next(numbers)}"
+        single_pod(installed, name)
+        answered = eventually(lambda: answer_about(kubeconfig, name), name)
+        return name if answered["items"][0]["details"] else None
+
+    return eventually(detailed, "a decision has its details", interval=1.0)
+
+
 def test_explain_says_why_a_pod_is_there_to_whoever_may_read_it_with_every_kind_of_login(
     installed: Installed, tmp_path: Path
 ) -> None:
-    single_pod(installed, "explained")
-    node = installed.core.read_namespaced_pod("explained", "default").spec.node_name
     program = {"command": "/bin/cat", "args": [str(tmp_path / "answer.json")], "interactiveMode": "Never"}
     execution = {"apiVersion": "client.authentication.k8s.io/v1", **program}
     logins = {
@@ -291,30 +305,33 @@ def test_explain_says_why_a_pod_is_there_to_whoever_may_read_it_with_every_kind_
     for account in ("viewer", "viewer-by-program"):
         allow(installed, account, NAMESPACE, *ASKING)
         allow(installed, account, "default", READING_PODS)
+    pod = explained_pod(installed, logins["a token"])
+    node = installed.core.read_namespaced_pod(pod, "default").spec.node_name
     for login, kubeconfig in logins.items():
         # Rights reach the API server's authorizer a moment after they were created.
-        answered = eventually(lambda file=kubeconfig: answer_about(file, "explained"), login)
+        answered = eventually(lambda file=kubeconfig: answer_about(file, pod), login)
         decision = answered["items"][0]
         assert (decision["node"], decision["result"]) == (node, "scheduled")
         (chosen,) = [scored for scored in decision["details"]["nodes"] if scored["chosen"]]
         assert chosen["scores"]["TargetLoadPacking"]["weighted"] >= 0
         assert next(iter(chosen["load"].values()))["cpu"] is not None
-    shown = explain(logins["a token"], "explained")
-    assert shown.stdout.startswith(f"default/explained: scheduled on {node} (attempt 1")
+    shown = explain(logins["a token"], pod)
+    assert shown.stdout.startswith(f"default/{pod}: scheduled on {node} (attempt 1")
     assert "TargetLoadPacking" in shown.stdout
-    why_not = explain(logins["a token"], "explained", "--why-not", "real-0")
+    why_not = explain(logins["a token"], pod, "--why-not", "real-0")
     assert f"Why not real-0 (judged as it is now, and without the pod's own use on {node}):" in why_not.stdout
     assert "NodeAffinity rejects it" in why_not.stdout
     queue = run_explain(logins["a token"], "queue", "-n", "default")
     assert (queue.returncode, queue.stdout.splitlines()[0].partition(":")[0]) == (0, "active")
     assert "list pods in namespace demo" in run_explain(logins["a token"], "queue", "-n", "demo").stderr
     assert f"get the node {node}" in run_explain(logins["a token"], "node", node).stderr
-    by_certificate = explain(installed.cluster.kubeconfig, "explained")
+    by_certificate = explain(installed.cluster.kubeconfig, pod)
     assert (by_certificate.returncode, len(by_certificate.stderr.splitlines())) == (1, 1)
     assert "use a user with a token" in by_certificate.stderr
 
 
 def test_explain_tells_nobody_else_and_says_which_right_is_missing(installed: Installed, tmp_path: Path) -> None:
+    single_pod(installed, "explained")
     stranger = kubeconfig_of(installed, tmp_path, "stranger")
     assert "leases" in explain(stranger, "explained").stderr
     allow(installed, "stranger", NAMESPACE, ASKING[0])
@@ -384,11 +401,18 @@ def test_status_shows_a_healthy_installation_with_what_only_its_scheduler_knows(
 ) -> None:
     single_pod(installed, "attempted")
     with looking_account(installed, tmp_path, "on-call", *LISTING, OBSERVING) as kubeconfig:
-        content = eventually(
-            lambda: (seen := complete(kubeconfig, "status")) and seen["state"] == "ok" and seen, "all is shown and well"
-        )
-        (instance,) = content["instances"]
-        assert (instance["namespace"], instance["name"], instance["problems"]) == (NAMESPACE, "cluster", [])
+        # On other versions than the tested one it says so, and before 1.34 that kinds are not served.
+        usual = set() if DEFAULT_MINOR else {"versions", "resources"}
+
+        def well() -> Any:
+            seen = complete(kubeconfig, "status")
+            problems = (
+                {problem["subject"] for each in seen["instances"] for problem in each["problems"]} if seen else ()
+            )
+            return seen if seen and seen["instances"] and usual.issuperset(problems) else None
+
+        (instance,) = eventually(well, "all is shown and well")["instances"]
+        assert (instance["namespace"], instance["name"]) == (NAMESPACE, "cluster")
         expected = installed.outputs["profile"]["configurationHash"]
         assert instance["configuration"] == {"wanted": expected, "running": expected}
         assert instance["leader"]["pod"] == installed.scheduler_pod().metadata.name
@@ -398,10 +422,11 @@ def test_status_shows_a_healthy_installation_with_what_only_its_scheduler_knows(
         assert instance["attempts"]["last"]["results"]["scheduled"] >= 1
         (source,) = instance["loadSources"]
         assert (source["fresh"], source["nodes"]["fresh"]) == (True, NODES + 1)
-        assert instance["versions"]["incompatibilities"] == []
-        shown = ask(kubeconfig, "status")
-        assert (shown.returncode, shown.stderr) == (0, "")
-        assert f"{NAMESPACE}/cluster: ok\n" in shown.stdout
+        if DEFAULT_MINOR:
+            shown = ask(kubeconfig, "status")
+            assert (shown.returncode, shown.stderr) == (0, "")
+            assert instance["versions"]["incompatibilities"] == []
+            assert f"{NAMESPACE}/cluster: ok\n" in shown.stdout
 
 
 def test_status_without_rights_shows_the_rest_and_names_them(installed: Installed, tmp_path: Path) -> None:

@@ -17,8 +17,6 @@ import yaml
 
 from devcluster import ports, releases
 from devcluster.cluster import LocalCluster
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
 from scheduler.observe import serving_context
 from scheduler.options import parse_options
 from tests.support.daemon import Cluster
@@ -42,6 +40,7 @@ VALUES = {
     "stringToString": "m,l=v",
     "int32Slice": "29,23",
     "strings": "a,b",
+    "mapStringBool": "SchedulerAsyncPreemption=true",
     "colonSeparatedMultimapStringString": "kube:SchedulerAsyncPreemption=true",
 }
 """A value for each kind of flag."""
@@ -62,7 +61,8 @@ ENDING = {"help", "version"}
 
 @pytest.fixture(scope="module")
 def upstream() -> Path:
-    return binaries.ensure(["kube-scheduler"], SilentReporter())["kube-scheduler"]
+    """That of the default, also where another minor's control plane is asked for."""
+    return built_or_skip(releases.DEFAULT, "kube-scheduler")["kube-scheduler"]
 
 
 def help_of(binary: Path) -> str:

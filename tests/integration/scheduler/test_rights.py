@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 import yaml
 
-from devcluster import ports
+from devcluster import ports, releases
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from scheduler import operand
-from scheduler.catalog import METRICS_READER_CLUSTER_ROLE, shipped_cluster_roles, static_cluster_roles
+from scheduler.catalog import METRICS_READER_CLUSTER_ROLE, minor_of, shipped_cluster_roles, static_cluster_roles
 from scheduler.kube.client import Forbidden, KubeError
 from tests.integration.operator.rights import Request, requests_of
 from tests.integration.operator.support import Api
@@ -372,6 +372,7 @@ def experienced(api: Api, running: Running) -> Running:
     return running
 
 
+@pytest.mark.skipif((minor_of(releases.chosen()) or 0) < 34, reason="resource.k8s.io/v1 is served from 1.34 on")
 def test_nothing_is_refused_and_nothing_is_held_in_vain(
     api: Api, experienced: Running, control_plane: LocalCluster
 ) -> None:

@@ -306,7 +306,8 @@ def test_a_viewer_of_a_namespace_sees_why_its_pods_are_where_they_are_and_nobody
             "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": NAME}],
         },
     )
-    with daemon(tmp_path, configuration(control_plane.kubeconfig, "decisions")) as running:
+    # With 1 %, the default, the second pod's details may have to wait for a third.
+    with daemon(tmp_path, configuration(control_plane.kubeconfig, "decisions"), "--decision-details=100") as running:
 
         def ask(path: str, token: str, kind: str = "decisions") -> Any:
             answer = running.get(f"/debug/{kind}{path}", headers={"Authorization": f"Bearer {token}"})
