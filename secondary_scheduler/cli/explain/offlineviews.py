@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from secondary_scheduler.cli.explain.offline import read_offline
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.simulation.deciding import Outcome
 from secondary_scheduler.cli.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, result_of, waited
-from secondary_scheduler.cli.simulation.settingup import ReadyCluster
+from secondary_scheduler.cli.simulation.settingup import ReadyCluster, load_sources
 
 _QUEUES = {PLACED: "active", UNSCHEDULABLE: "unschedulable", GATED: "gated", UNDECIDED: "undecided"}
 """The queue of a pod after one attempt, by its result."""
@@ -80,6 +81,9 @@ def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[dict[s
     """
     offline = read_offline(request)
     ready = offline.ready
+    if ready.load is not None and not load_sources(ready.configuration):
+        # Of interest, although no profile reads it, and nothing is decided by it.
+        ready.cluster.state.set_load(replace(ready.load, source="the snapshot"))
     snapshot = ready.assembly.attempts.snapshot()
     row = snapshot.row(name)
     if row < 0:

@@ -111,8 +111,8 @@ def test_beside_a_file_both_belong_in_the_file(stack: Stack) -> None:
     (stack.directory / "file.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: a}]\n"
     )
-    shared = {"recheckAbovePercent": 80}
-    refused = stack.refused(configurationFile="file.yaml", nodePartition=PARTITION, sharedNodes=shared, explainAnnotation=True)
+    of_file = {"sharedNodes": {"recheckAbovePercent": 80}, "explainAnnotation": True}
+    refused = stack.refused(configurationFile="file.yaml", nodePartition=PARTITION, **of_file)
     assert [path for path, _ in refused] == ["nodePartition", "sharedNodes", "explainAnnotation"]
     assert "set addedAffinity in the args of NodeAffinity there" in refused[0][1]
 

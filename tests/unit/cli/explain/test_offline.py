@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.scenes import snapshot_items
 from tests.support.simulating import CONFIGURATION, Result, node, pod, run
 
 
@@ -91,7 +92,12 @@ def test_a_gated_pod_says_its_gate(bench: Bench) -> None:
     ("name", "more", "code", "reason"),
     [
         ("absent", (), 4, "default/absent: the snapshot has no such pod"),
-        ("foreign", (), 4, "default/foreign: it waits for default-scheduler; the configuration decides for secondary-sch"),
+        (
+            "foreign",
+            (),
+            4,
+            "default/foreign: it waits for default-scheduler; the configuration decides for secondary-sch",
+        ),
         ("foreign", (), 4, "`simulate --as-scheduler default-scheduler` decides about such pods"),
         ("ended", (), 4, "default/ended: it has ended (Succeeded), so no node is judged for it"),
         ("broken", (), 4, "default/broken: nothing can be decided about it: "),
@@ -172,6 +178,14 @@ def test_a_node_of_a_snapshot_is_told_as_it_is_with_what_would_come(bench: Bench
     assert (large["pending"], large["placed"], [each["pod"] for each in large["wouldPlace"]]) == (1, 1, ["default/new"])
     text = bench.ask("node large", *objects).out
     assert "Of 1 pending pod of the snapshot, 1 would be placed there.\n  default/new" in text
+
+
+def test_the_load_of_a_node_is_told_although_no_profile_reads_one(bench: Bench) -> None:
+    bench.config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    items = snapshot_items(2, 0)
+    (load,) = bench.about("node node-0000", *items)["load"].items()
+    assert (load[0], load[1]["cpu"]) == ("the snapshot", pytest.approx(41, abs=1))
+    assert "Load: cpu 41%" in bench.ask("node node-0000", *items).out
 
 
 def test_a_node_that_the_snapshot_lacks_is_told_with_those_that_it_has(bench: Bench) -> None:

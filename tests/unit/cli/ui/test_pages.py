@@ -215,8 +215,8 @@ async def test_the_queue_counts_reasons_by_pods_and_nodes(scene: Scene, pages: P
         for group in each.detail.rejected
         if group.plugin == "TaintToleration"
     )
-    assert f"node(s) had untolerated taint(s) TaintToleration {tainted} {nodes}" in text
-    assert "waiting for scheduling gates: [example.com/quota] – 4 –" in text
+    assert f"node(s) had untolerated taint(s) {tainted} TaintToleration {nodes}" in text
+    assert "waiting for scheduling gates: [example.com/quota] 4 – –" in text
     assert "The oldest waits for 13 min 20 s" in text
 
 
