@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
 from tests.support.browser import chromium, open_view
 from tests.support.runningpages import running_site, served_site
 from tests.support.scenes import write_scene
@@ -134,8 +133,7 @@ def _served(nodes: int, pending: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as text, contextlib.chdir(text):
         # By name: a directory that is another one each time is on the page.
         files = {name: Path(file.name) for name, file in write_scene(Path(text), nodes, pending).items()}
-        request = SceneRequest([str(files["snapshot"])], files["config"], files["old"])
-        with served_site(running_site(read_scene(request, lambda line: None))) as address:
+        with served_site(running_site(files)) as address:
             yield address
 
 

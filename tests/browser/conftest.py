@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
 from tests.support.browser import CHROMIUM, served_pages
 from tests.support.runningpages import running_site, served_site
 from tests.support.scenes import write_scene
@@ -35,8 +34,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def running_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of pages that have every view, also the one of the running scheduler, which is a fake."""
     files = write_scene(tmp_path_factory.mktemp("scene"), 60, 60, hostile=True)
-    request = SceneRequest([str(files["snapshot"])], files["config"], files["old"])
-    with served_site(running_site(read_scene(request, lambda line: None))) as address:
+    with served_site(running_site(files)) as address:
         yield address
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from aiohttp import web
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster, RunningPod, running_pod
-from secondary_scheduler.cli.ui.scenes import Scene
+from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest, read_scene
 
 _SECONDS = 60
 
@@ -45,8 +46,9 @@ class FakeCluster(LiveCluster):
         raise CommandError(f"{namespace}/{name}: unknown to scheduler-1")
 
 
-def running_site(scene: Scene) -> Site:
-    """A site with a fake cluster behind it."""
+def running_site(files: Mapping[str, Path]) -> Site:
+    """A site of the files of `write_scene`, with a fake cluster behind it."""
+    scene = read_scene(SceneRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
     return Site(scene, live=FakeCluster(None, None, None, None, None, 10259, scene))
 
 

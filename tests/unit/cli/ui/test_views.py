@@ -8,7 +8,6 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
 from tests.support.runningpages import running_site
 from tests.support.scenes import write_scene
 from tests.support.views import VIEWS
@@ -20,8 +19,7 @@ NO_VIEWS = {"/", "/static/{name}"}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    files = write_scene(tmp_path_factory.mktemp("scene"), 3, 2)
-    return running_site(read_scene(SceneRequest([str(files["snapshot"])], files["config"]), lambda line: None))
+    return running_site(write_scene(tmp_path_factory.mktemp("scene"), 3, 2))
 
 
 def test_every_page_that_can_be_read_is_in_the_list_of_views(site: Site) -> None:
