@@ -7,6 +7,7 @@ import re
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from secondary_scheduler.cli.ui import rendering
 from secondary_scheduler.cli.ui.app import Site, application
 from tests.support.runningpages import running_site
 from tests.support.scenes import write_scene
@@ -56,3 +57,11 @@ def test_a_picture_that_is_recompressed_has_the_same_pixels() -> None:
     once = screenshots.recompressed(file.read_bytes())
     assert screenshots.recompressed(once) == once
     assert screenshots.pixels_of(once) == screenshots.pixels_of(file.read_bytes())
+
+
+def test_a_name_of_a_field_breaks_between_words_and_is_text_whatever_it_holds() -> None:
+    parts = rendering.environment().get_template("parts.html")
+    assert parts.module.field_name("scoringStrategy.resources[0].name") == (
+        "scoring<wbr>Strategy.<wbr>resources[0].<wbr>name"
+    )
+    assert parts.module.field_name("labels.<img src=x>&") == "labels.<wbr>&lt;img src=x&gt;&amp;"
