@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 ifdef KUBERNETES
 export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
 endif
-.PHONY: help setup olm schemas dashboard image lock browser demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
+.PHONY: help setup olm schemas dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -72,6 +72,10 @@ image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE
 browser: setup  ## Tests of the pages of `ui` in Chromium, which is installed when it is missing (Debian; needs root)
 	@tools/chromium.sh
 	@$(BIN)/python -m pytest -q tests/browser
+
+screenshots: setup  ## Take the pictures of docs/ui.md anew, in Chromium
+	@tools/chromium.sh
+	@$(BIN)/python tools/screenshots.py
 
 lock: setup  ## Resolve the dependencies anew into requirements.txt and requirements-dev.txt
 	@tools/lock.sh

@@ -46,7 +46,14 @@ OBJECTS = (
     "tracing",
 )
 DIRECTORY = Path(__file__).resolve().parent
-BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")
+BOOLEANS = (
+    "protect",
+    "allowDefaultSchedulerName",
+    "installPluginCrds",
+    "retainCrds",
+    "adoptExisting",
+    "explainAnnotation",
+)
 NUMBERS = ("replicas", "readySeconds")
 
 

@@ -1,85 +1,161 @@
 """Takes pictures of the pages of `ui`.
 
-`python tools/screenshots.py DIRECTORY` writes every view in light, in dark and on a phone; without a directory, those
-of docs/ui.md are written anew into docs/images. Needs Chromium (`make browser` installs it).
+`python tools/screenshots.py DIRECTORY` writes every view in light, in dark and on a phone, and those of a large and of
+an empty cluster; without a directory, the pictures of docs/ui.md are written anew. Needs Chromium (`make browser`
+installs it).
 """
 
 from __future__ import annotations
 
+import contextlib
+import struct
 import sys
 import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.support.browser import chromium, served_pages
+from tests.support.browser import chromium, open_view
+from tests.support.runningpages import running_site, served_site
 from tests.support.scenes import write_scene
+from tests.support.views import VIEWS, View
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 MOST_BYTES = 150_000
-VIEWS = {
-    "nodes": "/nodes?when=before",
-    "nodes-by-pool": "/nodes?group=example.com%2Fpool&by=estimated",
-    "node": "/node?name=node-0003",
-    "queue": "/queue",
-    "decisions": "/decisions",
-    "decision": "/decisions/1",
-    "decision-unschedulable": "/decisions?result=unschedulable",
-    "configuration": "/configuration",
-    "what-if": "/what-if",
-    "problem": "/nodes?by=colour",
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How somebody looks at a page: a window's size in pixels, a scheme, and whether it is a phone."""
+
+    width: int
+    height: int
+    dark: bool = False
+    phone: bool = False
+
+
+LOOKS = {
+    "light": Look(1200, 760),
+    "dark": Look(1200, 760, dark=True),
+    "phone": Look(390, 1000, phone=True),
 }
-"""Path by name; for the list of one result, its first decision is opened."""
-DOCUMENTED = {"ui-nodes": ("large", "/nodes", False), "ui-decision": ("small", "/decisions/1", True)}
-"""File of docs/images: scene, path, whether dark."""
-LOOKS = {"light": (1280, 900, False), "dark": (1280, 900, True), "phone": (390, 844, False)}
+DOCUMENTED = {
+    "nodes": ("light", "dark", "phone"),
+    "node": ("light",),
+    "queue": ("light", "dark", "phone"),
+    "decisions": ("dark",),
+    "decision": ("light", "dark", "phone"),
+    "decision-unschedulable": ("light",),
+    "configuration": ("dark",),
+    "what-if-changed": ("light", "dark", "phone"),
+    "running": ("light",),
+}
+"""Looks of the pictures in docs/ui.md, by the name of the view."""
+
+
+def picture_name(view: str, look: str) -> str:
+    """The file of a picture."""
+    return f"ui-{view}-{look}.png"
 
 
 def take_all(target: Path) -> None:
-    """Write every view in every look, of a small and of a large cluster."""
+    """Write every view in every look, whole; and what differs in a large and in an empty cluster."""
     target.mkdir(parents=True, exist_ok=True)
-    for scene, nodes, pending in (("small", 60, 60), ("large", 5000, 120)):
-        with tempfile.TemporaryDirectory() as text:
-            directory = Path(text)
-            with served_pages(_arguments(directory, nodes, pending), directory) as address:
-                for look, (width, height, dark) in LOOKS.items():
-                    with chromium(directory / look, width=width, height=height, dark=dark) as context:
-                        page = context.new_page()
-                        for name, path in VIEWS.items() if scene == "small" else [("nodes", "/nodes")]:
-                            page.goto(address + path)
-                            if "result=" in path:
-                                page.locator("tbody a").first.click()
-                            page.screenshot(path=target / f"{scene}-{name}-{look}.png", full_page=scene == "small")
+    views = {view.name: view for view in VIEWS}
+    for scene, nodes, pending, names in (
+        ("small", 60, 60, tuple(views)),
+        ("large", 5000, 120, ("nodes",)),
+        ("idle", 12, 0, ("queue", "decisions", "what-if")),
+        ("empty", 0, 0, ("nodes", "queue", "decisions")),
+    ):
+        with _served(nodes, pending) as address:
+            for look in LOOKS:
+                with _browser(look) as context:
+                    for name in names:
+                        _take(context, address, views[name], target / f"{scene}-{name}-{look}.png", scene != "large")
 
 
 def take_documented() -> None:
-    """Write the pictures of the documentation, and check their sizes."""
+    """Write the pictures of the documentation, and remove those that are none any more.
+
+    Raises:
+        SystemExit: one is too large.
+    """
     IMAGES.mkdir(exist_ok=True)
-    for name, (scene, path, dark) in DOCUMENTED.items():
-        nodes, pending = (600, 60) if scene == "large" else (60, 60)
-        with tempfile.TemporaryDirectory() as text:
-            directory = Path(text)
-            with (
-                served_pages(_arguments(directory, nodes, pending), directory) as address,
-                chromium(directory / "profile", width=1200, height=760, dark=dark) as context,
-            ):
-                page = context.new_page()
-                page.goto(address + path)
-                file = IMAGES / f"{name}.png"
-                page.screenshot(path=file)
-                print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
-                if file.stat().st_size > MOST_BYTES:
-                    raise SystemExit(f"{file}: larger than {MOST_BYTES:,} bytes")
+    for file in IMAGES.glob("ui-*.png"):
+        file.unlink()
+    with _served(60, 60) as address:
+        for look in LOOKS:
+            with _browser(look) as context:
+                for view in VIEWS:
+                    if look not in DOCUMENTED.get(view.name, ()):
+                        continue
+                    file = IMAGES / picture_name(view.name, look)
+                    _take(context, address, view, file, whole=False)
+                    file.write_bytes(recompressed(file.read_bytes()))
+                    print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
+                    if file.stat().st_size > MOST_BYTES:
+                        raise SystemExit(f"{file}: larger than {MOST_BYTES:,} bytes")
 
 
-def _arguments(directory: Path, nodes: int, pending: int) -> list[str]:
-    files = write_scene(directory, nodes, pending)
-    return ["--snapshot", str(files["snapshot"]), "--config", str(files["config"]), "--old", str(files["old"])]
+def recompressed(png: bytes) -> bytes:
+    """The same picture, compressed as well as zlib can."""
+    header, pixels = pixels_of(png)
+    kept = ((b"IHDR", header), (b"IDAT", zlib.compress(pixels, 9)), (b"IEND", b""))
+    return _SIGNATURE + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in kept
+    )
+
+
+def pixels_of(png: bytes) -> tuple[bytes, bytes]:
+    """The header of a PNG file, and its pixels, filtered as they are there."""
+    chunks: list[tuple[bytes, bytes]] = []
+    at = len(_SIGNATURE)
+    while at < len(png):
+        (size,) = struct.unpack(">I", png[at : at + 4])
+        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + size]))
+        at += size + 12
+    header = next(data for kind, data in chunks if kind == b"IHDR")
+    return header, zlib.decompress(b"".join(data for kind, data in chunks if kind == b"IDAT"))
+
+
+@contextlib.contextmanager
+def _served(nodes: int, pending: int) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as text, contextlib.chdir(text):
+        # By name: a directory that is another one each time is on the page.
+        files = {name: Path(file.name) for name, file in write_scene(Path(text), nodes, pending).items()}
+        with served_site(running_site(files)) as address:
+            yield address
+
+
+@contextlib.contextmanager
+def _browser(name: str) -> Iterator[BrowserContext]:
+    look = LOOKS[name]
+    with (
+        tempfile.TemporaryDirectory() as profile,
+        chromium(Path(profile), width=look.width, height=look.height, dark=look.dark, touch=look.phone) as context,
+    ):
+        yield context
+
+
+def _take(context: BrowserContext, address: str, view: View, file: Path, whole: bool) -> None:
+    page = context.new_page()
+    open_view(page, address, view)
+    page.screenshot(path=file, full_page=whole)
+    page.close()
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        take_all(Path(sys.argv[1]))
+        take_all(Path(sys.argv[1]).absolute())
     else:
         take_documented()

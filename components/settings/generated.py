@@ -48,6 +48,7 @@ class DesiredProfile:
         watcher: address of a load-watcher that plugins ask instead of the source.
         partition: the nodes that the profile's pods are kept on.
         recheck_percent: from how full on nodes are read again before a Binding.
+        explain_annotation: whether pods that fit nowhere get the command that explains why.
         kubernetes: the version of kube-scheduler to behave as; None: that of the cluster.
     """
 
@@ -61,6 +62,7 @@ class DesiredProfile:
     files: CredentialFiles
     partition: NodePartitionSettings | None = None
     recheck_percent: int | None = None
+    explain_annotation: bool = False
     kubernetes: str | None = None
     token: str | None = field(default=None, repr=False)
     watcher: str | None = None
@@ -88,7 +90,7 @@ def desired_profiles(
         only = DesiredProfile(
             (), settings.scheduler_name, _plugins(settings, flavour), settings.compatibility, settings.metric_provider,
             top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent,
-            kubernetes, token, watcher,
+            settings.explain_annotation, kubernetes, token, watcher,
         )  # fmt: skip
         return [only], [*problems, *_profile_problems(only)]
     if settings.plugins != PluginSettings():
@@ -128,6 +130,7 @@ def desired_profiles(
                 own_files,
                 settings.node_partition,
                 settings.shared_nodes.recheck_above_percent,
+                settings.explain_annotation,
                 kubernetes,
                 own_token,
                 own_watcher,
@@ -323,6 +326,8 @@ def _options(desired: DesiredProfile) -> dict[str, Any]:
         options["kubernetesVersion"] = desired.kubernetes
     if desired.recheck_percent is not None:
         options["recheckNodesAbovePercent"] = desired.recheck_percent
+    if desired.explain_annotation:
+        options["explainAnnotation"] = True
     if (provider := desired.provider) is not None:
         load = {
             "tokenFile": desired.files.token,

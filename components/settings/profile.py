@@ -145,6 +145,8 @@ def build_profile(
     if settings.shared_nodes.recheck_above_percent is not None and not flavour.is_ours:
         message = f"{flavour.name} cannot do this; remove it"
         problems.append(Problem(("sharedNodes", "recheckAbovePercent"), message))
+    if settings.explain_annotation and not flavour.is_ours:
+        problems.append(Problem(("explainAnnotation",), f"{flavour.name} cannot do this; remove it"))
     if problems:
         return None, problems
     warnings += [*token_warnings(desired), *idle_source(settings, desired)]

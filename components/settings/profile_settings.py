@@ -137,6 +137,7 @@ class ProfileSettings(SettingsModel):
         profiles: several profiles, instead of one from schedulerName and plugins.
         node_partition: nodes that only this scheduler uses, by label and taint.
         shared_nodes: what to do where another scheduler uses the same nodes.
+        explain_annotation: pods that fit nowhere get an annotation with the command that explains why.
         flavour: of the scheduler's image, where its name does not show it.
         extra_plugins: plugins that a custom image has in addition to the catalogue's.
     """
@@ -148,6 +149,7 @@ class ProfileSettings(SettingsModel):
     metric_provider: Annotated[MetricProviderSettings | None, BeforeValidator(absent_if_empty)] = None
     node_partition: Annotated[NodePartitionSettings | None, BeforeValidator(absent_if_empty)] = None
     shared_nodes: SharedNodesSettings = SharedNodesSettings()
+    explain_annotation: bool = False
     profiles: tuple[ProfileEntry, ...] = ()
     flavour: str | None = None
     extra_plugins: tuple[ExtraPluginSettings, ...] = ()

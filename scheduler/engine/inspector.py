@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import Counter
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from scheduler.core import detail_of, explain, judge_node, load_of_node, without_own_use
+from scheduler.core import detail_of, explain, judge_node, without_own_use
 from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisions import API_VERSION, BEST_NODES, DecisionHistory
+from scheduler.engine.nodefacts import node_facts
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
-from scheduler.kube.primitives import format_milli, format_time, format_value
+from scheduler.kube.primitives import format_time
 from scheduler.observe import (
     ChosenQuestion,
     NodeQuestion,
@@ -39,7 +38,6 @@ ANSWER_BURST: Final = 2.0
 _EVERYBODY: Final = ""
 """The asker of questions about all namespaces, and about nodes."""
 _MOST_MESSAGE: Final = 2000
-_MOST_SCHEDULERS: Final = 10
 _QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 _encode = msgspec.json.Encoder().encode
 
@@ -201,19 +199,9 @@ class Inspector:
         row = snapshot.row(name)
         if row < 0:
             raise UnansweredError(404, "the scheduler knows no node of this name")
-        info, pods = snapshot.info(row), snapshot.pods_on(row)
-        used = {resource: int(snapshot.requested(resource)[row]) for resource in info.allocatable}
         decisions, by_plugin = self._history.rejections.of(snapshot, row)
         return {
-            "apiVersion": API_VERSION,
-            "kind": "NodeReport",
-            "node": name,
-            "unschedulable": info.unschedulable,
-            "taints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in info.taints],
-            "allocatable": {resource: _amount(resource, each) for resource, each in sorted(info.allocatable.items())},
-            "requested": {resource: _amount(resource, each) for resource, each in sorted(used.items())},
-            "pods": {"allowed": info.allowed_pods, "counted": len(pods), "byScheduler": _by_scheduler(pods)},
-            "load": msgspec.to_builtins(load_of_node(snapshot, row)),
+            **node_facts(snapshot, row),
             "chosen": {"decisions": len(self._history), "times": self._history.count_chosen(name)},
             "rejected": {
                 "decisions": decisions,
@@ -224,14 +212,3 @@ class Inspector:
 
 def _queued_at(queued: QueuedPod) -> MonotonicSeconds:
     return queued.queued_at
-
-
-def _amount(resource: str, amount: int) -> str:
-    return format_milli(amount) if resource == "cpu" else format_value(amount)
-
-
-def _by_scheduler(pods: Iterable[PodInfo]) -> dict[str, int]:
-    counts = Counter(pod.scheduler_name for pod in pods)
-    shown = dict(counts.most_common(_MOST_SCHEDULERS))
-    others = counts.total() - sum(shown.values())
-    return {**shown, "": others} if others else shown

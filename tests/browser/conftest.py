@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.browser import CHROMIUM, served_pages
+from tests.support.runningpages import running_site, served_site
 from tests.support.scenes import write_scene
 
 
@@ -27,6 +28,14 @@ def _served(factory: pytest.TempPathFactory, nodes: int, pending: int) -> Iterat
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from _served(tmp_path_factory, 60, 60)
+
+
+@pytest.fixture(scope="session")
+def running_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of pages that have every view, also the one of the running scheduler, which is a fake."""
+    files = write_scene(tmp_path_factory.mktemp("scene"), 60, 60, hostile=True)
+    with served_site(running_site(files)) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -9,21 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.support.browser import chromium, watched_page
+from tests.support.browser import chromium, open_view, watched_page
+from tests.support.views import HOSTILE_LABEL, VIEWS
 
 pytestmark = pytest.mark.browser
-VIEWS = (
-    "/nodes",
-    "/nodes?by=estimated&resource=memory&group=none&when=after",
-    "/nodes?group=example.com%2Fevil",
-    "/node?name=node-0001",
-    "/queue",
-    "/configuration",
-    "/what-if",
-    "/decisions",
-    "/decisions/1",
-    "/decisions/31",
-)
+EVERY_VIEW = (*VIEWS, HOSTILE_LABEL)
 # The least contrast of text by WCAG AA; the second for text of 24 px, or bold of 18.66 px.
 NORMAL, LARGE = 4.5, 3.0
 CONTRASTS = """
@@ -74,23 +64,21 @@ def page(tmp_path: Path) -> Iterator[Page]:
         assert complaints == []
 
 
-def test_no_view_makes_the_console_complain_or_violates_the_policy(page: Page, address: str) -> None:
-    for view in VIEWS:
-        response = page.goto(address + view)
-        assert response is not None
-        assert response.status == 200
+def test_no_view_makes_the_console_complain_or_violates_the_policy(page: Page, running_address: str) -> None:
+    for view in EVERY_VIEW:
+        assert open_view(page, running_address, view).status == 200
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate("document.styleSheets.length") == 1
         assert page.evaluate("window.alerted") is None
 
 
-def test_every_text_has_enough_contrast_in_light_and_dark(browser: BrowserContext, address: str) -> None:
+def test_every_text_has_enough_contrast_in_light_and_dark(browser: BrowserContext, running_address: str) -> None:
     page = browser.new_page()
-    for view in VIEWS:
-        page.goto(address + view)
+    for view in EVERY_VIEW:
+        open_view(page, running_address, view)
         measured = page.evaluate(CONTRASTS)
         assert len(measured) > 20
-        assert [(view, *each) for each in measured if each[0] < (LARGE if each[1] else NORMAL)] == []
+        assert [(view.name, *each) for each in measured if each[0] < (LARGE if each[1] else NORMAL)] == []
 
 
 def test_dark_is_dark_and_light_is_light(tmp_path: Path, address: str) -> None:
@@ -106,12 +94,31 @@ def test_dark_is_dark_and_light_is_light(tmp_path: Path, address: str) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_scrolls_no_page_sideways(tmp_path: Path, address: str, width: int) -> None:
-    with chromium(tmp_path / "profile", width=width, height=800) as context:
+def test_a_phone_scrolls_no_page_sideways(tmp_path: Path, running_address: str, width: int) -> None:
+    with chromium(tmp_path / "profile", width=width, height=800, touch=True) as context:
         page = context.new_page()
-        for view in VIEWS:
-            page.goto(address + view)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        for view in EVERY_VIEW:
+            open_view(page, running_address, view)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view.name
+
+
+def test_a_finger_meets_no_hint_for_pointers_and_cells_that_it_can_hit(tmp_path: Path, large_address: str) -> None:
+    with chromium(tmp_path / "profile", width=390, height=844, touch=True) as context:
+        page = context.new_page()
+        page.goto(f"{large_address}/nodes")
+        expect(page.locator("#readout")).to_be_hidden()
+        cell = page.locator(".cells a").first.bounding_box()
+        assert cell is not None
+        assert min(cell["width"], cell["height"]) >= 24
+
+
+def test_the_node_of_a_score_stays_in_sight_on_a_phone(tmp_path: Path, address: str) -> None:
+    with chromium(tmp_path / "profile", width=390, height=844, touch=True) as context:
+        page = context.new_page()
+        page.goto(f"{address}/decisions/1")
+        page.locator(".scroll").first.evaluate("box => box.scrollTo(10000, 0)")
+        expect(page.locator("table.matrix tbody th a").first).to_be_in_viewport(ratio=1)
+        expect(page.locator("table.matrix thead th").last).to_be_in_viewport(ratio=1)
 
 
 def test_the_keyboard_reaches_the_map_as_one_stop_and_walks_it_with_arrows(page: Page, address: str) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page, Response
+
+    from tests.support.views import View
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
@@ -35,7 +37,12 @@ _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S+/nodes")
 
 @contextlib.contextmanager
 def served_pages(arguments: Sequence[str], directory: Path) -> Iterator[str]:
-    """Run `secondary-scheduler ui` with these arguments; yields the address of its pages, without `/nodes`."""
+    """Run `secondary-scheduler ui` with these arguments; yields the address of its pages, without `/nodes`.
+
+    Args:
+        arguments: of the command.
+        directory: gets the command's stderr.
+    """
     log = directory / "ui.err"
     with (
         log.open("w") as errors,
@@ -63,7 +70,13 @@ def served_pages(arguments: Sequence[str], directory: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def chromium(
-    user_data: Path, *, width: int = 1280, height: int = 900, dark: bool = False, scripts: bool = True
+    user_data: Path,
+    *,
+    width: int = 1280,
+    height: int = 900,
+    dark: bool = False,
+    scripts: bool = True,
+    touch: bool = False,
 ) -> Iterator[BrowserContext]:
     """A browser with a profile of its own.
 
@@ -72,6 +85,7 @@ def chromium(
         width, height: of the window, in pixels.
         dark: prefer a dark scheme.
         scripts: let pages run theirs.
+        touch: a phone: fingers, and no pointer that hovers.
     """
     from playwright.sync_api import sync_playwright
 
@@ -84,6 +98,8 @@ def chromium(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
             java_script_enabled=scripts,
+            has_touch=touch,
+            is_mobile=touch,
         )
         try:
             yield context
@@ -101,3 +117,18 @@ def watched_page(context: BrowserContext) -> tuple[Page, list[str]]:
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("requestfailed", lambda request: complaints.append(f"{request.url}: {request.failure}"))
     return page, complaints
+
+
+def open_view(page: Page, address: str, view: View) -> Response:
+    """Go to a view, and return the answer to the request for its path."""
+    response = page.goto(address + view.path)
+    assert response is not None
+    if view.first_row:
+        page.locator("tbody a").first.click()
+        page.wait_for_url(f"{address}{view.route.partition('{')[0]}*")
+    for label, value in view.fields:
+        page.get_by_label(label, exact=True).fill(value)
+    if view.fields:
+        page.locator("form button.primary").click()
+        page.locator("#result").wait_for()
+    return response

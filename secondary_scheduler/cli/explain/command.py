@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,6 +10,14 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.explain.output import write
+from secondary_scheduler.cli.explain.request import (
+    ConfigOption,
+    LoadOption,
+    NowOption,
+    SnapshotOption,
+    offline_request,
+)
+from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
@@ -24,17 +31,20 @@ from secondary_scheduler.cli.kubeoptions import (
 )
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.schedulers import PORT, Schedulers, find_schedulers
-from secondary_scheduler.cli.typed import moment, require_apart, was_typed
+from secondary_scheduler.cli.typed import require_apart
 
 _POD_EXAMPLES = (
     "explain pod web-1 -n shop",
     "explain pod web-1 -n shop --why-not node-7",
     "explain pod web-1 -n shop --snapshot cluster.json --config config.yaml",
 )
-_QUEUE_EXAMPLES = ("explain queue -n shop -n batch", "explain queue -A --limit 50")
-_NODE_EXAMPLES = ("explain node node-7",)
+_QUEUE_EXAMPLES = (
+    "explain queue -n shop -n batch",
+    "explain queue -A --limit 50",
+    "explain queue --snapshot cluster.json --config config.yaml",
+)
+_NODE_EXAMPLES = ("explain node node-7", "explain node node-7 --snapshot cluster.json --config config.yaml")
 _MOST = 500
-_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "kubeconfig", "context")
 
 
 def register(parent: typer.Typer) -> None:
@@ -57,20 +67,10 @@ def explain_pod(
     why_not: Annotated[
         str | None, typer.Option("--why-not", metavar="NODE", help="Say what every plugin says of this node.")
     ] = None,
-    snapshot: Annotated[
-        list[str] | None,
-        typer.Option("--snapshot", metavar="FILE", help="Ask no scheduler but decide on this snapshot; repeatable."),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="With --snapshot: KubeSchedulerConfiguration, ConfigMap or stack file to use."),
-    ] = None,
-    load: Annotated[
-        str | None, typer.Option("--load", metavar="FILE", help="With --snapshot: measured load, as of simulate.")
-    ] = None,
-    now: Annotated[
-        str | None, typer.Option("--now", metavar="TIME", help="With --snapshot: time of the decision, as of simulate.")
-    ] = None,
+    snapshot: SnapshotOption = None,
+    config: ConfigOption = None,
+    load: LoadOption = None,
+    now: NowOption = None,
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,
@@ -87,21 +87,20 @@ def explain_pod(
     from secondary_scheduler.cli.explain.rendering import lines
 
     valid = True
-    if snapshot:
-        require_apart(call, "snapshot", *_ONLINE)
-        answer, valid = _offline(name, namespace, why_not, snapshot, config, load, now)
+    request = offline_request(call, snapshot, config, load, now)
+    if request is not None:
+        with importing():
+            # Here, not above: it takes longer than all the rest of the command line.
+            from secondary_scheduler.cli.explain.offline import explain_offline
+        answer, valid = explain_offline(namespace or "default", name, why_not, request)
     else:
-        silenced = was_typed(call, "config", "load", "now")
-        if silenced:
-            raise CommandError(f"{silenced}: only with --snapshot", ExitCode.USAGE)
         schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port)
         answer = schedulers.about_pod(namespace or schedulers.config.namespace, name, why_not)
     write(answer, output, lambda shown, wide: lines(shown, wide=wide))
     problem = (answer.get("whyNot") or {}).get("problem")
     if problem:
         raise CommandError(printable(f"--why-not {why_not}: {problem}"))
-    if not valid:
-        raise typer.Exit(ExitCode.INVALID_INPUT)
+    _end(valid)
 
 
 def explain_queue(
@@ -112,11 +111,15 @@ def explain_queue(
             "--namespace",
             "-n",
             callback=namespace_name,
-            help="Name the pods of this namespace (default: the context's); repeatable.",
+            help="Name the pods of this namespace (default: the context's; with --snapshot all); repeatable.",
         ),
     ] = None,
     all_namespaces: AllNamespacesOption = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Pods shown of each queue.")] = 20,
+    snapshot: SnapshotOption = None,
+    config: ConfigOption = None,
+    load: LoadOption = None,
+    now: NowOption = None,
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,
@@ -127,11 +130,20 @@ def explain_queue(
     """What waits to be scheduled, in which queue, since when, and why.
 
     Pods of the namespaces asked for are named, all others are counted. It needs: list leases, and get and create
-    pods/portforward, in the scheduler's namespace; and list pods in each namespace asked for, or in all with -A.
+    pods/portforward, in the scheduler's namespace; and list pods in each namespace asked for, or in all with -A. With
+    --snapshot nothing is asked: each pending pod is tried once.
     """
     from secondary_scheduler.cli.explain.renderingqueue import lines, merged
 
     require_apart(call, "namespace", "all_namespaces")
+    request = offline_request(call, snapshot, config, load, now)
+    if request is not None:
+        with importing():
+            from secondary_scheduler.cli.explain.offlineviews import queue_offline
+        answer, valid = queue_offline(request, set(namespace or ()), limit)
+        write(answer, output, lambda shown, wide: lines(shown))
+        _end(valid)
+        return
     schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
     namespaces = list(dict.fromkeys(namespace or [schedulers.config.namespace]))
     query = {"limit": str(limit)}
@@ -152,8 +164,13 @@ def explain_queue(
 
 
 def explain_node(
+    call: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the node.")],
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Decisions shown.")] = 10,
+    snapshot: SnapshotOption = None,
+    config: ConfigOption = None,
+    load: LoadOption = None,
+    now: NowOption = None,
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,
@@ -164,10 +181,18 @@ def explain_node(
     """What the scheduler knows of a node, and its last decisions.
 
     It needs: list leases, and get and create pods/portforward, in the scheduler's namespace; and get this node. Who may
-    also list pods in all namespaces sees which pods were placed there last.
+    also list pods in all namespaces sees which pods were placed there last. With --snapshot nothing is asked.
     """
     from secondary_scheduler.cli.explain.renderingnode import lines
 
+    request = offline_request(call, snapshot, config, load, now)
+    if request is not None:
+        with importing():
+            from secondary_scheduler.cli.explain.offlineviews import node_offline
+        answer, valid = node_offline(request, name, limit)
+        write(answer, output, lambda shown, wide: lines(shown))
+        _end(valid)
+        return
     schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
     path = f"/debug/nodes/{quote(name, safe='')}"
     answer = _only(schedulers, path, {}, f"get the node {name}")
@@ -184,23 +209,7 @@ def _only(schedulers: Schedulers, path: str, query: dict[str, str], right: str) 
     return next(answer for _, answer in schedulers.answers(path, query, right))
 
 
-def _offline(
-    name: str,
-    namespace: str | None,
-    why_not: str | None,
-    snapshot: list[str],
-    config: Path | None,
-    load: str | None,
-    now: str | None,
-) -> tuple[dict[str, Any], bool]:
-    from secondary_scheduler.cli.importing import importing
-    from secondary_scheduler.cli.reading import require_single_stdin
-
-    if config is None:
-        raise CommandError("--snapshot: needs --config, whose profiles decide", ExitCode.USAGE)
-    require_single_stdin([*snapshot, load])
-    time = moment(now, "--now") if now is not None else None
-    with importing():
-        # Here, not above: it takes longer than all the rest of the command line.
-        from secondary_scheduler.cli.explain.offline import explain_offline
-    return explain_offline(namespace or "default", name, why_not, snapshot, config, load, time)
+def _end(valid: bool) -> None:
+    """End with the exit code of invalid input where an object of a snapshot was left out."""
+    if not valid:
+        raise typer.Exit(ExitCode.INVALID_INPUT)

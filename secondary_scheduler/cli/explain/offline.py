@@ -3,68 +3,136 @@ core, after the pods that go before it, as `simulate` does."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import typer
+from msgspec import Struct
 
-from scheduler.core import detail_of, explain, judge_node, without_own_use
+from scheduler.core import NodeVerdict, detail_of, explain, judge_node, without_own_use
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.explain.request import OfflineRequest
+from secondary_scheduler.cli.output import counted
 from secondary_scheduler.cli.simulation.cluster import PodSelection
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile
 from secondary_scheduler.cli.simulation.deciding import Outcome
 from secondary_scheduler.cli.simulation.documents import read_objects
-from secondary_scheduler.cli.simulation.objects import read_recorded
+from secondary_scheduler.cli.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.cli.simulation.report import Report
 from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, set_up
 from secondary_scheduler.cli.simulation.watcherload import read_load
 
 _BEST_NODES = 5
+_NOT_AGAIN = "it would not be placed there again; --why-not says why"
 _SEED = 0
 """As `simulate` without --seed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """A snapshot that is ready to decide on, the objects it is made of, and what is wrong with them."""
+
+    ready: ReadyCluster
+    objects: RecordedObjects
+    report: Report
+
+    def finish(self) -> bool:
+        """Tell what was left out; returns whether all objects were valid."""
+        self.report.close()
+        return not self.report.invalid
+
+
+def read_offline(request: OfflineRequest) -> Offline:
+    """Read a snapshot.
+
+    Raises:
+        CommandError: a file cannot be used.
+    """
+    report = Report(lambda text: typer.echo(text, err=True))
+    file = ConfigurationFile.read("--config", request.config)
+    configuration = file.load(report)
+    selection = PodSelection(configuration.scheduler_names, {})
+    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
+    objects = read_recorded(request.files, report)
+    conditions = Conditions(_SEED, request.now, measured)
+    # Whether anything waits matters to those who ask about the queue, and is told there.
+    ready = set_up(file, configuration, selection, objects, conditions, report, about_pending=False)
+    return Offline(ready, objects, report)
+
+
 def explain_offline(
-    namespace: str, name: str, why_not: str | None, files: list[str], config: Path, load: str | None, now: float | None
+    namespace: str, name: str, why_not: str | None, request: OfflineRequest
 ) -> tuple[dict[str, Any], bool]:
-    """Return the answer, with `simulated` in its decision, and whether all objects of the files were valid.
+    """Return the answer about a pod, with `simulated` in its decision, and whether all objects were valid.
 
     Raises:
         CommandError: the pod is not in the files, belongs to no profile, or a file cannot be used.
     """
-    report = Report(lambda text: typer.echo(text, err=True))
-    key = f"{namespace}/{name}"
-    file = ConfigurationFile.read("--config", config)
-    configuration = file.load(report)
-    selection = PodSelection(configuration.scheduler_names, {})
-    measured = read_load(read_objects(load), load, report) if load is not None else None
-    objects = read_recorded(files, report)
-    ready = set_up(file, configuration, selection, objects, Conditions(_SEED, now, measured), report)
+    offline = read_offline(request)
+    ready, key = offline.ready, f"{namespace}/{name}"
     answer: dict[str, Any] = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList", "waiting": None}
     placed = next((pod for pod in ready.assembly.attempts.state.pods() if pod.key == key), None)
     if placed is not None:
         pod = placed
         answer["items"] = [_placed(ready, placed)]
     else:
+        pending = [pod for pod in ready.cluster.pending if pod.key == key]
+        if not pending:
+            raise CommandError(printable(f"{key}: {_why_absent(offline, namespace, name)}"), ExitCode.INVALID_INPUT)
         simulation = ready.simulation(lambda placement: placement.pod.key == key)
         outcome = next((each for each in simulation.run(ready.cluster.pending) if each.pod == key), None)
-        pending = [pod for pod in ready.cluster.pending if pod.key == key]
-        if outcome is None or not pending:
-            raise CommandError(
-                printable(f"{key}: the snapshot has no such pod with a node, or pending for a profile of {config}"),
-                ExitCode.INVALID_INPUT,
-            )
+        if outcome is None:
+            raise CommandError(printable(f"{key}: nothing was decided about it"), ExitCode.INVALID_INPUT)
         answer["items"] = [_decided(ready, pending[0], outcome)]
         # With its node, if it was given one: it is judged without its own use, as a placed pod is.
         pod = ready.assembly.attempts.state.pod(pending[0].uid) or pending[0]
     if why_not is not None:
         answer["whyNot"] = _why_not(ready, pod, why_not)
-    report.close()
-    return answer, not report.invalid
+    return answer, offline.finish()
+
+
+class _Spec(Struct, rename="camel"):
+    scheduler_name: str = "default-scheduler"
+
+
+class _Status(Struct):
+    phase: str = ""
+
+
+class _Pod(Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def _why_absent(offline: Offline, namespace: str, name: str) -> str:
+    """Say why a snapshot has neither a node nor a decision for a pod."""
+    key, cluster = f"{namespace}/{name}", offline.ready.cluster
+    for undecidable in cluster.undecidable:
+        if undecidable.key == key:
+            return f"nothing can be decided about it: {undecidable.reason}"
+    named = [pod for pod in offline.objects.of("Pod") if pod.name == name]
+    recorded = next((pod for pod in named if pod.namespace == namespace), None)
+    if recorded is None:
+        elsewhere = sorted({pod.namespace for pod in named})[:3]
+        hint = f"; one of this name is in {' and in '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
+        return f"the snapshot has no such pod{hint}"
+    try:
+        pod = msgspec.json.decode(recorded.entry.data, type=_Pod)
+    except msgspec.MsgspecError:
+        return "it is not valid, and left out"
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return f"it has ended ({pod.status.phase}), so no node is judged for it"
+    names = offline.ready.configuration.scheduler_names
+    if pod.spec.scheduler_name not in names:
+        return (
+            f"it waits for {pod.spec.scheduler_name}; the configuration decides for {', '.join(names)}. "
+            f"`simulate --as-scheduler {pod.spec.scheduler_name}` decides about such pods, too"
+        )
+    return "it is not valid, and left out"
 
 
 def _placed(ready: ReadyCluster, pod: PodInfo) -> dict[str, Any]:
@@ -79,9 +147,16 @@ def _placed(ready: ReadyCluster, pod: PodInfo) -> dict[str, Any]:
     fits = view.row(pod.node_name) in explanation.feasible
     detail = detail_of(explanation, view, runner, pod.node_name if fits else None, _BEST_NODES)
     shown["details"] = msgspec.to_builtins(detail)
-    if not fits:
-        shown["message"] = "it would not be placed there again; --why-not says why"
+    shown["message"] = _again(judge_node(view, waiting, runner, pod.node_name, None)) if fits else _NOT_AGAIN
     return shown
+
+
+def _again(verdict: NodeVerdict) -> str:
+    """Where a pod's node would stand, if the pod were decided again."""
+    if verdict.rank is None:
+        return ""
+    equally = f", as well as {counted(verdict.ties - 1, 'other')}" if verdict.ties > 1 else ""
+    return f"decided again, this node would be number {verdict.rank} of {verdict.feasible} that fit{equally}"
 
 
 def _decided(ready: ReadyCluster, pod: PodInfo, outcome: Outcome) -> dict[str, Any]:

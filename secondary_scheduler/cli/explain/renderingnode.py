@@ -15,7 +15,7 @@ def lines(answer: Json) -> Iterator[str]:
     """Yield the text about a node; `lastChosen` is None where the pods may not be named."""
     yield from map(printable, _facts(answer))
     yield ""
-    yield from map(printable, _history(answer))
+    yield from map(printable, _coming(answer) if answer.get("simulated") else _history(answer))
 
 
 def _facts(answer: Json) -> Iterator[str]:
@@ -37,6 +37,14 @@ def _facts(answer: Json) -> Iterator[str]:
         yield f"Load: cpu {cpu}, memory {memory}{age} ({source})"
     if not answer["load"]:
         yield "Load: not measured"
+
+
+def _coming(answer: Json) -> Iterator[str]:
+    yield f"Of {counted(answer['pending'], 'pending pod')} of the snapshot, {answer['placed']} would be placed there."
+    rows = [[item["pod"], item["schedulerName"]] for item in answer["wouldPlace"]]
+    yield from (f"  {line}" for line in aligned(rows))
+    if answer["placed"] > len(rows):
+        yield f"  and {answer['placed'] - len(rows)} more (--limit)"
 
 
 def _history(answer: Json) -> Iterator[str]:

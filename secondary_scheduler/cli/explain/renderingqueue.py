@@ -34,13 +34,20 @@ def _order(item: Json) -> tuple[float, float, float]:
 def lines(answer: Json) -> Iterator[str]:
     """Yield the text: a paragraph for each queue."""
     namespaces = answer["namespaces"]
+    if answer.get("simulated"):
+        yield "Each pending pod of the snapshot, after one attempt in queue order:"
+        yield ""
     for number, queue in enumerate(answer["queues"]):
         if number:
             yield ""
-        yield from map(printable, _queue(queue, namespaces))
+        yield from map(printable, _queue(queue, namespaces, simulated=bool(answer.get("simulated"))))
+    if answer.get("others"):
+        counts = ", ".join(f"{number} of {name}" for name, number in answer["others"].items())
+        yield ""
+        yield printable(f"Pending pods of other schedulers, which are not decided: {counts}")
 
 
-def _queue(queue: Json, namespaces: Sequence[str]) -> Iterator[str]:
+def _queue(queue: Json, namespaces: Sequence[str], *, simulated: bool) -> Iterator[str]:
     total, readable, items = queue["pods"], queue["readable"], queue["items"]
     if not total:
         yield f"{queue['queue']}: no pods"
@@ -49,13 +56,29 @@ def _queue(queue: Json, namespaces: Sequence[str]) -> Iterator[str]:
     yield f"{queue['queue']}: {counted(total, 'pod')}{own}"
     if not items:
         return
-    place = {"active": ["#"], "backoff": ["TRIED AGAIN IN"]}.get(queue["queue"], [])
-    last = "GATE" if queue["queue"] == "gated" else "REJECTED BY"
-    rows = [[*place, "POD", "PRIORITY", "WAITS", "SINCE", "ATTEMPTS", last]]
-    rows += [_row(item) for item in items]
+    rows = _simulated_rows(queue["queue"], items) if simulated else _rows(queue["queue"], items)
     yield from (f"  {line}" for line in aligned(rows))
     if readable > len(items):
         yield f"  and {readable - len(items)} more (--limit)"
+
+
+def _rows(name: str, items: Sequence[Json]) -> Iterator[list[str]]:
+    place = {"active": ["#"], "backoff": ["TRIED AGAIN IN"]}.get(name, [])
+    last = "GATE" if name == "gated" else "REJECTED BY"
+    yield [*place, "POD", "PRIORITY", "WAITS", "SINCE", "ATTEMPTS", last]
+    yield from map(_row, items)
+
+
+def _simulated_rows(name: str, items: Sequence[Json]) -> Iterator[list[str]]:
+    active = name == "active"
+    last = {"active": "WOULD GO TO", "unschedulable": "REJECTED BY"}.get(name, "WHY")
+    yield [*(["#"] if active else []), "POD", "PRIORITY", "WAITS", "SINCE", last]
+    for item in items:
+        waits = "-" if item["seconds"] is None else f"{item['seconds']:.0f} s"
+        priority = "-" if item["priority"] is None else str(item["priority"])
+        why = str(item["node"] if active else item["why"])
+        place = [str(item["position"])] if active else []
+        yield [*place, item["pod"], priority, waits, item["since"] or "-", why]
 
 
 def _row(item: Json) -> list[str]:

@@ -14,13 +14,14 @@ from aiohttp import web
 from scheduler import __version__
 from scheduler.config import Configuration, differences
 from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.simulation.results import RESULTS
 from secondary_scheduler.cli.ui import decisions as decided
 from secondary_scheduler.cli.ui import guard, nodes, rendering, waiting, whatif
 from secondary_scheduler.cli.ui.asking import BadQuery, choice, page_number, text
 from secondary_scheduler.cli.ui.configuration import configuration_page
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.nodepage import node_page
-from secondary_scheduler.cli.ui.runs import RESULTS, run_simulation
+from secondary_scheduler.cli.ui.runs import run_simulation
 from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest
 
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -138,15 +139,20 @@ class LiveCluster:
             self.scheduler_port,
             command="ui",
         )
-        answer = schedulers.about_pod(namespace, name)
-        try:
-            return _running_pod(msgspec.convert(answer, _Answer))
-        except msgspec.ValidationError as error:
-            message = f"the scheduler's answer has another form than this version knows: {error}"
-            raise CommandError(printable(message)) from error
+        return running_pod(schedulers.about_pod(namespace, name))
 
 
-def _running_pod(answer: _Answer) -> RunningPod:
+def running_pod(data: Any) -> RunningPod:
+    """Return what a scheduler's answer says, which is the data of its JSON.
+
+    Raises:
+        CommandError: it has another form.
+    """
+    try:
+        answer = msgspec.convert(data, _Answer)
+    except msgspec.ValidationError as error:
+        message = f"the scheduler's answer has another form than this version knows: {error}"
+        raise CommandError(printable(message)) from error
     attempts = tuple(answer.items or ())
     last = attempts[0] if attempts else None
     now = answer.waiting.now if answer.waiting is not None else None

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.framework import NodeInfo, PodInfo
+from secondary_scheduler.cli.simulation.results import PLACED
 from secondary_scheduler.cli.ui.nodes import MEASURES, RESOURCES
-from secondary_scheduler.cli.ui.runs import PLACED, PodDecision
+from secondary_scheduler.cli.ui.runs import PodDecision
 from secondary_scheduler.cli.ui.scenes import Scene
 
 _MOST_PODS = 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 _LONGEST = 300
 """Characters of a text that are shown; a page must stay readable whatever a label holds."""
+_WORD_STARTS = re.compile(r"(?<=\.)|(?<=[a-z0-9])(?=[A-Z])")
 
 
 @cache
@@ -27,6 +29,7 @@ def environment() -> Environment:
     )
     templates.filters |= {
         "text": shown_text,
+        "words": words,
         "quoted": quoted,
         "share": share,
         "amount": amount,
@@ -59,6 +62,11 @@ def shown_text(value: object) -> str:
     text = str(value)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return text if text.isprintable() else "".join(char if char.isprintable() else "�" for char in text)
+
+
+def words(value: object) -> list[str]:
+    """Return a field's path in pieces: a browser may break it after a dot and before a word in camelCase."""
+    return _WORD_STARTS.split(shown_text(value))
 
 
 def quoted(value: object) -> str:

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from scheduler.config import Configuration
 from scheduler.core import DecisionDetail, Placement, detail_of
 from scheduler.engine import Assembly
-from scheduler.framework import LoadReading, PodInfo, ProfileRunner
-from scheduler.state import ClusterState
+from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.cli.simulation.cluster import SimulatedCluster
 from secondary_scheduler.cli.simulation.copying import copy_cluster
 from secondary_scheduler.cli.simulation.deciding import Outcome
+from secondary_scheduler.cli.simulation.results import UNDECIDED, result_of, waited
 from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, make_ready
 from secondary_scheduler.cli.ui.nodes import NodeColumns, node_columns
 
-PLACED, UNSCHEDULABLE, GATED, UNDECIDED = "placed", "unschedulable", "gated", "undecided"
-RESULTS = (PLACED, UNSCHEDULABLE, GATED, UNDECIDED)
 _SCORED_NODES = 20_000
 """Nodes with scores that are kept, of all decisions together: some 1.5 kB each."""
 _FEWEST, _MOST = 20, 500
@@ -44,7 +42,7 @@ class PodDecision:
 
     Attributes:
         number: position in the order of decisions, from 1.
-        result: one of `RESULTS`.
+        result: one of `simulation.results.RESULTS`.
         message: why it has no node, as kube-scheduler words it.
         waiting: seconds since it was created; None where the object does not say.
         detail: scores and reasons; None where nothing was evaluated, or time was short.
@@ -166,11 +164,11 @@ def _record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now
         number=number,
         key=pod.key,
         scheduler_name=pod.scheduler_name,
-        result=_result(outcome, pod, runner, assembly.state),
+        result=result_of(outcome, pod, runner, assembly.state),
         node=outcome.node,
         message=outcome.message or "",
         priority=pod.priority,
-        waiting=_waiting(pod, now),
+        waiting=waited(pod, now),
         requests=pod.requests,
         evaluated=placement.evaluated if placement is not None else 0,
         feasible=placement.feasible if placement is not None else 0,
@@ -183,18 +181,5 @@ def _record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now
 
 def _undecided(number: int, pod: PodInfo, message: str, now: float) -> PodDecision:
     return PodDecision(
-        number, pod.key, pod.scheduler_name, UNDECIDED, None, message, pod.priority, _waiting(pod, now), pod.requests
+        number, pod.key, pod.scheduler_name, UNDECIDED, None, message, pod.priority, waited(pod, now), pod.requests
     )
-
-
-def _result(outcome: Outcome, pod: PodInfo, runner: ProfileRunner, state: ClusterState) -> str:
-    if outcome.node is not None:
-        return PLACED
-    if outcome.placement is not None or not state.node_count:
-        return UNSCHEDULABLE
-    return UNDECIDED if pod.deleting or runner.run_pre_enqueue(pod).is_success else GATED
-
-
-def _waiting(pod: PodInfo, now: float) -> float | None:
-    # NaN where the object does not say when it was created.
-    return max(0.0, now - pod.created_at) if pod.created_at == pod.created_at else None

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from secondary_scheduler.cli.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
 from secondary_scheduler.cli.ui.decisions import PAGE
-from secondary_scheduler.cli.ui.runs import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, PodDecision
+from secondary_scheduler.cli.ui.runs import PodDecision
 from secondary_scheduler.cli.ui.scenes import Scene
 
 _MOST_REASONS = 50

@@ -111,9 +111,9 @@ def test_beside_a_file_both_belong_in_the_file(stack: Stack) -> None:
     (stack.directory / "file.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: a}]\n"
     )
-    shared = {"recheckAbovePercent": 80}
-    refused = stack.refused(configurationFile="file.yaml", nodePartition=PARTITION, sharedNodes=shared)
-    assert [path for path, _ in refused] == ["nodePartition", "sharedNodes"]
+    of_file = {"sharedNodes": {"recheckAbovePercent": 80}, "explainAnnotation": True}
+    refused = stack.refused(configurationFile="file.yaml", nodePartition=PARTITION, **of_file)
+    assert [path for path, _ in refused] == ["nodePartition", "sharedNodes", "explainAnnotation"]
     assert "set addedAffinity in the args of NodeAffinity there" in refused[0][1]
 
 
@@ -123,6 +123,20 @@ def test_shared_nodes_reach_the_options_of_our_image_only(stack: Stack) -> None:
     ((path, message),) = stack.refused(sharedNodes=shared, schedulerImage=GO_IMAGE)
     assert path == "sharedNodes.recheckAbovePercent"
     assert "cannot do this" in message
+
+
+def test_the_annotation_reaches_the_options_of_our_image_only(stack: Stack) -> None:
+    assert stack.args("SecondarySchedulerOptions", explainAnnotation=True) == [{"explainAnnotation": True}]
+    assert stack.args("SecondarySchedulerOptions", explainAnnotation=False) == [None]
+    ((path, message),) = stack.refused(explainAnnotation=True, schedulerImage=GO_IMAGE)
+    assert path == "explainAnnotation"
+    assert "cannot do this" in message
+
+
+def test_every_one_of_several_profiles_annotates(stack: Stack) -> None:
+    profiles = [{"schedulerName": "online"}, {"schedulerName": "batch"}]
+    annotating = {"explainAnnotation": True}
+    assert stack.args("SecondarySchedulerOptions", profiles=profiles, **annotating) == [annotating, annotating]
 
 
 def test_the_output_says_what_to_do_to_nodes_and_pods() -> None:

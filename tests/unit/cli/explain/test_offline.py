@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.scenes import snapshot_items
 from tests.support.simulating import CONFIGURATION, Result, node, pod, run
 
 
@@ -19,8 +20,15 @@ class Bench:
         self.config.write_text(CONFIGURATION)
 
     def explain(self, name: str, *objects: dict[str, Any], more: tuple[str, ...] = ()) -> Result:
+        return self.ask(f"pod {name}", *objects, more=more)
+
+    def ask(self, command: str, *objects: dict[str, Any], more: tuple[str, ...] = ()) -> Result:
         self.snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-        return run("explain", "pod", name, "--snapshot", self.snapshot, "--config", self.config, *more)
+        files = ("--snapshot", self.snapshot, "--config", self.config)
+        return run("explain", *command.split(), *files, *more)
+
+    def about(self, command: str, *objects: dict[str, Any]) -> Any:
+        return json.loads(self.ask(command, *objects, more=("-o", "json")).out)
 
     def answer(self, name: str, *objects: dict[str, Any], more: tuple[str, ...] = ()) -> Any:
         return json.loads(self.explain(name, *objects, more=("-o", "json", *more)).out)
@@ -64,8 +72,15 @@ def test_a_placed_pod_is_judged_without_its_own_use(bench: Bench) -> None:
     (item,) = answer["items"]
     assert (item["result"], item["node"], item["details"]["feasible"]) == ("placed", "small", 2)
     assert (answer["whyNot"]["placedOn"], answer["whyNot"]["verdict"]["rejection"]) == ("small", None)
+    assert item["message"] == "decided again, this node would be number 2 of 2 that fit"
     full = bench.answer("p", SMALL, LARGE, pod("other", cpu="900m", nodeName="small"), placed)["items"][0]
     assert "would not be placed there again" in full["message"]
+
+
+def test_that_nothing_waits_is_no_remark_about_a_placed_pod(bench: Bench) -> None:
+    shown = bench.explain("p", SMALL, pod("p", nodeName="small"))
+    assert shown.out.startswith("default/p: placed on small")
+    assert "nothing to decide" not in shown.err
 
 
 def test_a_gated_pod_says_its_gate(bench: Bench) -> None:
@@ -77,7 +92,17 @@ def test_a_gated_pod_says_its_gate(bench: Bench) -> None:
     ("name", "more", "code", "reason"),
     [
         ("absent", (), 4, "default/absent: the snapshot has no such pod"),
-        ("foreign", (), 4, "default/foreign: the snapshot has no such pod"),
+        (
+            "foreign",
+            (),
+            4,
+            "default/foreign: it waits for default-scheduler; the configuration decides for secondary-sch",
+        ),
+        ("foreign", (), 4, "`simulate --as-scheduler default-scheduler` decides about such pods"),
+        ("ended", (), 4, "default/ended: it has ended (Succeeded), so no node is judged for it"),
+        ("broken", (), 4, "default/broken: nothing can be decided about it: "),
+        ("absent", ("-n", "shop"), 4, "shop/absent: the snapshot has no such pod"),
+        ("p", ("-n", "shop"), 4, "shop/p: the snapshot has no such pod; one of this name is in default: -n default"),
         ("p", ("--why-not", "n9"), 1, "--why-not n9: no node of the snapshot has this name"),
         ("p", ("--scheduler-pod", "s"), 2, "--snapshot and --scheduler-pod exclude each other"),
         ("p", ("--now", "yesterday"), 2, "--now"),
@@ -87,7 +112,9 @@ def test_what_cannot_be_answered_says_why(
     bench: Bench, name: str, more: tuple[str, ...], code: int, reason: str
 ) -> None:
     foreign = pod("foreign", schedulerName="default-scheduler")
-    refused = bench.explain(name, LARGE, pod("p"), foreign, more=more)
+    ended, broken = pod("ended"), pod("broken", priority="high")
+    ended["status"] = {"phase": "Succeeded"}
+    refused = bench.explain(name, LARGE, pod("p"), foreign, ended, broken, more=more)
     assert refused.code == code
     assert reason in refused.err.splitlines()[-1]
 
@@ -102,3 +129,75 @@ def test_an_invalid_object_is_reported_and_the_rest_is_explained(bench: Bench) -
     assert shown.code == 4
     assert shown.out.startswith("default/p: scheduled on large")
     assert "left out" in shown.err
+
+
+# The queue and nodes ------------------------------------------------------------------------------------------------
+
+GATED = {"schedulingGates": [{"name": "wait"}]}
+
+
+def test_the_queue_of_a_snapshot_is_that_after_one_attempt_each(bench: Bench) -> None:
+    objects = [
+        SMALL,
+        pod("fits", cpu="800m", meta=FIRST),
+        pod("late", cpu="800m", meta=SECOND),
+        pod("held", **GATED),
+        pod("theirs", schedulerName="default-scheduler"),
+        pod("broken", priority="high"),
+    ]
+    answer = bench.about("queue", *objects)
+    queues = {queue["queue"]: [item["pod"] for item in queue["items"]] for queue in answer["queues"]}
+    assert queues == {
+        "active": ["default/fits"],
+        "unschedulable": ["default/late"],
+        "gated": ["default/held"],
+        "undecided": ["default/broken"],
+    }
+    (fits,), (late,) = answer["queues"][0]["items"], answer["queues"][1]["items"]
+    assert (fits["node"], fits["position"], fits["seconds"]) == ("small", 1, 1.0)
+    assert late["why"] == "NodeResourcesFit"
+    assert answer["others"] == {"default-scheduler": 1}
+
+
+def test_the_text_of_a_snapshots_queue_names_the_pods_that_were_asked_for(bench: Bench) -> None:
+    objects = (SMALL, pod("a", meta=FIRST), pod("b", meta=SECOND), pod("held", **GATED))
+    text = bench.ask("queue", *objects, more=("-n", "default", "--limit", "1")).out
+    assert "active: 2 pods, 2 of them in default\n  #  POD        PRIORITY" in text
+    assert "and 1 more (--limit)" in text
+    assert "waiting for scheduling gates: [wait]" in text
+    other = bench.ask("queue", *objects, more=("-n", "shop")).out
+    assert "active: 2 pods, none of them in shop" in other
+    assert "default/" not in other
+
+
+def test_a_node_of_a_snapshot_is_told_as_it_is_with_what_would_come(bench: Bench) -> None:
+    objects = (SMALL, LARGE, pod("old", cpu="500m", nodeName="small"), pod("new", cpu="4", meta=FIRST))
+    small, large = (bench.about(f"node {name}", *objects) for name in ("small", "large"))
+    assert (small["requested"]["cpu"], small["pods"]["counted"], small["wouldPlace"]) == ("500m", 1, [])
+    assert (large["requested"]["cpu"], large["pods"]["counted"]) == ("0", 0)
+    assert (large["pending"], large["placed"], [each["pod"] for each in large["wouldPlace"]]) == (1, 1, ["default/new"])
+    text = bench.ask("node large", *objects).out
+    assert "Of 1 pending pod of the snapshot, 1 would be placed there.\n  default/new" in text
+
+
+def test_the_load_of_a_node_is_told_although_no_profile_reads_one(bench: Bench) -> None:
+    bench.config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    items = snapshot_items(2, 0)
+    (load,) = bench.about("node node-0000", *items)["load"].items()
+    assert (load[0], load[1]["cpu"]) == ("the snapshot", pytest.approx(41, abs=1))
+    assert "Load: cpu 41%" in bench.ask("node node-0000", *items).out
+
+
+def test_a_node_that_the_snapshot_lacks_is_told_with_those_that_it_has(bench: Bench) -> None:
+    refused = bench.ask("node n9", SMALL, LARGE)
+    assert refused.code == 4
+    assert refused.err.splitlines()[-1].endswith("n9: no node of the snapshot has this name; it has 2, such as large")
+    assert bench.ask("node n9").err.splitlines()[-1].endswith("it has none")
+
+
+@pytest.mark.parametrize("command", ["queue", "node n1"])
+def test_the_other_commands_have_the_same_rules_of_options(bench: Bench, command: str) -> None:
+    assert "--config: only with --snapshot" in run("explain", *command.split(), "--config", bench.config).err
+    refused = bench.ask(command, SMALL, more=("--context", "prod"))
+    assert (refused.code, "--snapshot and --context exclude each other" in refused.err) == (2, True)
+    assert bench.ask(command, node("n1"), {"apiVersion": "v1", "kind": "Node", "metadata": 3}).code == 4

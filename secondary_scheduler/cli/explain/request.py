@@ -1,0 +1,67 @@
+"""What `explain` is asked about a snapshot: the options, which all its commands share, and their rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.typed import moment, require_apart, was_typed
+
+_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "kubeconfig", "context")
+
+SnapshotOption = Annotated[
+    list[str] | None,
+    typer.Option("--snapshot", metavar="FILE", help="Ask no scheduler but decide on this snapshot; repeatable."),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="With --snapshot: KubeSchedulerConfiguration, ConfigMap or stack file to use."),
+]
+LoadOption = Annotated[
+    str | None, typer.Option("--load", metavar="FILE", help="With --snapshot: measured load, as of simulate.")
+]
+NowOption = Annotated[
+    str | None, typer.Option("--now", metavar="TIME", help="With --snapshot: time of the decision, as of simulate.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineRequest:
+    """What to decide on.
+
+    Attributes:
+        files: of the snapshot.
+        config: whose profiles decide.
+        load: file with the measured load; None: the snapshot's own.
+        now: seconds since the epoch; None: as the load or the objects say.
+    """
+
+    files: Sequence[str]
+    config: Path
+    load: str | None
+    now: float | None
+
+
+def offline_request(
+    call: typer.Context, snapshot: list[str] | None, config: Path | None, load: str | None, now: str | None
+) -> OfflineRequest | None:
+    """Return what the options ask for; None where a running scheduler is asked.
+
+    Raises:
+        CommandError: options that exclude each other, or one that is missing.
+    """
+    if not snapshot:
+        if silenced := was_typed(call, "config", "load", "now"):
+            raise CommandError(f"{silenced}: only with --snapshot", ExitCode.USAGE)
+        return None
+    require_apart(call, "snapshot", *_ONLINE)
+    if config is None:
+        raise CommandError("--snapshot: needs --config, whose profiles decide", ExitCode.USAGE)
+    require_single_stdin([*snapshot, load])
+    return OfflineRequest(snapshot, config, load, moment(now, "--now") if now is not None else None)
