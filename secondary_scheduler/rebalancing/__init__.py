@@ -18,6 +18,7 @@ from secondary_scheduler.rebalancing.objects import (
     Workload,
     facts_of_pod,
 )
+from secondary_scheduler.rebalancing.observed import ObservedScheduler, scheduler_health
 from secondary_scheduler.rebalancing.oracle import Gain, Oracle
 from secondary_scheduler.rebalancing.planning import MOST_ROUNDS, Situation, make_plan
 from secondary_scheduler.rebalancing.plans import Move, NodeChange, PlanSummary, RebalancePlan
@@ -37,6 +38,7 @@ __all__ = [
     "MovablePod",
     "Move",
     "NodeChange",
+    "ObservedScheduler",
     "Oracle",
     "Outcome",
     "PastMove",
@@ -55,5 +57,6 @@ __all__ = [
     "facts_of_pod",
     "make_plan",
     "read_settings",
+    "scheduler_health",
     "unevenness",
 ]

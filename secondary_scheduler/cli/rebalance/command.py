@@ -31,7 +31,17 @@ _PLAN = examples(
     "rebalance plan --config config.yaml --settings rebalance.yaml --snapshot cluster.json --rounds 20 -o wide",
     "rebalance plan --config config.yaml --context prod --prometheus https://prometheus.example.com",
 )
-_OF_A_CLUSTER = ("kubeconfig", "context", "prometheus", "watcher", "token_file", "ca_file", "allow_insecure", "window")
+_OF_A_CLUSTER = (
+    "kubeconfig",
+    "context",
+    "prometheus",
+    "watcher",
+    "token_file",
+    "ca_file",
+    "allow_insecure",
+    "window",
+    "assume_scheduler",
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -92,6 +102,12 @@ def plan(
     ca_file: CaFileOption = None,
     allow_insecure: AllowInsecureOption = False,
     window: WindowOption = "15m",
+    assume_scheduler: Annotated[
+        bool,
+        typer.Option(
+            "--assume-scheduler", help="Take the scheduler to be available, with this configuration; do not look."
+        ),
+    ] = False,
     output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Show pods to move, where they would go, and why others stay.
@@ -110,7 +126,7 @@ def plan(
     live = None
     if not files:
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
-        live = LiveSource(kubeconfig, context, origin)
+        live = LiveSource(kubeconfig, context, origin, not assume_scheduler)
     request = RebalanceRequest(config, settings, files, live, load, seed, time, rounds, output)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
