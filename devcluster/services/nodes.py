@@ -16,6 +16,7 @@ from devcluster.processes import ServiceProcess
 _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
 _LOAD_WATCHER = "/bin/load-watcher"
+_REBALANCER = "/bin/rebalancer"
 _IMAGE_USER = 65532
 
 
@@ -78,6 +79,7 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
             "executables": {
                 _OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"],
                 _LOAD_WATCHER: [sys.executable, "-m", "secondary_scheduler.loadwatcher"],
+                _REBALANCER: [sys.executable, "-m", "secondary_scheduler.rebalancer"],
             },
             "user": _IMAGE_USER,
         },

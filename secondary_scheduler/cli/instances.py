@@ -27,7 +27,8 @@ from secondary_scheduler.cli.installations import (
     place_of,
 )
 from secondary_scheduler.cli.leaders import holder_of
-from secondary_scheduler.cli.listing import part, parts
+from secondary_scheduler.cli.listing import part
+from secondary_scheduler.rebalancing import command_flag, elects_leader, lease_of
 
 
 @dataclass(frozen=True)
@@ -87,21 +88,11 @@ class Instance:
     @property
     def elects(self) -> bool:
         """Whether its replicas elect a leader."""
-        return self.flag("--leader-elect") != "false"
+        return elects_leader(self.scheduler.deployment if self.scheduler else None)
 
     def flag(self, name: str) -> str:
         """The value of a flag on the scheduler's command line; empty where it is not set there."""
-        containers = parts(
-            self.scheduler.deployment if self.scheduler else None, "spec", "template", "spec", "containers"
-        )
-        words = [
-            str(word)
-            for container in containers
-            for key in ("command", "args")
-            if isinstance(container.get(key), list)
-            for word in container[key]
-        ]
-        return next((word.partition("=")[2] for word in reversed(words) if word.partition("=")[0] == name), "")
+        return command_flag(self.scheduler.deployment if self.scheduler else None, name)
 
 
 def instances_of(read: Installations) -> list[Instance]:
@@ -122,9 +113,8 @@ def _instance(
     read: Installations, place: Place, resource: Json | None, scheduler: DeployedComponent | None, deployed: Place
 ) -> Instance:
     bare = Instance(place, resource, scheduler, None, False, False, read.configurations.get(deployed, ""))
-    namespace = bare.flag("--leader-elect-resource-namespace") or deployed[0]
-    lease = (namespace, bare.flag("--leader-elect-resource-name") or deployed[1])
-    readable = namespace in read.leases_read
+    lease = lease_of(scheduler.deployment if scheduler is not None else None, *deployed)
+    readable = lease[0] in read.leases_read
     deployments = deployed[0] in read.deployments_read
     return Instance(place, resource, scheduler, read.leases.get(lease), deployments, readable, bare.configuration)
 

@@ -51,6 +51,32 @@ def scheduler_health(observed: ObservedScheduler, *, planned: str, now: float) -
     return SchedulerHealth(problem, planned if problem and not running else running, planned, load_problem)
 
 
+def command_flag(deployment: Json | None, name: str) -> str:
+    """Return the value of a flag on the command line of a Deployment's containers; "" where it is not set there."""
+    containers = _part(deployment, "spec", "template", "spec").get("containers")
+    words = [
+        str(word)
+        for container in (containers if isinstance(containers, list) else ())
+        for key in ("command", "args")
+        if isinstance(container, Mapping) and isinstance(container.get(key), list)
+        for word in container[key]
+    ]
+    return next((word.partition("=")[2] for word in reversed(words) if word.partition("=")[0] == name), "")
+
+
+def lease_of(deployment: Json | None, namespace: str, name: str) -> tuple[str, str]:
+    """Return namespace and name of the Lease of a scheduler, whose Deployment has this namespace and name."""
+    return (
+        command_flag(deployment, "--leader-elect-resource-namespace") or namespace,
+        command_flag(deployment, "--leader-elect-resource-name") or name,
+    )
+
+
+def elects_leader(deployment: Json | None) -> bool:
+    """Tell whether the replicas of a scheduler elect a leader."""
+    return command_flag(deployment, "--leader-elect") != "false"
+
+
 def _problems(observed: ObservedScheduler, now: float) -> Iterator[str]:
     for kind, wrong, words in (("Available", "False", "is not available"), ("Progressing", "True", "rolls out")):
         for condition in _conditions(observed.resource):

@@ -23,6 +23,7 @@ from secondary_scheduler.cli.loadoptions import (
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
+from secondary_scheduler.cli.rebalance.process import run
 from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment, was_typed
 
@@ -30,6 +31,10 @@ _PLAN = examples(
     "rebalance plan --config config.yaml --snapshot cluster.json",
     "rebalance plan --config config.yaml --settings rebalance.yaml --snapshot cluster.json --rounds 20 -o wide",
     "rebalance plan --config config.yaml --context prod --prometheus https://prometheus.example.com",
+)
+_RUN = examples(
+    "rebalance run --config config.yaml --mode Predictive",
+    "rebalance run --config config.yaml --settings rebalance.yaml --mode Automatic --scheduler kube-apps/scheduler",
 )
 _OF_A_CLUSTER = (
     "kubeconfig",
@@ -47,18 +52,16 @@ _OF_A_CLUSTER = (
 def register(parent: typer.Typer) -> None:
     """Add the group `rebalance`."""
     group = typer.Typer(
-        help="Plan which pods to move off overloaded nodes.",
+        help="Plan which pods to move off overloaded nodes, or move them.",
         no_args_is_help=True,
-        epilog=examples("rebalance plan --config config.yaml --snapshot cluster.json"),
+        epilog=examples(
+            "rebalance plan --config config.yaml --snapshot cluster.json",
+            "rebalance run --config config.yaml --mode Predictive",
+        ),
     )
-    # Else typer makes a command that is alone in its group the group itself.
-    group.callback()(_group)
     group.command("plan", epilog=_PLAN)(plan)
+    group.command("run", epilog=_RUN)(run)
     parent.add_typer(group, name="rebalance")
-
-
-def _group() -> None:
-    """Plan which pods to move off overloaded nodes."""
 
 
 def plan(

@@ -22,14 +22,14 @@ def health(
     *,
     refused: Collection[str] = (),
     configuration: str = made.CONFIGURATION,
-    said: list[str] | None = None,
+    warnings: list[str] | None = None,
     **more: Any,
 ) -> SchedulerHealth | None:
     limits = CallerLimits()
     connection: Any = FakeConnection(made.installation(**more), refused)
     read = read_installations(connection, "https://api:6443", None, limits)
-    asked = load_configuration(configuration, source="config.yaml")
-    return health_in(read, limits, asked, NOW, [].append if said is None else said.append)
+    planned = load_configuration(configuration, source="config.yaml")
+    return health_in(read, limits, planned, NOW, [].append if warnings is None else warnings.append)
 
 
 def test_the_scheduler_that_serves_the_profiles_is_asked() -> None:
@@ -82,9 +82,9 @@ def test_where_nobody_serves_the_profiles_nothing_moves() -> None:
 
 
 def test_what_the_caller_may_not_read_is_said_and_assumed() -> None:
-    said: list[str] = []
-    assert health(refused=[made.LEASES], said=said) is None
-    assert "list leases" in said[0]
-    said.clear()
-    assert health(refused=[made.DEPLOYMENTS, made.CONFIG_MAP], said=said) is None
-    assert any("list deployments" in line for line in said)
+    warnings: list[str] = []
+    assert health(refused=[made.LEASES], warnings=warnings) is None
+    assert "list leases" in warnings[0]
+    warnings.clear()
+    assert health(refused=[made.DEPLOYMENTS, made.CONFIG_MAP], warnings=warnings) is None
+    assert any("list deployments" in line for line in warnings)
