@@ -70,7 +70,10 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
     """Which images real nodes can run, and as what: the entry points of this environment, and `further` ones."""
     images: dict[str, Any] = {
         "localhost/secondary-scheduler/kube-scheduler": {
-            "executables": {_KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"]},
+            "executables": {
+                _KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"],
+                _REBALANCER: [sys.executable, "-m", "secondary_scheduler.rebalancer"],
+            },
             # Replicas share the machine: each listens on its pod's own loopback address.
             "appendArgs": {_KUBE_SCHEDULER: ["--bind-address=$(POD_IP)"]},
             "user": _IMAGE_USER,

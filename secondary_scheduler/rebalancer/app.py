@@ -213,7 +213,8 @@ class _Process:
             self._elector.is_leader,
             self._setup.configuration.hash,
         )
-        await rebalancer.run(self._wait)
+        # Whoever stops the process cancels this.
+        await rebalancer.run(_sleep)
 
     async def _wait_for_cluster(self) -> None:
         last = ""
@@ -238,11 +239,6 @@ class _Process:
                 log.warning("the status cannot be read, trying again", reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _wait(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if math.isinf(seconds) else seconds):
-                await self._stopped.wait()
-
     async def _follow_files(self) -> None:
         """End when the mounted files change: the next process reads them."""
         while True:
@@ -264,3 +260,9 @@ class _Process:
     def _from_thread(self, call: Callable[[], None]) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call)
+
+
+async def _sleep(seconds: float) -> None:
+    if math.isinf(seconds):
+        await asyncio.Event().wait()  # until it is cancelled
+    await asyncio.sleep(seconds)

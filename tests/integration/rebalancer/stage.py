@@ -14,15 +14,21 @@ from typing import Any
 
 import yaml
 
+import components
+from components.settings import RebalancerPlan
+from scheduler.config import load_configuration
 from scheduler.kube.client import ClientConfig, NotFound, SyncConnection, api_path
+from tests.components.graph import register
 from tests.integration.scheduler.preemption import daemon_running
 from tests.integration.scheduler.test_load_limit import Watcher
 from tests.support.waiting import eventually
 
-NAMESPACE, SCHEDULER, STATUS = "scheduling", "mine", "rebalancer"
+NAMESPACE, SCHEDULER, STATUS = "scheduling", "secondary-scheduler", "secondary-scheduler-rebalancer"
+PROFILE = "mine"
 WORKLOADS = "shop"
 Json = dict[str, Any]
 _TOLERATIONS = [{"operator": "Exists"}]
+_RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
 class Stage:
@@ -50,6 +56,11 @@ class Stage:
 
     def get(self, path: str) -> Json:
         return dict(json.loads(self._connection.get(path)))
+
+    def create_token(self, account: str) -> str:
+        path = api_path("v1", "serviceaccounts", namespace=NAMESPACE, name=account, subresource="token")
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        return str(json.loads(self._connection.request("POST", path, body=request))["status"]["token"])
 
     def delete(self, path: str) -> None:
         self._connection.request("DELETE", path)
@@ -107,7 +118,7 @@ def configuration(address: str, kubeconfig: Path) -> str:
             "leaderElection": {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": SCHEDULER},
             "profiles": [
                 {
-                    "schedulerName": SCHEDULER,
+                    "schedulerName": PROFILE,
                     "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 10}]}},
                     "pluginConfig": [
                         {"name": "TargetLoadPacking", "args": {"watcherAddress": address}},
@@ -137,7 +148,7 @@ def stage_running(kubeconfig: Path, watcher: Watcher, directory: Path) -> Iterat
     text = configuration(watcher.address, kubeconfig)
     with daemon_running(directory, text, ("--secure-port=0", *flags)):
         requests = {"resources": {"requests": {"cpu": "800m"}}}
-        stage.apply(deployment("web", WORKLOADS, 2, container=requests, schedulerName=SCHEDULER))
+        stage.apply(deployment("web", WORKLOADS, 2, container=requests, schedulerName=PROFILE))
         eventually(lambda: len(stage.nodes_of_pods()) == 2, "both pods are ready")
         path = api_path("apps/v1", "deployments", namespace=NAMESPACE, name=SCHEDULER)
         eventually(lambda: stage.get(path)["status"].get("availableReplicas") == 1, "the Deployment is available")
@@ -145,15 +156,36 @@ def stage_running(kubeconfig: Path, watcher: Watcher, directory: Path) -> Iterat
     stage.close()
 
 
+def account_of_the_stack(stage: Stage, text: str, directory: Path) -> Path:
+    """Give the rights that a stack gives to its rebalancer, and no others; returns a kubeconfig with its token."""
+    loaded = load_configuration(text, source="test", allow_token_in_config_map=True)
+    plan = RebalancerPlan("Automatic", {})
+    args = components.RebalancerArgs(NAMESPACE, plan, "image", loaded, "configuration", network_policy=False)
+    graph = register(lambda: components.Rebalancer("rebalancer", args), config={})
+    for kind in _RIGHTS:
+        for item in graph.of(kind):
+            version, _, name = item.type.removeprefix("kubernetes:").rpartition(":")
+            stage.apply({"apiVersion": version.removeprefix("core/"), "kind": name, **item.manifest})
+    answer = stage.create_token(STATUS)
+    config = yaml.safe_load(stage.kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": answer}
+    path = directory / "rebalancer.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
 @contextlib.contextmanager
 def rebalancer_running(stage: Stage, directory: Path, mode: str) -> Iterator[Path]:
     """The process; gives its log, which must hold no traceback in the end. It must end by itself when it is told to."""
     settings, log = directory / "rebalance.yaml", directory / f"rebalancer-{mode}.log"
-    limits = {"minPodAgeSeconds": 0, "consecutiveAbnormalities": 1, "intervalSeconds": 10}
+    # One round, the first; who is stopped does not wait for the next.
+    limits = {"minPodAgeSeconds": 0, "consecutiveAbnormalities": 1, "intervalSeconds": 300}
     settings.write_text(yaml.safe_dump(limits))
     command = [sys.executable, "-m", "secondary_scheduler.cli", "rebalance", "run", "--mode", mode]
     command += ["--config", str(directory / "config.yaml"), "--settings", str(settings)]
-    command += ["--kubeconfig", str(stage.kubeconfig), "--namespace", NAMESPACE, "--name", STATUS]
+    account = account_of_the_stack(stage, (directory / "config.yaml").read_text(), directory)
+    command += ["--kubeconfig", str(account), "--namespace", NAMESPACE, "--name", STATUS]
     command += ["--scheduler", f"{NAMESPACE}/{SCHEDULER}", "--port", "0", "--metrics-port", "0"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process:
@@ -161,6 +193,7 @@ def rebalancer_running(stage: Stage, directory: Path, mode: str) -> Iterator[Pat
             yield log
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, log.read_text()[-3000:]
-            assert "Traceback" not in log.read_text(), log.read_text()[-3000:]
+            for refused in ("Traceback", "forbidden"):
+                assert refused not in log.read_text(), log.read_text()[-3000:]
         finally:
             process.kill()
