@@ -125,7 +125,7 @@ def configuration(address: str, kubeconfig: Path) -> str:
                         # A node that is younger than a window takes nothing, and those of a test are.
                         {
                             "name": "SecondarySchedulerOptions",
-                            "args": {"load": {"refreshSeconds": 1, "window": "10s"}},
+                            "args": {"load": {"refreshSeconds": 1, "window": "1s"}},
                         },
                     ],
                 }
