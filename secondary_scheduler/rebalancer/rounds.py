@@ -33,6 +33,8 @@ from secondary_scheduler.rebalancing import (
 
 FOLLOW_SECONDS = 1.0
 """Seconds between looks at the moves in flight."""
+_RETRY_SECONDS = 10.0
+"""Seconds between attempts to write the status."""
 _PAUSE_INTERVALS = 2.5
 """After so many intervals without a round, an overload before it does not count as one that lasts."""
 _PREDICTION_FAILS = "PredictionFails"
@@ -116,6 +118,7 @@ class Rebalancer:
         self._clocks = clocks
         self._leads = leads
         self._unsaved = False
+        self._failure = ""
         self.report = Report(mode, self.effective_mode, self._resting_condition(), configuration)
         self.report.condition = self.report.condition.after(None, clocks.wall())
         self._next_round = clocks.monotonic() + self._first_pause()
@@ -137,7 +140,7 @@ class Rebalancer:
         await self._save()
         while True:
             await self.turn()
-            pause = FOLLOW_SECONDS if self.history.in_flight or self._unsaved else math.inf
+            pause = FOLLOW_SECONDS if self.history.in_flight else _RETRY_SECONDS if self._unsaved else math.inf
             if self._mode is not Mode.OFF:
                 pause = min(pause, max(0.0, self._next_round - self._clocks.monotonic()))
             await wait(pause)
@@ -315,8 +318,9 @@ class Rebalancer:
             failed = await self._world.save(self._memory, self.report)
         self._unsaved = bool(failed)
         self._metrics.unsaved.set(bool(failed))
-        if failed:
-            log.warning("the status cannot be written", reason=failed)
+        if failed and failed != self._failure:
+            log.warning("the status cannot be written: nothing is evicted", reason=failed)
+        self._failure = failed
         return failed
 
     def _first_pause(self) -> float:
