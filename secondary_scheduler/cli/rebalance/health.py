@@ -54,7 +54,8 @@ def health_in(
         observed = ObservedScheduler(f"a scheduler of {', '.join(sorted(names)[:3])}")
     else:
         title = "/".join(instance.place)
-        if not instance.lease_readable or not instance.deployment_readable:
+        # One that was found was readable, in whatever namespace.
+        if not instance.lease_readable or (instance.scheduler is None and not instance.deployment_readable):
             say(f"scheduler {title} not asked: this user needs to list leases and deployments in its namespace")
             return None
         deployment = instance.scheduler.deployment if instance.scheduler is not None else None

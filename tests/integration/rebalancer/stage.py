@@ -18,6 +18,7 @@ import components
 from components.settings import RebalancerPlan
 from scheduler.config import load_configuration
 from scheduler.kube.client import ClientConfig, NotFound, SyncConnection, api_path
+from scheduler.operand import CONFIG_KEY, CONFIG_VOLUME
 from tests.components.graph import register
 from tests.integration.scheduler.preemption import daemon_running
 from tests.integration.scheduler.test_load_limit import Watcher
@@ -144,8 +145,11 @@ def stage_running(kubeconfig: Path, watcher: Watcher, directory: Path) -> Iterat
     node = next(iter(watcher.loads))
     flags = (f"--leader-elect-resource-namespace={NAMESPACE}", f"--leader-elect-resource-name={SCHEDULER}")
     container = {"command": ["/bin/kube-scheduler"], "args": list(flags)}
-    stage.apply(deployment(SCHEDULER, NAMESPACE, 1, container=container, nodeName=node))
     text = configuration(watcher.address, kubeconfig)
+    config_map = {"name": "configuration", "namespace": NAMESPACE}
+    stage.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": config_map, "data": {CONFIG_KEY: text}})
+    volumes = [{"name": CONFIG_VOLUME, "configMap": {"name": config_map["name"]}}]
+    stage.apply(deployment(SCHEDULER, NAMESPACE, 1, container=container, nodeName=node, volumes=volumes))
     with daemon_running(directory, text, ("--secure-port=0", *flags)):
         requests = {"resources": {"requests": {"cpu": "800m"}}}
         stage.apply(deployment("web", WORKLOADS, 2, container=requests, schedulerName=PROFILE))

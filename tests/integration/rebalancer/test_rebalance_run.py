@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer
 from tests.integration.rebalancer.stage import NAMESPACE, STATUS, WORKLOADS, Stage, rebalancer_running, stage_running
 from tests.integration.scheduler.test_load_limit import Watcher, watcher_running
 from tests.support.cluster import MakeCluster
+from tests.support.simulating import run
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -50,11 +52,29 @@ def test_pods_leave_a_hot_node_only_in_automatic_mode_and_only_as_budgets_allow(
         before = stage.nodes_of_pods()
         hot = sorted(before.values())[0]
         watcher.loads = {name: 95.0 if name == hot else 20.0 for name in watcher.loads}
+        plans(stage, tmp_path, watcher.address, hot)
         predicts(stage, tmp_path, before)
         asyncio.run(refuses(stage, before))
         # Who is started again waits for the rest of the interval, unless nobody knows of it any more.
         stage.delete(api_path("v1", "configmaps", namespace=NAMESPACE, name=STATUS))
         moves(stage, tmp_path, before, hot)
+
+
+def plans(stage: Stage, directory: Path, address: str, hot: str) -> None:
+    """`rebalance plan` asks the scheduler that runs, and plans nothing for another configuration."""
+    settings = directory / "plan.yaml"
+    settings.write_text("minPodAgeSeconds: 0\n")
+    live = ("--kubeconfig", stage.kubeconfig, "--watcher", address, "--settings", settings, "-o", "json")
+    done = run("rebalance", "plan", "--config", directory / "config.yaml", *live)
+    assert done.code == 3, done
+    document = json.loads(done.out)
+    assert [move["from"]["node"] for move in document["moves"]] == [hot]
+    assert not [text for text in document["assumptions"] if "scheduler" in text], done.err
+    other = directory / "other.yaml"
+    other.write_text((directory / "config.yaml").read_text().replace('"weight": 10', '"weight": 11'))
+    done = run("rebalance", "plan", "--config", other, *live)
+    assert done.code == 0, done
+    assert [refusal["reason"] for refusal in json.loads(done.out)["stopped"]] == ["otherConfiguration"]
 
 
 def predicts(stage: Stage, directory: Path, before: dict[str, str]) -> None:

@@ -88,3 +88,22 @@ def test_what_the_caller_may_not_read_is_said_and_assumed() -> None:
     warnings.clear()
     assert health(refused=[made.DEPLOYMENTS, made.CONFIG_MAP], warnings=warnings) is None
     assert any("list deployments" in line for line in warnings)
+
+
+def test_a_scheduler_in_any_namespace_is_asked() -> None:
+    deployment, lease = made.deployment(), made.lease()
+    for item in (deployment, lease):
+        item["metadata"]["namespace"] = "apps"
+    answers = {
+        made.CRS: [],
+        "/apis/apps/v1/deployments": [deployment],
+        made.LEASES: [],
+        "/apis/coordination.k8s.io/v1/namespaces/apps/leases": [lease],
+        "/api/v1/namespaces/apps/configmaps/active": {"data": {"config.yaml": made.CONFIGURATION}},
+    }
+    connection: Any = FakeConnection(answers)
+    limits = CallerLimits()
+    read = read_installations(connection, "https://api:6443", None, limits, everywhere=True)
+    planned = load_configuration(made.CONFIGURATION, source="config.yaml")
+    judged = health_in(read, limits, planned, NOW, [].append)
+    assert judged == SchedulerHealth(running=made.HASH, planned=made.HASH)
