@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
     from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
+    from .rebalancer import Rebalancer, RebalancerArgs
     from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
     from .scheduler_installation import (
         OptionalObjects,
@@ -85,6 +86,8 @@ __getattr__ = lazy_attributes(
         "common_labels_transform": "labels",
         "LoadWatcher": "load_watcher",
         "LoadWatcherArgs": "load_watcher",
+        "Rebalancer": "rebalancer",
+        "RebalancerArgs": "rebalancer",
         "MetricCredentials": "metric_credentials",
         "MetricCredentialsArgs": "metric_credentials",
         "SecretKeyReference": "metric_credentials",
@@ -166,6 +169,8 @@ __all__ = [
     "PluginCrds",
     "PluginCrdsArgs",
     "PolicyRule",
+    "Rebalancer",
+    "RebalancerArgs",
     "SchedulerAlerts",
     "SchedulerAlertsArgs",
     "SchedulerConfiguration",

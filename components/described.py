@@ -22,10 +22,13 @@ from .settings import (
     OptInPlan,
     OptInSettings,
     ProfileSettings,
+    RebalancerPlan,
+    RebalancerSettings,
     build_profile,
     flavour_of_settings,
     mounted_credentials,
     plan_opt_in,
+    plan_rebalancer,
     read_settings,
 )
 
@@ -144,6 +147,35 @@ def describe_opt_in(
         raise _refusal([replace(problem, loc=("optIn", *problem.loc)) for problem in read.problems], name)
     minor = kubernetes_minor(ClusterVersions(kubernetes_version or None))
     plan, problems = plan_opt_in(read.settings, scheduler_names, minor)
+    if errors := [problem for problem in problems if problem.severity == "error"]:
+        raise _refusal(errors, name)
+    for warning in problems:
+        pulumi.log.warn(str(replace(warning, source=name)), component)
+    return plan
+
+
+def describe_rebalancer(
+    settings: Mapping[str, Any] | RebalancerPlan, configuration: Configuration, component: pulumi.Resource, name: str
+) -> RebalancerPlan | None:
+    """Return the rebalancer that runs beside a scheduler; None for none.
+
+    Args:
+        settings: with the names and types of a stack file's rebalance; or what follows from them, which is returned.
+        configuration: of the scheduler.
+        component: what warnings are about.
+        name: of the component.
+
+    Raises:
+        pulumi.RunError: they are wrong; one line per problem, all of them.
+    """
+    if isinstance(settings, RebalancerPlan):
+        return settings
+    if problems := list(_not_known(settings, ("rebalance",))):
+        raise _refusal(problems, name)
+    read = read_settings(dict(settings), RebalancerSettings)
+    if read.problems or read.settings is None:
+        raise _refusal([replace(problem, loc=("rebalance", *problem.loc)) for problem in read.problems], name)
+    plan, problems = plan_rebalancer(read.settings, configuration)
     if errors := [problem for problem in problems if problem.severity == "error"]:
         raise _refusal(errors, name)
     for warning in problems:

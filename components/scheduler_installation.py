@@ -14,7 +14,7 @@ from scheduler.config import Configuration, bound_rules
 
 from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
-from .described import describe_opt_in, describe_scheduler
+from .described import describe_opt_in, describe_rebalancer, describe_scheduler
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
@@ -24,10 +24,11 @@ from .metric_credentials import MetricCredentials, MetricCredentialsArgs, Secret
 from .namespace import NAMESPACE, cluster_scoped_name
 from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
 from .parts import Parts
+from .rebalancer import Rebalancer, RebalancerArgs
 from .scheduler import RunningScheduler, SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
-from .settings import ManagedLoadWatcher, OptInPlan, load_watcher_name
+from .settings import ManagedLoadWatcher, OptInPlan, RebalancerPlan, load_watcher_name
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class SchedulerInstallationArgs:
     openshift: whether the cluster is OpenShift.
     opt_in: which pods get the scheduler's name as they are created, with the names of a stack file's optIn; wrong ones
         fail the preview. Or what follows from them, where they have been judged. Default: none.
+    rebalance: whether pods are moved off overloaded nodes, and which, with the names of a stack file's rebalance; wrong
+        ones fail the preview. Or what follows from them, where they have been judged. Default: nothing is moved.
     kubernetes_version: of the cluster, for opt_in; "" if it is not known.
     allow_default_scheduler_name: allow a profile named default-scheduler.
     install_plugin_crds: create the CRDs that plugins read.
@@ -130,6 +133,7 @@ class SchedulerInstallationArgs:
     status_of: Sequence[str] | None = None
     openshift: bool = False
     opt_in: Mapping[str, Any] | OptInPlan = field(default_factory=dict)
+    rebalance: Mapping[str, Any] | RebalancerPlan = field(default_factory=dict)
     kubernetes_version: str = ""
     allow_default_scheduler_name: bool = False
     install_plugin_crds: bool = True
@@ -177,6 +181,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             scheduler = run_scheduler(installation, scheduler_args, self._parts)
         else:
             scheduler = self._run_opted_in(installation, scheduler_args, plan)
+        self._rebalancer(installation, configuration, credentials, scheduler)
         self.priority_class_name: pulumi.Output[str] | None = scheduler.priority_class_name
         self.name, self.namespace = scheduler.resource.name, scheduler.resource.namespace
         self.ready_replicas = scheduler.resource.ready_replicas
@@ -322,6 +327,35 @@ class SchedulerInstallation(pulumi.ComponentResource):
             [credentials] if credentials else [],
         )
         return LoadWatcher(self._parts.name("load-watcher"), watcher_args, self._parts.options("load-watcher"))
+
+    def _rebalancer(
+        self,
+        installation: Installation,
+        configuration: SchedulerConfiguration,
+        credentials: MetricCredentials | None,
+        scheduler: RunningScheduler,
+    ) -> None:
+        """A rebalancer, if one is asked for, once the scheduler runs; deleted before it."""
+        args = self._args
+        plan = describe_rebalancer(args.rebalance, self._configuration, self, self._parts.prefix)
+        if plan is None:
+            return
+        rebalancer_args = RebalancerArgs(
+            installation.namespace,
+            plan,
+            args.image,
+            self._configuration,
+            configuration.config_map_name,
+            args.metric_access,
+            credentials.reference if credentials else None,
+            self._operand,
+            args.objects.network_policy,
+            args.egress_ports,
+            args.openshift,
+            args.ready_seconds,
+            [scheduler.resource],
+        )
+        Rebalancer(self._parts.name("rebalancer"), rebalancer_args, self._parts.options("rebalancer"))
 
     def _run_opted_in(self, installation: Installation, args: SchedulerArgs, plan: OptInPlan) -> RunningScheduler:
         """The scheduler and, once it serves its pods, what gives it more of them; deleted in the opposite order."""

@@ -32,7 +32,7 @@ def https_ok(port: int, path: str, authority: Path | None, *, older: str | None 
         context = ssl.create_default_context(cafile=str(authority))
 
     def status(location: str) -> int | None:
-        return _status(http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS, context=context), asked)
+        return _status(http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS, context=context), location)
 
     def probe() -> bool:
         answer = status(path)

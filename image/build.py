@@ -21,6 +21,7 @@ ENTRY_POINTS = {
     "kube-scheduler": "scheduler.__main__",
     "secondary-scheduler-operator": "secondary_scheduler.operator.__main__",
     "load-watcher": "secondary_scheduler.loadwatcher.__main__",
+    "rebalancer": "secondary_scheduler.rebalancer.__main__",
 }
 SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE"),
@@ -29,6 +30,10 @@ SOURCES = (
         "secondary_scheduler/__init__.py",
         "secondary_scheduler/operator",
         "secondary_scheduler/loadwatcher",
+        "secondary_scheduler/rebalancer",
+        "secondary_scheduler/rebalancing",
+        "secondary_scheduler/balance.py",
+        "secondary_scheduler/serving.py",
     ),
 )
 """What our wheel is built from here: the daemons. The command line is for a person's machine."""

@@ -17,6 +17,7 @@ from components.settings import (
     build_profile,
     flavour_of_settings,
     plan_opt_in,
+    plan_rebalancer,
 )
 from scheduler.config import ConfigurationError
 from stacks.credentials import SECRET_KEYS, find_credentials, misplaced_secrets
@@ -36,6 +37,7 @@ OBJECTS = (
     "optionalObjects",
     "alerts",
     "optIn",
+    "rebalance",
     "allowedImages",
     "forceConflicts",
     "egressPorts",
@@ -107,13 +109,15 @@ def check(
             version_warnings = versions if settings.compatibility_check == "warn" else []
             names = profile.configuration.scheduler_names
             _, opt_in = plan_opt_in(settings.opt_in, names, cluster_minor(settings))
-            later += [problem for problem in opt_in if problem.severity == "error"]
+            _, rebalance = plan_rebalancer(settings.rebalance, profile.configuration)
+            planned = [*opt_in, *rebalance]
+            later += [problem for problem in planned if problem.severity == "error"]
             warnings = [
                 *profile.warnings,
                 *version_warnings,
                 *overridden_key_warnings(settings, profile.configuration),
                 *credential_warnings(settings, flavour),
-                *(problem for problem in opt_in if problem.severity == "warning"),
+                *(problem for problem in planned if problem.severity == "warning"),
             ]
             profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
     problems += [problem for problem in later if not read.concerns(problem)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import components
-from components.settings import OptInPlan, plan_opt_in
+from components.settings import OptInPlan, RebalancerPlan, plan_opt_in, plan_rebalancer
 from stacks.image import cluster_minor
 from stacks.loading import Stack
 
@@ -53,6 +53,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         status_of=operator.keeps_status_of(stack.profile.crds),
         openshift=settings.openshift,
         opt_in=_opt_in(stack),
+        rebalance=_rebalance(stack),
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         install_plugin_crds=settings.install_plugin_crds,
         protect=settings.protect,
@@ -65,6 +66,11 @@ def _opt_in(stack: Stack) -> OptInPlan | Mapping[str, Any]:
     # Its problems have been reported with those of all other settings.
     names, minor = stack.profile.configuration.scheduler_names, cluster_minor(stack.settings)
     plan, _ = plan_opt_in(stack.settings.opt_in, names, minor)
+    return {} if plan is None else plan
+
+
+def _rebalance(stack: Stack) -> RebalancerPlan | Mapping[str, Any]:
+    plan, _ = plan_rebalancer(stack.settings.rebalance, stack.profile.configuration)
     return {} if plan is None else plan
 
 

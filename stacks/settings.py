@@ -18,6 +18,7 @@ from components.settings import (
     ObjectName,
     OptInSettings,
     ProfileSettings,
+    RebalancerSettings,
     Repository,
     ResourceQuantity,
     ServerAddress,
@@ -168,6 +169,7 @@ class StackSettings(ProfileSettings):
         optional_objects: optional objects around the scheduler.
         alerts: what the alerts of optional_objects.prometheus_rule say.
         opt_in: which pods get the scheduler's name as they are created.
+        rebalance: whether pods are moved off overloaded nodes, and which.
         allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
             image.
         egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
@@ -199,6 +201,7 @@ class StackSettings(ProfileSettings):
     optional_objects: OptionalObjects = OptionalObjects()
     alerts: AlertSettings = AlertSettings()
     opt_in: OptInSettings = OptInSettings()
+    rebalance: RebalancerSettings = RebalancerSettings()
     allowed_images: tuple[Repository, ...] = ()
     egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field((), max_length=32)
     resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None

@@ -23,6 +23,7 @@ from .problems import from_validation_error, shown_value
 from .profile import CheckedConfiguration, build_profile, checked_configuration
 from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings
 from .reading import ReadSettings, read_settings
+from .rebalance import RebalancerPlan, RebalancerSettings, plan_rebalancer, rebalancer_name
 from .selectors import LabelSelectorSettings
 from .values import (
     SECRET_ARGUMENT,
@@ -65,6 +66,8 @@ __all__ = [
     "PluginSettings",
     "ProfileSettings",
     "ReadSettings",
+    "RebalancerPlan",
+    "RebalancerSettings",
     "Repository",
     "ResourceQuantity",
     "SecretDataKey",
@@ -81,7 +84,9 @@ __all__ = [
     "load_watcher_name",
     "mounted_credentials",
     "plan_opt_in",
+    "plan_rebalancer",
     "read_settings",
+    "rebalancer_name",
     "shown_value",
     "unset_variable",
 ]

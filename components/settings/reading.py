@@ -8,19 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from scheduler.catalog import Loc
 from scheduler.config import Problem
 
 from .problems import from_validation_error
-from .values import SettingsModel
 
 _PROVIDER = "metricProvider"
 _ROUNDS = 20
 
-Model = TypeVar("Model", bound=SettingsModel)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from devcluster.processes import ServiceProcess
 _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
 _LOAD_WATCHER = "/bin/load-watcher"
+_REBALANCER = "/bin/rebalancer"
 _IMAGE_USER = 65532
 
 
@@ -69,7 +70,10 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
     """Which images real nodes can run, and as what: the entry points of this environment, and `further` ones."""
     images: dict[str, Any] = {
         "localhost/secondary-scheduler/kube-scheduler": {
-            "executables": {_KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"]},
+            "executables": {
+                _KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"],
+                _REBALANCER: [sys.executable, "-m", "secondary_scheduler.rebalancer"],
+            },
             # Replicas share the machine: each listens on its pod's own loopback address.
             "appendArgs": {_KUBE_SCHEDULER: ["--bind-address=$(POD_IP)"]},
             "user": _IMAGE_USER,
@@ -78,6 +82,7 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
             "executables": {
                 _OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"],
                 _LOAD_WATCHER: [sys.executable, "-m", "secondary_scheduler.loadwatcher"],
+                _REBALANCER: [sys.executable, "-m", "secondary_scheduler.rebalancer"],
             },
             "user": _IMAGE_USER,
         },

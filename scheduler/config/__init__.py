@@ -47,6 +47,12 @@ from scheduler.config.model import (
     KubeSchedulerConfiguration,
 )
 from scheduler.config.problems import ConfigurationError, Problem, path_text
+from scheduler.config.rebalancing import (
+    REBALANCED_RESOURCES,
+    RebalanceSettings,
+    RebalanceSettingsError,
+    read_rebalance_settings,
+)
 from scheduler.config.render import configuration_hash, names_secret, redacted, render
 from scheduler.config.rewrite import convert_text
 from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
@@ -57,6 +63,7 @@ __all__ = [
     "DEFAULT_SCHEDULER_NAME",
     "KIND",
     "OURS",
+    "REBALANCED_RESOURCES",
     "ClusterVersions",
     "Configuration",
     "ConfigurationError",
@@ -73,6 +80,8 @@ __all__ = [
     "LeaseFlags",
     "OperatorRelease",
     "Problem",
+    "RebalanceSettings",
+    "RebalanceSettingsError",
     "SecondarySchedulerSpec",
     "UnknownFlavourError",
     "bound_rules",
@@ -101,6 +110,7 @@ __all__ = [
     "path_text",
     "plain_scalar",
     "read_document",
+    "read_rebalance_settings",
     "redacted",
     "render",
     "split_image",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.engine.assembly import Assembly, assemble
 from scheduler.engine.attempts import AttemptPipeline, GangReservation, is_reserved, refusal_message
-from scheduler.engine.environment import plugin_environment, read_named_file
+from scheduler.engine.environment import SYSTEM_CLOCKS, plugin_environment, read_named_file
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ __getattr__ = lazy_attributes(
 __all__ = [
     "HISTORY_BYTES",
     "MAX_ANSWER_BYTES",
+    "SYSTEM_CLOCKS",
     "AnswerRecord",
     "Assembly",
     "AttemptPipeline",

@@ -20,9 +20,9 @@ from secondary_scheduler.operator.leases import NamespaceLeases
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import LEASE_NAME, Options, parse_options
 from secondary_scheduler.operator.reconcile import Json, ObjectKey
-from secondary_scheduler.operator.server import serve
 from secondary_scheduler.operator.standby import LeaseHolder, Standby
 from secondary_scheduler.operator.writer import Writer
+from secondary_scheduler.serving import serve
 
 log = structlog.stdlib.get_logger(__name__)
 

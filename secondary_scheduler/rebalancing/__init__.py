@@ -4,8 +4,9 @@ Pure: no I/O, no clock, no cluster. It gets the scheduler's state and plugins, t
 returns a plan. `rules` holds the safety rules, which docs/rebalancing.md lists. Who uses this reads the cluster.
 """
 
-from secondary_scheduler.rebalancing.history import History, Outcome, PastMove
+from secondary_scheduler.rebalancing.history import ROUNDS_TO_STOP, History, Outcome, PastMove
 from secondary_scheduler.rebalancing.loads import unevenness
+from secondary_scheduler.rebalancing.memory import Memory, UnreadableMemory, decode_memory, encode_memory
 from secondary_scheduler.rebalancing.objects import (
     MOVABLE_PODS,
     POD_METRICS,
@@ -17,26 +18,41 @@ from secondary_scheduler.rebalancing.objects import (
     Usage,
     Workload,
     facts_of_pod,
+    usage_of,
+)
+from secondary_scheduler.rebalancing.observed import (
+    ObservedScheduler,
+    command_flag,
+    elects_leader,
+    lease_of,
+    scheduler_health,
 )
 from secondary_scheduler.rebalancing.oracle import Gain, Oracle
+from secondary_scheduler.rebalancing.outcomes import outcome_of, replacement_of
 from secondary_scheduler.rebalancing.planning import MOST_ROUNDS, Situation, make_plan
 from secondary_scheduler.rebalancing.plans import Move, NodeChange, PlanSummary, RebalancePlan
+from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
 from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
 from secondary_scheduler.rebalancing.settings import RESOURCES, RebalanceSettings, SettingsError, read_settings
+from secondary_scheduler.rebalancing.workloads import revision_of
 
 __all__ = [
     "MOST_ROUNDS",
     "MOVABLE_PODS",
     "POD_METRICS",
     "RESOURCES",
+    "ROUNDS_TO_STOP",
     "WORKLOADS",
+    "Answer",
     "ClusterFacts",
     "Gain",
     "History",
+    "Memory",
     "MovablePod",
     "Move",
     "NodeChange",
+    "ObservedScheduler",
     "Oracle",
     "Outcome",
     "PastMove",
@@ -50,10 +66,23 @@ __all__ = [
     "SchedulerHealth",
     "SettingsError",
     "Situation",
+    "UnreadableMemory",
     "Usage",
     "Workload",
+    "answer_of",
+    "command_flag",
+    "decode_memory",
+    "elects_leader",
+    "encode_memory",
+    "eviction_of",
     "facts_of_pod",
+    "lease_of",
     "make_plan",
+    "outcome_of",
     "read_settings",
+    "replacement_of",
+    "revision_of",
+    "scheduler_health",
     "unevenness",
+    "usage_of",
 ]

@@ -36,7 +36,15 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PastMove:
-    """A move that was begun. Times are seconds since the epoch; `ended_at` is NaN while it is in flight."""
+    """A move that was begun. Times are seconds since the epoch; `ended_at` is NaN while it is in flight.
+
+    Attributes:
+        targets: all nodes that the scheduler may choose among, as they are equally good; `target` is one of them.
+        all_targets: `targets` names all of them; else any node but the first one may be one.
+        controller: UID of the controller that makes the replacement.
+        revision: of the pod's template; the replacement has the same.
+        detail: what the API server said, in words.
+    """
 
     workload: tuple[str, str, str]
     pod: str
@@ -46,6 +54,11 @@ class PastMove:
     begun_at: float
     ended_at: float = math.nan
     outcome: Outcome | None = None
+    targets: tuple[str, ...] = ()
+    all_targets: bool = True
+    controller: str = ""
+    revision: str = ""
+    detail: str = ""
 
     @property
     def in_flight(self) -> bool:
@@ -61,11 +74,14 @@ class History:
         known: whether anything was kept; else nothing is refused for what may have been before.
         overloaded: rounds in a row in which a node was above its threshold, this one included.
         moves: oldest first.
+        trusted_since: moves that ended before say nothing about predictions any more: somebody has looked. Seconds
+            since the epoch.
     """
 
     known: bool = True
     overloaded: Mapping[str, int] = field(default_factory=dict)
     moves: tuple[PastMove, ...] = ()
+    trusted_since: float = -math.inf
 
     @classmethod
     def unknown(cls) -> History:
@@ -81,23 +97,39 @@ class History:
         """Return the history with a move that begins."""
         return replace(self, moves=(*self.moves, move)[-_MOST_MOVES:])
 
-    def with_outcome(self, uid: str, outcome: Outcome, at: float) -> History:
-        """Return the history once the move of a pod has ended."""
+    def with_outcome(self, uid: str, outcome: Outcome, at: float, detail: str = "") -> History:
+        """Return the history once the move of a pod has ended; `detail` says why, in words."""
         ended = (
-            replace(move, outcome=outcome, ended_at=at) if move.uid == uid and move.in_flight else move
+            replace(move, outcome=outcome, ended_at=at, detail=detail or move.detail)
+            if move.uid == uid and move.in_flight
+            else move
             for move in self.moves
         )
         return replace(self, moves=tuple(ended))
 
+    def with_detail(self, uid: str, detail: str) -> History:
+        """Return the history with what the API server said of a move in flight."""
+        moves = (replace(move, detail=detail) if move.uid == uid and move.in_flight else move for move in self.moves)
+        return replace(self, moves=tuple(moves))
+
+    def interrupted(self) -> History:
+        """Return the history after a pause: what was overloaded before it is not known to have been so all the time."""
+        return replace(self, overloaded={})
+
+    @property
+    def in_flight(self) -> tuple[PastMove, ...]:
+        """The moves whose end is not known yet."""
+        return tuple(move for move in self.moves if move.in_flight)
+
     def since(self, seconds: float, now: float) -> Iterator[PastMove]:
-        """Yield the moves that were begun at most so long ago."""
-        return (move for move in self.moves if now - move.begun_at <= seconds)
+        """Yield the moves that were begun less than so long ago."""
+        return (move for move in self.moves if now - move.begun_at < seconds)
 
     def missed_in_a_row(self) -> int:
         """Return how many of the last moves with a place landed on another node than was planned."""
         count = 0
         for move in sorted(self.moves, key=lambda move: move.ended_at, reverse=True):
-            if move.outcome in (None, Outcome.REFUSED, Outcome.EXPIRED):
+            if move.outcome in (None, Outcome.REFUSED, Outcome.EXPIRED) or move.ended_at <= self.trusted_since:
                 continue
             if not move.outcome.missed:
                 break

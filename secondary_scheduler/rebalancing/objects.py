@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from scheduler.kube.model import Codec, Int32, Int64, LabelSelector, Object, Pod, PodSpec, ResourceList, Volume
+from scheduler.kube.primitives import epoch_seconds, quantity_milli_value, quantity_value
 
 
 class _Anything(Struct, frozen=True, gc=False):
@@ -142,4 +143,19 @@ def facts_of_pod(pod: MovablePod) -> PodFacts:
         pod.metadata.annotations,
         any(volume.empty_dir is not None or volume.host_path is not None for volume in volumes),
         any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in volumes),
+    )
+
+
+def usage_of(metrics: PodMetrics) -> Usage:
+    """Return what a pod's containers used together; NaN of a resource that one of them does not name.
+
+    Raises:
+        ValueError: a quantity or the time cannot be read.
+    """
+    used = [container.usage for container in metrics.containers]
+    complete = {name: bool(used) and all(name in usage for usage in used) for name in ("cpu", "memory")}
+    return Usage(
+        float(sum(max(0, quantity_milli_value(usage["cpu"])) for usage in used)) if complete["cpu"] else math.nan,
+        float(sum(max(0, quantity_value(usage["memory"])) for usage in used)) if complete["memory"] else math.nan,
+        epoch_seconds(metrics.timestamp),
     )

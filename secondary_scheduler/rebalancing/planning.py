@@ -46,6 +46,7 @@ class Situation:
         history: what was before; also the memory of the rounds of a plan.
         health: of the scheduler that runs; None where none does, as on a snapshot.
         own_namespaces: where the scheduler and the rebalancer run.
+        evicts: whether moves are carried out; a plan that is only looked at goes on after moves that missed.
         max_age: seconds after which a measurement is not used.
         window: seconds that a measured load is averaged over.
     """
@@ -59,6 +60,7 @@ class Situation:
     history: History
     health: SchedulerHealth | None = None
     own_namespaces: frozenset[str] = frozenset()
+    evicts: bool = True
 
 
 def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> RebalancePlan:
@@ -159,7 +161,7 @@ class _Round:
             yield stale
         yield from health_rules.stability(situation.health, pods=ours, pending=len(pending), nodes=self._nodes.values())
         wrong = pace.predictions_hold(situation.history)
-        if wrong is not None:
+        if wrong is not None and situation.evicts:
             yield wrong
         if stale is None and self._loads.overloaded and not self._loads.with_room(self._open()):
             low = ", ".join(f"{resource} {value:.0f} %" for resource, value in self._loads.limits.low.items())
@@ -279,7 +281,7 @@ class _Round:
                 workload.key,
                 changes[0],
                 changes[1],
-                len(verdict.best),
+                verdict.best,
                 gain,
                 needed,
                 share,

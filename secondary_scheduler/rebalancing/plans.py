@@ -31,7 +31,7 @@ class Move:
         round: from 1; a round begins once the moves before it show in the load.
         pod: `namespace/name`.
         workload: kind, namespace, name.
-        equally_good: how many nodes the scheduler may choose among; all of them were checked.
+        best: the nodes that the scheduler may choose among; all of them were checked.
         minimum_gain: points that were needed.
         share: what the pod uses.
         forbids_next: why no other pod of the same node is moved in this round.
@@ -43,11 +43,16 @@ class Move:
     workload: tuple[str, str, str]
     source: NodeChange
     target: NodeChange
-    equally_good: int
+    best: tuple[str, ...]
     gain: Gain
     minimum_gain: int
     share: Share
     forbids_next: str
+
+    @property
+    def equally_good(self) -> int:
+        """How many nodes the scheduler may choose among."""
+        return len(self.best)
 
 
 @dataclass(slots=True)

@@ -119,7 +119,7 @@ def _signs_of_change(state: WorkloadState, item: Workload | None) -> Iterator[st
     """Yield why a workload is not at rest, by its object first."""
     if item is not None:
         yield from _changes_of_object(item)
-    revisions = {revision for pod in state.pods for revision in [_revision(pod)] if revision}
+    revisions = {revision for pod in state.pods for revision in [revision_of(pod)] if revision}
     if len(revisions) > 1:
         yield f"its pods are of {len(revisions)} revisions"
     for pod in state.pods:
@@ -146,5 +146,6 @@ def _changes_of_object(item: Workload) -> Iterator[str]:
         yield f"none of its {wanted} pods is ready"
 
 
-def _revision(pod: PodInfo) -> str:
+def revision_of(pod: PodInfo) -> str:
+    """Return the revision of the template that a pod was made from; "" where its labels do not say."""
     return next((pod.labels[label] for label in _REVISIONS if label in pod.labels), "")

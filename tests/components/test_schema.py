@@ -26,10 +26,21 @@ COMPONENTS = [
 # Fields that only Python can give, so that they must not be required. `needs`: other languages say it with the resource
 # option dependsOn; `instances`: pairs, and `custom_plugins`: tuples, which a schema does not know; the others are
 # objects of the program.
-PYTHON_ONLY = {"needs", "instances", "custom_plugins", "adopting", "beside", "checked", "load_watcher", "opt_in"}
+PYTHON_ONLY = {
+    "needs",
+    "instances",
+    "custom_plugins",
+    "adopting",
+    "beside",
+    "checked",
+    "load_watcher",
+    "opt_in",
+    "rebalance",
+}
 # Parts of an installation that take objects of the program, or pairs, as required arguments.
 PYTHON_COMPONENTS = {
-    *("AdmissionPolicies", "LoadWatcher", "OlmOperator", "OperandRollout", "OptIn", "OptInRecord", "SchedulerRoles"),
+    *("AdmissionPolicies", "LoadWatcher", "OlmOperator", "OperandRollout", "OptIn", "OptInRecord", "Rebalancer"),
+    "SchedulerRoles",
 }
 IN_A_SCHEMA = [component for component in COMPONENTS if component.__name__ not in PYTHON_COMPONENTS]
 

@@ -146,10 +146,11 @@ class KubeClient:
         timeout: float | None = None,
         allowed: Allowed | None = None,
         prepaid: bool = False,
+        repeat: bool = True,
     ) -> bytes:
-        """Create an object, or call a subresource such as binding."""
+        """Create an object, or call a subresource such as binding; `repeat` as in `request`."""
         return await self.request(
-            "POST", path, body=body, params=params, timeout=timeout, allowed=allowed, prepaid=prepaid
+            "POST", path, body=body, params=params, timeout=timeout, allowed=allowed, prepaid=prepaid, repeat=repeat
         )
 
     async def put(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
@@ -198,12 +199,14 @@ class KubeClient:
         timeout: float | None = None,
         allowed: Allowed | None = None,
         prepaid: bool = False,
+        repeat: bool = True,
     ) -> bytes:
         """Send one request and return the body of a 2xx answer.
 
         `body` is encoded as JSON unless it is bytes; `content_type` says which kind of patch it is (see `paths`).
         `timeout` (seconds) replaces the client's own. `allowed` needs a body: with its first byte the headers go out.
-        `prepaid`: the caller has waited for the rate limit (`wait_for_rate`).
+        `prepaid`: the caller has waited for the rate limit (`wait_for_rate`). Without `repeat`, a 429 is raised at
+        once: to an eviction it is the answer that a PodDisruptionBudget gives.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         url = self._url(path, params)
@@ -223,7 +226,7 @@ class KubeClient:
             except TooManyRequests as error:
                 wait = (delay if error.retry_after is None else error.retry_after) + random.uniform(0.0, 0.25)
                 delay *= 2
-                if time.monotonic() + wait >= deadline:
+                if not repeat or time.monotonic() + wait >= deadline:
                     raise
                 await asyncio.sleep(wait)
 

@@ -23,6 +23,7 @@ from secondary_scheduler.cli.loadoptions import (
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
+from secondary_scheduler.cli.rebalance.process import run
 from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment, was_typed
 
@@ -31,24 +32,36 @@ _PLAN = examples(
     "rebalance plan --config config.yaml --settings rebalance.yaml --snapshot cluster.json --rounds 20 -o wide",
     "rebalance plan --config config.yaml --context prod --prometheus https://prometheus.example.com",
 )
-_OF_A_CLUSTER = ("kubeconfig", "context", "prometheus", "watcher", "token_file", "ca_file", "allow_insecure", "window")
+_RUN = examples(
+    "rebalance run --config config.yaml --mode Predictive",
+    "rebalance run --config config.yaml --settings rebalance.yaml --mode Automatic --scheduler kube-apps/scheduler",
+)
+_OF_A_CLUSTER = (
+    "kubeconfig",
+    "context",
+    "prometheus",
+    "watcher",
+    "token_file",
+    "ca_file",
+    "allow_insecure",
+    "window",
+    "assume_scheduler",
+)
 
 
 def register(parent: typer.Typer) -> None:
     """Add the group `rebalance`."""
     group = typer.Typer(
-        help="Plan which pods to move off overloaded nodes.",
+        help="Plan which pods to move off overloaded nodes, or move them.",
         no_args_is_help=True,
-        epilog=examples("rebalance plan --config config.yaml --snapshot cluster.json"),
+        epilog=examples(
+            "rebalance plan --config config.yaml --snapshot cluster.json",
+            "rebalance run --config config.yaml --mode Predictive",
+        ),
     )
-    # Else typer makes a command that is alone in its group the group itself.
-    group.callback()(_group)
     group.command("plan", epilog=_PLAN)(plan)
+    group.command("run", epilog=_RUN)(run)
     parent.add_typer(group, name="rebalance")
-
-
-def _group() -> None:
-    """Plan which pods to move off overloaded nodes."""
 
 
 def plan(
@@ -92,6 +105,12 @@ def plan(
     ca_file: CaFileOption = None,
     allow_insecure: AllowInsecureOption = False,
     window: WindowOption = "15m",
+    assume_scheduler: Annotated[
+        bool,
+        typer.Option(
+            "--assume-scheduler", help="Take the scheduler to be available, with this configuration; do not look."
+        ),
+    ] = False,
     output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Show pods to move, where they would go, and why others stay.
@@ -110,7 +129,7 @@ def plan(
     live = None
     if not files:
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
-        live = LiveSource(kubeconfig, context, origin)
+        live = LiveSource(kubeconfig, context, origin, not assume_scheduler)
     request = RebalanceRequest(config, settings, files, live, load, seed, time, rounds, output)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.

@@ -9,13 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.kube.model import DecodeError
-from scheduler.kube.primitives import (
-    QuantityError,
-    TimestampError,
-    epoch_seconds,
-    quantity_milli_value,
-    quantity_value,
-)
+from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds
 from secondary_scheduler.cli.simulation.objects import NamedObject, RecordedObjects
 from secondary_scheduler.cli.simulation.report import Report, with_field
 from secondary_scheduler.rebalancing import (
@@ -24,10 +18,9 @@ from secondary_scheduler.rebalancing import (
     WORKLOADS,
     ClusterFacts,
     PodFacts,
-    PodMetrics,
-    Usage,
     Workload,
     facts_of_pod,
+    usage_of,
 )
 
 
@@ -77,26 +70,11 @@ def read_facts(objects: RecordedObjects, report: Report) -> ClusterFacts:
     usage = {}
     for obj in objects.of("PodMetrics"):
         try:
-            usage[f"{obj.namespace}/{obj.name}"] = _usage(POD_METRICS.decode(obj.entry.data))
+            usage[f"{obj.namespace}/{obj.name}"] = usage_of(POD_METRICS.decode(obj.entry.data))
         except (DecodeError, OverflowError, QuantityError, TimestampError) as error:
             report.leave_out(obj.entry.place, obj.title, with_field(error))
     created = {obj.name: at for obj in objects.of("Node") if not math.isnan(at := _created(obj))}
     return ClusterFacts(_PodsWhenAsked(objects), workloads, usage, created)
-
-
-def _usage(metrics: PodMetrics) -> Usage:
-    """Return what the containers used together; NaN of a resource that one of them does not name.
-
-    Raises:
-        ValueError: a quantity or the time cannot be read.
-    """
-    used = [container.usage for container in metrics.containers]
-    complete = {name: bool(used) and all(name in usage for usage in used) for name in ("cpu", "memory")}
-    return Usage(
-        float(sum(max(0, quantity_milli_value(usage["cpu"])) for usage in used)) if complete["cpu"] else math.nan,
-        float(sum(max(0, quantity_value(usage["memory"])) for usage in used)) if complete["memory"] else math.nan,
-        epoch_seconds(metrics.timestamp),
-    )
 
 
 def _created(obj: NamedObject) -> float:

@@ -11,11 +11,12 @@ from secondary_scheduler.cli.output import FullOutputFormat
 
 @dataclass(frozen=True, slots=True)
 class LiveSource:
-    """A cluster to read, and where its load comes from."""
+    """A cluster to read, where its load comes from, and whether the scheduler's health is read."""
 
     kubeconfig: Path | None
     context: str | None
     origin: LoadOrigin | None
+    ask_scheduler: bool = True
 
 
 @dataclass(frozen=True, slots=True)

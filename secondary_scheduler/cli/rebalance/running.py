@@ -19,6 +19,7 @@ from secondary_scheduler.cli.errors import InputError, printable
 from secondary_scheduler.cli.reading import read_text
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.facts import read_facts
+from secondary_scheduler.cli.rebalance.health import read_health
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
 from secondary_scheduler.cli.simulation.cluster import PodSelection
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile
@@ -32,6 +33,7 @@ from secondary_scheduler.rebalancing import (
     History,
     Oracle,
     RebalanceSettings,
+    SchedulerHealth,
     SettingsError,
     Situation,
     make_plan,
@@ -71,7 +73,8 @@ def run(request: RebalanceRequest) -> PlanOutcome:
         about_pending=False,
     )
     facts = read_facts(objects, report)
-    plan = make_plan(_situation(ready, settings, facts), _oracle(ready), request.rounds)
+    health = _health(request, ready, report)
+    plan = make_plan(_situation(ready, settings, facts, health), _oracle(ready), request.rounds)
     forms.write(plan, sys.stdout.buffer, request.output, several_rounds=request.rounds > 1)
     report.close()
     return PlanOutcome(bool(plan.moves), not report.invalid)
@@ -108,7 +111,17 @@ def _live_objects(live: LiveSource, report: Report) -> RecordedObjects:
     return objects
 
 
-def _situation(ready: ReadyCluster, settings: RebalanceSettings, facts: ClusterFacts) -> Situation:
+def _health(request: RebalanceRequest, ready: ReadyCluster, report: Report) -> SchedulerHealth | None:
+    """Return the health of the scheduler that runs; None on a snapshot, and where it is not to be asked."""
+    if request.live is None or not request.live.ask_scheduler:
+        return None
+    with cluster_to_read(request.live.kubeconfig, request.live.context) as connection:
+        return read_health(connection, ready.configuration, ready.now, report.warn)
+
+
+def _situation(
+    ready: ReadyCluster, settings: RebalanceSettings, facts: ClusterFacts, health: SchedulerHealth | None
+) -> Situation:
     configuration = ready.configuration
     options = [profile.options.load for profile in configuration.profiles]
     return Situation(
@@ -119,6 +132,7 @@ def _situation(ready: ReadyCluster, settings: RebalanceSettings, facts: ClusterF
         max_age=float(min(load.max_age_seconds for load in options)),
         window=max(window_seconds(load.window) for load in options),
         history=History.unknown(),
+        health=health,
         own_namespaces=_own_namespaces(configuration),
     )
 

@@ -26,6 +26,7 @@ from secondary_scheduler.cli.render.templates import Places
 
 NAME = "secondary-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
+_REBALANCER = "/bin/rebalancer"
 _DEPLOYMENTS = {_OPERATOR: "operator", "/bin/load-watcher": "loadWatcher"}
 """By the command of its container, under which key a Deployment's values stand."""
 _CONFIGURATION_KEY = "config.yaml"
@@ -228,6 +229,8 @@ class _Builder:
         return f"{self._config_map.rpartition('-')[0]}-{places.value(_DIGITS)}"
 
     def _deployment(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+        if _command(manifest) == _REBALANCER:
+            return self._rebalancer(manifest, places)
         key = _DEPLOYMENTS.get(_command(manifest))
         if key is None:
             return manifest
@@ -245,6 +248,20 @@ class _Builder:
         pod["containers"] = [container]
         pod |= places.optional("nodeSelector", f"{values}.nodeSelector")
         pod |= places.optional("tolerations", f"{values}.tolerations")
+        return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
+
+    def _rebalancer(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+        """It runs the scheduler's image, unless the stack names another, and reads the scheduler's configuration."""
+        container, template = _container(manifest), dict(manifest["spec"]["template"])
+        if ImageValues.of(container["image"]) == self._image:
+            container["image"] = places.value(f'include "{NAME}.image" .Values.scheduler.image')
+        pod = {**template["spec"], "containers": [container]}
+        pod["volumes"] = [
+            {**volume, "configMap": {**volume["configMap"], "name": self._config_name(places)}}
+            if (volume.get("configMap") or {}).get("name") == self._config_map
+            else volume
+            for volume in pod["volumes"]
+        ]
         return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
 
     def _policy(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from scheduler.kube.client import ClientConfig, SyncConnection
 from scheduler.kube.primitives import format_time
+from secondary_scheduler.cli.installations import CallerLimits, Installations, read_installations
+from secondary_scheduler.cli.instances import Instance, instances_of
 from secondary_scheduler.cli.status.asking import LiveState, Question, ask_all
 from secondary_scheduler.cli.status.health import State, problems_of, worst
-from secondary_scheduler.cli.status.instances import Instance, instance_part, instances_of
-from secondary_scheduler.cli.status.reading import CallerLimits, Installations, read_installations
+from secondary_scheduler.cli.status.instances import instance_part
 
 _TIMEOUT = 15.0
 

@@ -1,9 +1,8 @@
-"""Instances: a SecondaryScheduler with its Deployment and Lease, or a scheduler's Deployment that none describes."""
+"""An installation in the document of `status`: what the API server says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from scheduler.catalog import (
@@ -12,142 +11,26 @@ from scheduler.catalog import (
     ANNOTATION_LOAD_MESSAGE,
     ANNOTATION_UNREAD,
     ANNOTATION_VERSION,
-    CANARY_SUFFIX,
     ExtensionPoint,
-    operand_name,
 )
 from scheduler.config import (
     ClusterVersions,
     Configuration,
-    ConfigurationError,
     EffectiveProfile,
-    Flavour,
-    InvalidSpecError,
-    custom_flavour,
     default_configuration,
-    image_flavour,
     incompatibilities,
     kubernetes_minor,
-    load_configuration,
     operator_of,
-    parse_spec,
 )
-from scheduler.operand import SECURE_PORT
-from secondary_scheduler.cli.leaders import holder_of
+from secondary_scheduler.cli.installations import DeployedComponent, Installations, Json, place_of
+from secondary_scheduler.cli.instances import Instance, configuration_of
 from secondary_scheduler.cli.listing import part, parts
 from secondary_scheduler.cli.resource import KIND
-from secondary_scheduler.cli.status.reading import (
-    MOST_INSTANCES,
-    DeployedComponent,
-    Installations,
-    Json,
-    Place,
-    place_of,
-)
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One scheduler as the API server describes it.
-
-    Attributes:
-        place: of the SecondaryScheduler, or of the Deployment where there is none.
-        resource: the SecondaryScheduler; None without one.
-        scheduler: its Deployment; None where there is none, or it may not be read.
-        lease: its Lease; None likewise.
-        deployment_readable, lease_readable: whether these would have been seen.
-        configuration: the text that it mounts.
-    """
-
-    place: Place
-    resource: Json | None
-    scheduler: DeployedComponent | None
-    lease: Json | None
-    deployment_readable: bool
-    lease_readable: bool
-    configuration: str
-
-    @property
-    def image(self) -> str:
-        """Of the scheduler; empty where it is not known."""
-        if self.scheduler is not None:
-            return self.scheduler.component.image
-        return str(part(self.resource, "spec").get("schedulerImage") or "")
-
-    @property
-    def flavour(self) -> Flavour:
-        """What the image is."""
-        try:
-            spec = parse_spec(dict(self.resource)) if self.resource else None
-        except InvalidSpecError:
-            spec = None
-        flavour = image_flavour(self.image, spec.flavour if spec else "")
-        return custom_flavour(spec.extra_image_plugins) if spec and flavour.family == "custom" else flavour
-
-    @property
-    def leader(self) -> str:
-        """The pod that holds the Lease; empty where none does, or it is not known."""
-        return holder_of(self.lease, ours_only=False) if self.lease else ""
-
-    @property
-    def reported(self) -> dict[str, str]:
-        """What the leader wrote on its Lease."""
-        return {name: str(value) for name, value in part(self.lease, "metadata", "annotations").items()}
-
-    @property
-    def port(self) -> int:
-        """The port that its pods serve on."""
-        value = self.flag("--secure-port")
-        return int(value) if value.isascii() and value.isdigit() and 0 < int(value) < 65536 else SECURE_PORT
-
-    @property
-    def elects(self) -> bool:
-        """Whether its replicas elect a leader."""
-        return self.flag("--leader-elect") != "false"
-
-    def flag(self, name: str) -> str:
-        """The value of a flag on the scheduler's command line; empty where it is not set there."""
-        containers = parts(
-            self.scheduler.deployment if self.scheduler else None, "spec", "template", "spec", "containers"
-        )
-        words = [
-            str(word)
-            for container in containers
-            for key in ("command", "args")
-            if isinstance(container.get(key), list)
-            for word in container[key]
-        ]
-        return next((word.partition("=")[2] for word in reversed(words) if word.partition("=")[0] == name), "")
-
-
-def instances_of(read: Installations) -> list[Instance]:
-    """Return the instances: those with a SecondaryScheduler first, each kind by place; at most 50."""
-    schedulers = {place_of(each.deployment): each for each in read.components if each.component.role == "scheduler"}
-    instances = []
-    for resource in sorted(read.resources, key=place_of):
-        namespace, name = place_of(resource)
-        deployed = (namespace, operand_name(name))
-        schedulers.pop((namespace, f"{deployed[1]}{CANARY_SUFFIX}"), None)
-        instances.append(_instance(read, (namespace, name), resource, schedulers.pop(deployed, None), deployed))
-    for place in sorted(schedulers):
-        instances.append(_instance(read, place, None, schedulers[place], place))
-    return instances[:MOST_INSTANCES]
-
-
-def _instance(
-    read: Installations, place: Place, resource: Json | None, scheduler: DeployedComponent | None, deployed: Place
-) -> Instance:
-    bare = Instance(place, resource, scheduler, None, False, False, read.configurations.get(deployed, ""))
-    namespace = bare.flag("--leader-elect-resource-namespace") or deployed[0]
-    lease = (namespace, bare.flag("--leader-elect-resource-name") or deployed[1])
-    readable = namespace in read.leases_read
-    deployments = deployed[0] in read.deployments_read
-    return Instance(place, resource, scheduler, read.leases.get(lease), deployments, readable, bare.configuration)
 
 
 def instance_part(instance: Instance, read: Installations) -> dict[str, Any]:
     """Return an instance for the document: all but what only the running scheduler knows."""
-    resource, configuration = instance.resource, _configuration(instance, read)
+    resource, configuration = instance.resource, configuration_of(instance, read)
     spec, status = part(resource, "spec"), part(resource, "status")
     deployment = instance.scheduler.deployment if instance.scheduler else None
     namespace, name = instance.place
@@ -201,24 +84,6 @@ def _leader(instance: Instance) -> dict[str, Any] | None:
         "renewedAt": spec.get("renewTime"),
         "leaseDurationSeconds": _count(spec.get("leaseDurationSeconds")),
     }
-
-
-def _configuration(instance: Instance, read: Installations) -> Configuration | str:
-    """What the scheduler mounts; a message where that is not valid, and an empty one where it is not known."""
-    if not instance.configuration:
-        return ""
-    try:
-        return load_configuration(
-            instance.configuration,
-            source="config.yaml",
-            flavour=instance.flavour,
-            allow_token_in_config_map=True,
-            allow_default_scheduler_name=True,
-            external_load=True,
-            cluster_minor=kubernetes_minor(ClusterVersions(read.kubernetes)),
-        )
-    except ConfigurationError as error:
-        return " ".join(str(error).split())
 
 
 def _hashes(instance: Instance, configuration: Configuration | str) -> dict[str, str | None]:

@@ -18,12 +18,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 NAMESPACE = "openshift-secondary-scheduler-operator"
 DIGEST = f"sha256:{'b' * 64}"
 SCHEDULER, OPERATOR = ("SecondaryScheduler", "cluster"), ("Deployment", "secondary-scheduler-operator")
-# Texts of Go's template language (alerts, dashboard), several replicas, a metric source, plugins with CRDs.
+# Texts of Go's template language (alerts, dashboard), several replicas, a metric source, plugins with CRDs, and a
+# rebalancer.
 FULL: dict[str, Any] = {
     "schedulerImage": f"registry.example.com/secondary-scheduler/kube-scheduler:0.1.0@{DIGEST}",
     "operatorImage": f"registry.example.com/secondary-scheduler/operator@{DIGEST}",
     "replicas": 3,
     "logLevel": "Debug",
+    "rebalance": {"mode": "Predictive"},
     "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}},
     "optionalObjects": {"prometheusRule": True, "serviceMonitor": True, "grafanaDashboard": True},
     "metricProvider": {

@@ -45,6 +45,7 @@ WORKLOAD = {
         ("kube-scheduler", "/bin/kube-scheduler"),
         ("operator", "/bin/secondary-scheduler-operator"),
         ("operator", "/bin/load-watcher"),
+        ("operator", "/bin/rebalancer"),
     ],
 )
 @pytest.mark.parametrize("user", ["65532:65532", "1000650000:0"])

@@ -1,4 +1,4 @@
-"""The page about metrics lists every metric that scheduler and operator register, with its type and labels."""
+"""The page about metrics lists every metric that our processes register, with its type and labels."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from prometheus_client.metrics import MetricWrapperBase
 from scheduler.observe.metrics import Metrics as SchedulerMetrics
 from scheduler.observe.series import Counters, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
+from secondary_scheduler.rebalancer.metrics import Metrics as RebalancerMetrics
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PAGE = (CHECKOUT / "docs" / "metrics.md").read_text(encoding="utf-8")
-REGISTRIES = {"scheduler": SchedulerMetrics().registry, "operator": OperatorMetrics("0").registry}
+REGISTRIES = {
+    "scheduler": SchedulerMetrics().registry,
+    "operator": OperatorMetrics("0").registry,
+    "rebalancer": RebalancerMetrics("0").registry,
+}
 _ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|([^|]*)\|", re.MULTILINE)
 
 

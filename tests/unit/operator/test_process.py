@@ -17,7 +17,7 @@ from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.app import kubernetes_minor
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import parse_options
-from secondary_scheduler.operator.server import serve
+from secondary_scheduler.serving import serve
 from tests.support.waiting import eventually_on_loop
 
 POD = {"POD_NAMESPACE": "ns", "POD_NAME": "operator-abc", "POD_IP": "127.0.0.9"}

@@ -107,6 +107,21 @@ def test_a_load_watcher_has_values_of_its_own() -> None:
     assert "loadWatcher" in json.loads(files["values.schema.json"])["properties"]
 
 
+def test_a_rebalancer_follows_the_schedulers_image_and_configuration() -> None:
+    rebalancer = operator("/bin/rebalancer")
+    rebalancer["urn"], rebalancer["inputs"]["metadata"]["name"] = "Deployment/rebalancer", "rebalancer"
+    pod = rebalancer["inputs"]["spec"]["template"]["spec"]
+    pod["containers"][0]["image"] = SCHEDULER
+    pod["volumes"] = [
+        {"name": "configuration", "configMap": {"name": "config-0a1b2c3d"}},
+        {"name": "settings", "configMap": {"name": "rebalancer-settings"}},
+    ]
+    (text,) = (text for path, text in files_of(rebalancer).items() if path.endswith("deployment-rebalancer.yaml"))
+    assert ".Values.scheduler.image" in text
+    assert "config-0a1b2c3d" not in text
+    assert "rebalancer-settings" in text
+
+
 def test_definitions_are_where_helm_never_deletes_them() -> None:
     definition = registered("CustomResourceDefinition", "things", spec={"text": "{{ not a template }}"})
     files = files_of(definition)

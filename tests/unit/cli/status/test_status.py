@@ -15,12 +15,12 @@ from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.cli.installations import CallerLimits, read_installations
+from secondary_scheduler.cli.instances import instances_of
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.status import asking, document
 from secondary_scheduler.cli.status.asking import LiveState, decisions_part, metrics_part
 from secondary_scheduler.cli.status.document import status_document
-from secondary_scheduler.cli.status.instances import instances_of
-from secondary_scheduler.cli.status.reading import CallerLimits, read_installations
 from secondary_scheduler.cli.status.rendering import lines
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made

@@ -1,26 +1,32 @@
 """Health over HTTP for the kubelet, and metrics over HTTPS for who the API server lets read them.
 
-Health says no more than a few words of what is wrong. Metrics name instances and their conditions: they are guarded as
-the scheduler's are, by TokenReview and SubjectAccessReview.
+The operator and the rebalancer serve these. Health says no more than a few words of what is wrong. Metrics name objects
+of the cluster: they are guarded as the scheduler's are, by TokenReview and SubjectAccessReview.
 """
 
 import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from scheduler.observe import Authorizer, RefusedCallers, ReviewClient, serving_context, stop_serving, use_self_signed
-from secondary_scheduler.operator.metrics import Metrics
 
 log = structlog.stdlib.get_logger(__name__)
 
 Check = Callable[[], str | None]
 """Returns None if all is well, else what is wrong in a few words."""
+
+
+class Exposes(Protocol):
+    """Metrics of a process."""
+
+    def expose(self) -> bytes:
+        """Return the text that Prometheus scrapes."""
 
 
 class Ports(NamedTuple):
@@ -32,7 +38,7 @@ class Ports(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def serve(
-    *, host: str, port: int, metrics_port: int, metrics: Metrics, healthy: Check, ready: Check, reviews: ReviewClient
+    *, host: str, port: int, metrics_port: int, metrics: Exposes, healthy: Check, ready: Check, reviews: ReviewClient
 ) -> AsyncIterator[Ports]:
     """Serve /healthz, /livez and /readyz on one port, and /metrics with a self-signed certificate on another.
 
@@ -80,7 +86,7 @@ def _health_endpoints(healthy: Check, ready: Check) -> web.Application:
     return app
 
 
-def _metrics_endpoint(metrics: Metrics, authorizer: Authorizer) -> web.Application:
+def _metrics_endpoint(metrics: Exposes, authorizer: Authorizer) -> web.Application:
     async def expose(request: web.Request) -> web.Response:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():

@@ -1,0 +1,136 @@
+"""The health of a running scheduler, from what the API server shows of it: Deployment, Lease, SecondaryScheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH, ANNOTATION_LOAD_FRESH, ANNOTATION_LOAD_MESSAGE
+from scheduler.kube.primitives import TimestampError, epoch_seconds
+from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
+
+Json = Mapping[str, Any]
+_PATIENCE_SECONDS = 60.0
+"""Beyond the duration of its Lease: clocks of machines differ."""
+_MOST_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedScheduler:
+    """What the API server shows of a scheduler; None where there is no such object.
+
+    Attributes:
+        name: how messages name it.
+        elects: whether its replicas elect a leader; without a Lease nothing is known of configuration and load.
+    """
+
+    name: str
+    deployment: Json | None = None
+    lease: Json | None = None
+    resource: Json | None = None
+    elects: bool = True
+
+
+def scheduler_health(observed: ObservedScheduler, *, planned: str, now: float) -> SchedulerHealth:
+    """Return what rule 8 and rule 3 have to know of a scheduler.
+
+    Args:
+        observed: the objects, whatever they hold.
+        planned: hash of the configuration that a plan is made with.
+        now: seconds since the epoch.
+    """
+    problem = next(_problems(observed, now), "")
+    reported = _part(observed.lease, "metadata", "annotations")
+    running = str(reported.get(ANNOTATION_CONFIGURATION_HASH) or "")
+    load_problem = ""
+    fresh = reported.get(ANNOTATION_LOAD_FRESH)
+    if fresh is not None and fresh != "true":
+        load_problem = str(reported.get(ANNOTATION_LOAD_MESSAGE) or "it says so")[:_MOST_TEXT]
+    # Of a scheduler that is not there, its configuration is no news.
+    return SchedulerHealth(problem, planned if problem and not running else running, planned, load_problem)
+
+
+def command_flag(deployment: Json | None, name: str) -> str:
+    """Return the value of a flag on the command line of a Deployment's containers; "" where it is not set there."""
+    containers = _part(deployment, "spec", "template", "spec").get("containers")
+    words = [
+        str(word)
+        for container in (containers if isinstance(containers, list) else ())
+        for key in ("command", "args")
+        if isinstance(container, Mapping) and isinstance(container.get(key), list)
+        for word in container[key]
+    ]
+    return next((word.partition("=")[2] for word in reversed(words) if word.partition("=")[0] == name), "")
+
+
+def lease_of(deployment: Json | None, namespace: str, name: str) -> tuple[str, str]:
+    """Return namespace and name of the Lease of a scheduler, whose Deployment has this namespace and name."""
+    return (
+        command_flag(deployment, "--leader-elect-resource-namespace") or namespace,
+        command_flag(deployment, "--leader-elect-resource-name") or name,
+    )
+
+
+def elects_leader(deployment: Json | None) -> bool:
+    """Tell whether the replicas of a scheduler elect a leader."""
+    return command_flag(deployment, "--leader-elect") != "false"
+
+
+def _problems(observed: ObservedScheduler, now: float) -> Iterator[str]:
+    for kind, wrong, words in (("Available", "False", "is not available"), ("Progressing", "True", "rolls out")):
+        for condition in _conditions(observed.resource):
+            if condition.get("type") == kind and condition.get("status") == wrong:
+                message = str(condition.get("message") or condition.get("reason") or "")[:_MOST_TEXT]
+                yield f"{observed.name} {words}: {message}" if message else f"{observed.name} {words}"
+    yield from _of_deployment(observed)
+    if not observed.elects:
+        yield f"{observed.name} elects no leader, so nobody says which configuration it runs"
+    elif observed.lease is None:
+        yield f"{observed.name} has no Lease"
+    else:
+        yield from _of_lease(observed.name, observed.lease, now)
+
+
+def _of_deployment(observed: ObservedScheduler) -> Iterator[str]:
+    if observed.deployment is None:
+        yield f"{observed.name} has no Deployment"
+        return
+    spec, status = _part(observed.deployment, "spec"), _part(observed.deployment, "status")
+    wanted = _count(spec.get("replicas"), 1)
+    if not _count(status.get("availableReplicas"), 0):
+        yield f"none of {wanted} replicas of {observed.name} is available"
+    generation = _count(_part(observed.deployment, "metadata").get("generation"), 0)
+    if _count(status.get("observedGeneration"), generation) < generation:
+        yield f"{observed.name} rolls out: its newest version has not been seen yet"
+    if _count(status.get("updatedReplicas"), 0) < wanted or _count(status.get("replicas"), wanted) > wanted:
+        yield f"{observed.name} rolls out: {_count(status.get('updatedReplicas'), 0)} of {wanted} replicas are new"
+
+
+def _of_lease(name: str, lease: Json, now: float) -> Iterator[str]:
+    spec = _part(lease, "spec")
+    if not spec.get("holderIdentity"):
+        yield f"no replica of {name} leads"
+        return
+    try:
+        silent = now - epoch_seconds(str(spec.get("renewTime") or ""))
+    except (TimestampError, ValueError, OverflowError):
+        yield f"the leader of {name} does not say when it renewed its Lease"
+        return
+    if silent > _count(spec.get("leaseDurationSeconds"), 15) + _PATIENCE_SECONDS:
+        yield f"the leader of {name} has not renewed its Lease for {silent:.0f} s"
+
+
+def _conditions(resource: Json | None) -> list[Json]:
+    listed = _part(resource, "status").get("conditions")
+    return [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
+
+
+def _part(content: object, *keys: str) -> Json:
+    for key in keys:
+        content = content.get(key) if isinstance(content, Mapping) else None
+    return content if isinstance(content, Mapping) else {}
+
+
+def _count(value: object, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default

@@ -1,0 +1,134 @@
+"""`rebalance run` on a real API server: Predictive changes nothing, Automatic moves a pod, budget and UID refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.helpers import PodReducer
+from scheduler.kube.client import ClientConfig, KubeClient, api_path
+from secondary_scheduler.rebalancer.live import LiveWorld
+from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer
+from tests.integration.rebalancer.stage import NAMESPACE, STATUS, WORKLOADS, Stage, rebalancer_running, stage_running
+from tests.integration.scheduler.test_load_limit import Watcher, watcher_running
+from tests.support.cluster import MakeCluster
+from tests.support.simulating import run
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+@pytest.fixture
+def watcher() -> Iterator[Watcher]:
+    with watcher_running({f"sim-00{number}": 20.0 for number in range(4)}) as running:
+        yield running
+
+
+@pytest.fixture
+def kubeconfig(make_cluster: MakeCluster) -> Path:
+    cluster = make_cluster(nodes=4, real_nodes=0, prometheus=False, default_scheduler=False)
+    return Path(cluster.kubeconfig)
+
+
+def budget(allowed: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": WORKLOADS},
+        "spec": {"maxUnavailable": allowed, "selector": {"matchLabels": {"app": "web"}}},
+    }
+
+
+def test_pods_leave_a_hot_node_only_in_automatic_mode_and_only_as_budgets_allow(
+    kubeconfig: Path, watcher: Watcher, tmp_path: Path
+) -> None:
+    with stage_running(kubeconfig, watcher, tmp_path) as stage:
+        before = stage.nodes_of_pods()
+        hot = sorted(before.values())[0]
+        watcher.loads = {name: 95.0 if name == hot else 20.0 for name in watcher.loads}
+        plans(stage, tmp_path, watcher.address, hot)
+        predicts(stage, tmp_path, before)
+        asyncio.run(refuses(stage, before))
+        # Who is started again waits for the rest of the interval, unless nobody knows of it any more.
+        stage.delete(api_path("v1", "configmaps", namespace=NAMESPACE, name=STATUS))
+        moves(stage, tmp_path, before, hot)
+
+
+def plans(stage: Stage, directory: Path, address: str, hot: str) -> None:
+    """`rebalance plan` asks the scheduler that runs, and plans nothing for another configuration."""
+    settings = directory / "plan.yaml"
+    settings.write_text("minPodAgeSeconds: 0\n")
+    live = ("--kubeconfig", stage.kubeconfig, "--watcher", address, "--settings", settings, "-o", "json")
+    done = run("rebalance", "plan", "--config", directory / "config.yaml", *live)
+    assert done.code == 3, done
+    document = json.loads(done.out)
+    assert [move["from"]["node"] for move in document["moves"]] == [hot]
+    assert not [text for text in document["assumptions"] if "scheduler" in text], done.err
+    other = directory / "other.yaml"
+    other.write_text((directory / "config.yaml").read_text().replace('"weight": 10', '"weight": 11'))
+    done = run("rebalance", "plan", "--config", other, *live)
+    assert done.code == 0, done
+    assert [refusal["reason"] for refusal in json.loads(done.out)["stopped"]] == ["otherConfiguration"]
+
+
+def predicts(stage: Stage, directory: Path, before: dict[str, str]) -> None:
+    with rebalancer_running(stage, directory, "Predictive"):
+        first_answers = eventually(lambda: answers(stage), "an eviction was tried", diagnosis=stage.status)
+    assert first_answers[0].startswith("evicted")
+    assert stage.nodes_of_pods() == before
+    status = stage.status()
+    assert status["effectiveMode"] == "Predictive"
+    assert status["moves"] == []
+    assert [condition["reason"] for condition in status["conditions"]] == ["Predictive"]
+
+
+async def refuses(stage: Stage, before: dict[str, str]) -> None:
+    """The API server's own answers to what the rebalancer sends."""
+    stage.apply(budget(0))
+    path = api_path("policy/v1", "poddisruptionbudgets", namespace=WORKLOADS, name="web")
+    eventually(lambda: stage.get(path)["status"].get("observedGeneration") == 1, "the budget is counted")
+    content = stage.pods()[0]
+    pod = PodReducer().reduce(MOVABLE_PODS.decode(msgspec.json.encode(content)))
+    another = msgspec.structs.replace(pod, uid="00000000-0000-0000-0000-000000000000")
+    async with KubeClient(ClientConfig.load(stage.kubeconfig)) as client:
+        world: Any = LiveWorld.__new__(LiveWorld)
+        world._client, world._leads = client, lambda: True
+        for dry_run in (True, False):
+            answered = await world.evict(pod, dry_run=dry_run)
+            assert answered.answer is Answer.REFUSED
+            assert "disruption budget" in answered.message
+        stage.delete(path)
+        eventually(lambda: not stage.get(api_path("policy/v1", "poddisruptionbudgets", namespace=WORKLOADS))["items"])
+        answered = await world.evict(another, dry_run=False)
+        assert answered.answer is Answer.GONE
+    assert stage.nodes_of_pods() == before
+
+
+def moves(stage: Stage, directory: Path, before: dict[str, str], hot: str) -> None:
+    with rebalancer_running(stage, directory, "Automatic"):
+        ended = eventually(lambda: outcomes(stage), "a move has ended", diagnosis=stage.status)
+    assert ended == ["landed"]
+    after = stage.nodes_of_pods()
+    (gone,), (replacement,) = before.keys() - after.keys(), after.keys() - before.keys()
+    assert before[gone] == hot
+    assert after[replacement] != hot
+    (move,) = stage.status()["moves"]
+    assert (move["from"], move["workload"]["kind"], move["workload"]["name"]) == (hot, "Deployment", "web")
+    events = eventually(lambda: stage.events("Rebalancing"), "the pod and its workload are told")
+    assert {event["regarding"]["kind"] for event in events} == {"Pod", "Deployment"}
+    assert stage.events("RebalanceLanded")
+
+
+def answers(stage: Stage) -> list[str]:
+    plan = stage.status().get("lastPlan") or {}
+    return [move["answer"] for move in plan.get("moves", ()) if move["answer"]]
+
+
+def outcomes(stage: Stage) -> list[str]:
+    return [move["outcome"] for move in stage.status().get("moves", ()) if move["outcome"]]
