@@ -15,6 +15,8 @@ from secondary_scheduler.cli.forwarding import Answer
 from tests.unit.cli.bundle.installation import CONFIGURATION, LOGS, PAGES, Json, collect, everything, objects
 
 CANARY = "canary7f3a9b2c4d5e6f70"
+LARGE = {"deployments", "pods", "replicasets"}
+"""Kinds with so many fields that trying each takes half a minute."""
 KINDS = {
     "secondaryschedulers": "SecondaryScheduler",
     "deployments": "Deployment",
@@ -205,7 +207,14 @@ def test_the_kubeconfig_s_token_is_taken_out(monkeypatch: pytest.MonkeyPatch) ->
 
 
 # The API server lets no Lease through that has another form, and whoever looks for the leader relies on it.
-@pytest.mark.parametrize("plural", [plural for plural in KINDS if plural != "leases"])
+@pytest.mark.parametrize(
+    "plural",
+    [
+        pytest.param(plural, marks=pytest.mark.slow) if plural in LARGE else plural
+        for plural in KINDS
+        if plural != "leases"
+    ],
+)
 def test_an_object_of_any_form_ends_nothing(monkeypatch: pytest.MonkeyPatch, plural: str) -> None:
     listed = objects()[plural]
     ways = {steps[:length] for steps in texts(listed) for length in range(2, len(steps) + 1)}
