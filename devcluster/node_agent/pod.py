@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 
+from devcluster.node_agent.admission import Amounts, Rejection, pod_requests
 from devcluster.node_agent.container import ContainerRunner
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
@@ -22,10 +23,14 @@ LAST_STATUS_SECONDS = 2.0
 
 
 class PodWorker:
-    """Call ``run`` once in a task; tell it of changes by ``update``, ``gone`` and ``data_changed``."""
+    """Call ``run`` once in a task; tell it of changes by ``update``, ``gone`` and ``data_changed``.
 
-    def __init__(self, node: NodeRuntime, pod: Obj) -> None:
+    A pod with a ``rejection`` starts nothing: it is reported as failed, and stays so until it is deleted.
+    """
+
+    def __init__(self, node: NodeRuntime, pod: Obj, rejection: Rejection | None = None) -> None:
         self._node = node
+        self._rejection = rejection
         self.uid: str = pod["metadata"]["uid"]
         directory = node.pod_directory(self.uid)
         tokens = TokenManager(node.api, pod, node.clock)
@@ -50,6 +55,8 @@ class PodWorker:
         self._written: Obj = {}
         self._writing = asyncio.Lock()
         self._finished = old.get("phase") in NEVER_RESTARTS
+        # As it was admitted: this node resizes nothing.
+        self.requests: Amounts = pod_requests(spec)
         self._stop_tasks: set[asyncio.Task[None]] = set()
 
     # --- news from outside --------------------------------------------------------------------------------------------
@@ -99,6 +106,12 @@ class PodWorker:
         """The pod's namespace."""
         return str(self._home.pod["metadata"]["namespace"])
 
+    @property
+    def occupies(self) -> bool:
+        """Whether it takes room: it was admitted, and has not ended."""
+        ended = self._finished or self._written.get("phase") in NEVER_RESTARTS
+        return self._rejection is None and not ended
+
     # --- life ---------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
         """Run the pod until it is deleted; afterwards neither processes nor files nor the object are left."""
@@ -136,6 +149,9 @@ class PodWorker:
     async def _run_until_deleted(self) -> None:
         if self._finished:  # before this agent started: only its deletion is left to wait for
             return
+        if self._rejection is not None:
+            await self._reject(self._rejection)
+            return
         problems = unsupported_fields(self._home.pod)
         if problems:
             self._refuse(problems)
@@ -153,6 +169,22 @@ class PodWorker:
             if await self._run_init():
                 await self._run_main()
             refreshing.cancel()
+
+    async def _reject(self, rejection: Rejection) -> None:
+        """Report the pod as failed, as kubelet's rejectPod does."""
+        self._node.recorder.warning(self._home.pod, rejection.reason, rejection.message)
+        text = f"Pod was rejected: {rejection.message}"
+        status = {"phase": "Failed", "reason": rejection.reason, "message": text}
+        while not self._finished:
+            try:
+                await self._patch_status(status)
+            except (NotFound, Conflict):  # the object is gone, or a namesake has taken its place
+                return
+            except KubeError as error:
+                log.warning("cannot write the status of pod %s: %s", pod_name(self._home.pod), error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._finished = True
 
     def _refuse(self, problems: list[str]) -> None:
         text = f"not supported by the node agent: {', '.join(problems)}"
@@ -317,7 +349,10 @@ class PodWorker:
         status = pod_status(facts, previous, self._node.clock())
         if status == self._written:
             return
-        metadata = pod["metadata"]
+        await self._patch_status(status)
+        self._written = status
+
+    async def _patch_status(self, status: Obj) -> None:
+        metadata = self._home.pod["metadata"]
         path = api_path("v1", "pods", namespace=metadata["namespace"], name=metadata["name"], subresource="status")
         await self._node.api.patch(path, {"metadata": {"uid": self.uid}, "status": status})
-        self._written = status

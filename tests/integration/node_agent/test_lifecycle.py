@@ -35,6 +35,24 @@ def get(address: str, path: str = "/") -> str:
         return str(answer.read().decode())
 
 
+def test_a_pod_without_room_is_rejected_as_by_a_kubelet_and_the_one_that_runs_is_left_alone(
+    agent: RunningAgent, api: Api
+) -> None:
+    api.pod("before", main={"command": script(SLEEP)})
+    api.wait_running("before")
+    main = {"command": script(SLEEP), "resources": {"requests": {"cpu": "1000"}}}
+    api.pod("large", main=main)
+    wait_for(lambda: api.status("large")["phase"] == "Failed", "the pod to be rejected")
+    status = api.status("large")
+    assert status["reason"] == "OutOfcpu"
+    assert status["message"].startswith(
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 1000000, used: "
+    )
+    api.wait_for_event("OutOfcpu", "Node didn't have enough resource: cpu")
+    assert api.status("before")["phase"] == "Running"
+    api.delete("large")
+
+
 def test_deployment_becomes_available_with_an_address_per_replica(agent: RunningAgent, api: Api) -> None:
     container = {
         "name": "main", "image": PYTHON_IMAGE, "command": script(SERVER), "env": [POD_IP],
