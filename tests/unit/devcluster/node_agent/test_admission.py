@@ -30,7 +30,7 @@ def test_a_pod_that_fits_exactly_is_admitted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason", "numbers"),
+    ("requests", "reason", "numbers"),
     [
         ({"cpu": "501m"}, "OutOfcpu", "cpu, requested: 501, used: 1500, capacity: 2000"),
         ({"memory": "4097Mi"}, "OutOfmemory", "memory, requested: 4296015872, used: 0, capacity: 4294967296"),
@@ -42,11 +42,11 @@ def test_a_pod_that_fits_exactly_is_admitted() -> None:
     ],
 )
 def test_the_reason_names_the_resource_and_the_message_its_numbers(
-    asked: dict[str, str], reason: str, numbers: str
+    requests: dict[str, str], reason: str, numbers: str
 ) -> None:
     others = [pod_requests(spec(cpu="1500m"))]
     expected = Rejection(reason, f"Node didn't have enough resource: {numbers}")
-    assert rejection(spec(**asked), others, NODE) == expected
+    assert rejection(spec(**requests), others, NODE) == expected
 
 
 def test_too_many_pods_come_before_the_resources() -> None:
