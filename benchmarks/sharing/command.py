@@ -84,7 +84,7 @@ def _line(result: Result) -> str:
     )
     return (
         f"{cell.rate}/s, {cell.fill} %, {cell.way}: {counts}; {result.given_up} given up, {result.waiting} wait,"
-        f" {result.seconds:.0f} s"
+        f" {result.lost} requests lost, {result.seconds:.0f} s"
     )
 
 

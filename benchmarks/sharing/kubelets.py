@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +31,7 @@ class Outcome:
     """
 
     bound: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
+    rejected: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class Kubelets:
             self._node_of[uid] = node
             status: Obj = {"phase": "Running"}
         else:
-            outcome.rejected[refused.reason] += 1
+            outcome.rejected[refused.reason] = outcome.rejected.get(refused.reason, 0) + 1
             status = {"phase": "Failed", "reason": refused.reason, "message": f"Pod was rejected: {refused.message}"}
         self._statuses.put_nowait((path, {"metadata": {"uid": uid}, "status": status}))
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from devcluster import ports, processes
 from devcluster.node_agent.admission import amounts
 from devcluster.ports import LOOPBACK
 from devcluster.processes import ProcessRecord, ServiceProcess
-from scheduler.kube.client import Conflict, KubeClient
+from scheduler.kube.client import Conflict, KubeClient, KubeError
 
 OURS, PEER = "ours", "kube-scheduler"
 NAMES = {OURS: "secondary-scheduler", PEER: "default-scheduler"}
@@ -84,6 +85,7 @@ class Result:
         outcomes: by scheduler (OURS, PEER).
         given_up: Bindings of ours that were not written, as the node had filled up.
         waiting: pods that had no node in the end.
+        lost: requests that the API server did not carry out: the machine was too slow.
         seconds: that the arrivals took; longer than planned where the machine was too slow for the rate.
     """
 
@@ -91,6 +93,7 @@ class Result:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     given_up: int = 0
     waiting: int = 0
+    lost: int = 0
     seconds: float = 0.0
 
 
@@ -112,6 +115,7 @@ class _Stage:
         self._nodes_of = {OURS: names[:half] if apart else names, PEER: names[half:] if apart else names}
         self._nodes, self._apart = names, apart
         self._processes: dict[str, tuple[ProcessRecord, int]] = {}
+        self._lost = 0
 
     async def run(self) -> Result:
         cell = self._cell
@@ -131,8 +135,8 @@ class _Stage:
                         _require_alive(record)
                 outcomes = {role: kubelets.outcomes.get(name, Outcome()) for role, name in NAMES.items()}
                 await self._clear(kubelets)
-        waiting = cell.pods - sum(outcome.bound for outcome in outcomes.values())
-        return Result(cell, outcomes, given_up, waiting, seconds)
+        waiting = max(0, cell.pods - self._lost - sum(outcome.bound for outcome in outcomes.values()))
+        return Result(cell, outcomes, given_up, waiting, self._lost, seconds)
 
     # Objects --------------------------------------------------------------------------------------------------------
 
@@ -141,10 +145,13 @@ class _Stage:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
             await self._client.post("/api/v1/namespaces", namespace)
         await _at_once(self._client.post("/api/v1/nodes", self._node(name)) for name in self._nodes)
-        taken = round(self._cell.nodes * _SLOTS * self._cell.fill / 100)
+        full_slots = round(self._cell.nodes * _SLOTS * self._cell.fill / 100)
+        # Both halves are equally full, whether they are apart or not.
+        half = -(-len(self._nodes) // 2)
+        order = [name for pair in zip_longest(self._nodes[:half], self._nodes[half:]) for name in pair if name]
         await _at_once(
-            self._create(f"before-{number:05d}", "nobody", nodeName=self._nodes[number % len(self._nodes)])
-            for number in range(taken)
+            self._create(f"before-{number:05d}", "nobody", nodeName=order[number % len(order)])
+            for number in range(full_slots)
         )
 
     def _node(self, name: str) -> Json:
@@ -183,11 +190,14 @@ class _Stage:
                 await asyncio.sleep(max(0.0, began + number / cell.rate - time.monotonic()))
                 role = (OURS, PEER)[number % 2]
                 if path := kubelets.end_one(self._nodes_of[role]):
-                    group.create_task(self._delete(path))
-                group.create_task(self._create(f"pod-{number:05d}", NAMES[role]))
+                    group.create_task(self._try(self._client.delete(path, None)))
+                group.create_task(self._try(self._create(f"pod-{number:05d}", NAMES[role])))
 
-    async def _delete(self, path: str) -> None:
-        await self._client.delete(path, None)
+    async def _try(self, call: Awaitable[Any]) -> None:
+        try:
+            await call
+        except KubeError:
+            self._lost += 1
 
     async def _clear(self, kubelets: Kubelets) -> None:
         await self._client.delete(_PODS, None, timeout=120)
@@ -258,8 +268,8 @@ class _Stage:
         url = f"https://{LOOPBACK}:{self._processes[OURS][1]}/metrics"
         connector = aiohttp.TCPConnector(ssl=servers.unchecked_tls())
         async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as answer:
-            found = _FULL.search(await answer.text())
-        return int(float(found[1])) if found else 0
+            match = _FULL.search(await answer.text())
+        return int(float(match[1])) if match else 0
 
 
 async def _at_once(calls: Iterable[Awaitable[Any]]) -> None:
