@@ -1,7 +1,8 @@
-"""What a kubelet refuses a pod for: room that the pods before it have taken. Pure.
+"""What a kubelet refuses a pod, or its resize, for: room that other pods have taken. Pure.
 
-The rule, its order and its words are kubelet's (k8s.io/kubernetes v1.34.4: pkg/kubelet/lifecycle/predicate.go, Admit;
-pkg/scheduler/framework/plugins/noderesources/fit.go, fitsRequest). It is written here once more, on plain objects,
+The rules, their order and their words are kubelet's (k8s.io/kubernetes v1.34.4: pkg/kubelet/lifecycle/predicate.go,
+Admit; pkg/scheduler/framework/plugins/noderesources/fit.go, fitsRequest; pkg/kubelet/allocation/allocation_manager.go,
+canResizePod). It is written here once more, on plain objects,
 instead of taken from the scheduler: a kubelet that shared the scheduler's sums would never disagree with it.
 
 Not checked, as this node has no use for it: node affinity, host ports, NoExecute taints, volume limits, devices. A
@@ -24,7 +25,8 @@ _SYSTEM_CRITICAL = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a pod is not admitted: `status.reason`, and the message of the Event."""
+    """Why a pod is not admitted: `status.reason`, and the message of the Event. Why it is not resized: reason and
+    message of its condition PodResizePending."""
 
     reason: str
     message: str
@@ -88,6 +90,20 @@ def rejection(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> Rej
         if wanted > 0 and wanted > room:
             return _insufficient(name, wanted, used.get(name, 0), allocatable.get(name, 0))
     return None
+
+
+def resize_obstacle(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> Rejection | None:
+    """Return why a running pod cannot have what its spec requests now; None if it can.
+
+    `Infeasible`: never on this node; `Deferred`: not beside the others. The arguments are those of `rejection`.
+    """
+    requested = pod_requests(spec)
+    for name in ("memory", "cpu"):
+        if requested.get(name, 0) > allocatable.get(name, 0):
+            numbers = f"requested: {requested[name]}, capacity: {allocatable.get(name, 0)}"
+            return Rejection("Infeasible", f"Node didn't have enough capacity: {name}, {numbers}")
+    lacking = rejection(spec, others, allocatable)
+    return None if lacking is None else Rejection("Deferred", lacking.message)
 
 
 def _insufficient(resource: str, requested: int, used: int, capacity: int) -> Rejection:

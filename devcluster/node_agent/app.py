@@ -176,6 +176,14 @@ class Agent:
                 task.add_done_callback(partial(self._forget, uid))
             else:
                 worker.update(pod)
+        self._resize()
+
+    def _resize(self) -> None:
+        """Grant what pods request anew, the oldest first; who has to wait is looked at again at the next change."""
+        for worker in self._workers.values():
+            if worker.occupies and worker.is_resized:
+                others = [other.requests for other in self._workers.values() if other is not worker and other.occupies]
+                worker.resize(admission.resize_obstacle(worker.spec, others, self._allocatable))
 
     def _rejection(self, pod: Obj) -> admission.Rejection | None:
         """Why a pod that has just come is not admitted; None also for one that ends, or has ended."""

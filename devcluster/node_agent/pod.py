@@ -6,7 +6,7 @@ import shutil
 
 from devcluster.node_agent.admission import Amounts, Rejection, pod_requests
 from devcluster.node_agent.container import ContainerRunner
-from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
+from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, all_containers, is_sidecar, pod_name
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, restored_report, waiting
 from devcluster.node_agent.supported_fields import unsupported_fields
@@ -55,8 +55,8 @@ class PodWorker:
         self._written: Obj = {}
         self._writing = asyncio.Lock()
         self._finished = old.get("phase") in NEVER_RESTARTS
-        # As it was admitted: this node resizes nothing.
-        self.requests: Amounts = pod_requests(spec)
+        self._resize_pending: Rejection | None = None
+        self._grant(spec)
         self._stop_tasks: set[asyncio.Task[None]] = set()
 
     # --- news from outside --------------------------------------------------------------------------------------------
@@ -111,6 +111,32 @@ class PodWorker:
         """Whether it takes room: it was admitted, and has not ended."""
         ended = self._finished or self._written.get("phase") in NEVER_RESTARTS
         return self._rejection is None and not ended
+
+    # --- resources ----------------------------------------------------------------------------------------------------
+    @property
+    def spec(self) -> Obj:
+        """The pod's spec as the API server has it."""
+        spec: Obj = self._home.pod["spec"]
+        return spec
+
+    @property
+    def is_resized(self) -> bool:
+        """Whether the spec requests something else than was granted, or did and was not heard yet."""
+        return _resources(self.spec) != self._granted or self._resize_pending is not None
+
+    def resize(self, obstacle: Rejection | None) -> None:
+        """Grant what the spec requests, or say what is in the way. No process notices either."""
+        if obstacle is None:
+            self._grant(self.spec)
+        if obstacle is None or obstacle != self._resize_pending:
+            self._resize_pending = obstacle
+            self._mark_changed()
+
+    def _grant(self, spec: Obj) -> None:
+        self._granted = _resources(spec)
+        self.requests: Amounts = pod_requests(spec)
+        for report in (*self._init, *self._main):
+            report.granted = self._granted[report.spec["name"]]
 
     # --- life ---------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -345,6 +371,7 @@ class PodWorker:
             pod_ip=self._address,
             started=self._began,
             sandbox_ready=self._sandbox_ready,
+            resize_pending=self._resize_pending,
         )
         status = pod_status(facts, previous, self._node.clock())
         if status == self._written:
@@ -356,3 +383,8 @@ class PodWorker:
         metadata = self._home.pod["metadata"]
         path = api_path("v1", "pods", namespace=metadata["namespace"], name=metadata["name"], subresource="status")
         await self._node.api.patch(path, {"metadata": {"uid": self.uid}, "status": status})
+
+
+def _resources(spec: Obj) -> dict[str, Obj]:
+    """The containers' resources, by name."""
+    return {container["name"]: container.get("resources") or {} for container in all_containers(spec)}

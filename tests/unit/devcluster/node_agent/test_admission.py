@@ -1,15 +1,17 @@
-"""Which pods the node agent rejects for want of room, in kubelet's words."""
+"""Which pods the node agent rejects, or does not resize, for want of room, in kubelet's words."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from devcluster.node_agent.admission import Rejection, amounts, pod_requests, rejection
+from devcluster.node_agent.admission import Rejection, amounts, pod_requests, rejection, resize_obstacle
 from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.pod import PodWorker
+from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status
 from scheduler.kube.client import Conflict, KubeError
 from tests.unit.devcluster.node_agent.test_pod import DELETED, POD, FakeApi, FakeRecorder, FakeStore, node
 
@@ -136,3 +138,50 @@ async def test_a_pod_takes_room_while_it_runs_and_none_once_it_has_ended(tmp_pat
     running = PodWorker(node(tmp_path, api, FakeStore(), FakeRecorder(api)), POD)
     ended = PodWorker(node(tmp_path, api, FakeStore(), FakeRecorder(api)), {**POD, "status": {"phase": "Succeeded"}})
     assert (running.occupies, ended.occupies) == (True, False)
+
+
+def test_a_resize_is_granted_deferred_or_infeasible_by_what_the_node_and_the_others_leave() -> None:
+    others = [pod_requests(spec(cpu="1500m"))]
+    assert resize_obstacle(spec(cpu="500m"), others, NODE) is None
+    deferred = Rejection(
+        "Deferred", "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000"
+    )
+    assert resize_obstacle(spec(cpu="600m"), others, NODE) == deferred
+    infeasible = Rejection("Infeasible", "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000")
+    assert resize_obstacle(spec(cpu="3"), others, NODE) == infeasible
+
+
+async def test_a_pod_occupies_what_it_was_granted_until_its_resize_is(tmp_path: Path) -> None:
+    api = FakeApi()
+
+    def sized(cpu: str) -> Obj:
+        return {**POD, "spec": {**POD["spec"], "containers": [container(cpu=cpu)]}}
+
+    worker = PodWorker(node(tmp_path, api, FakeStore(), FakeRecorder(api)), sized("100m"))
+    assert not worker.is_resized
+    worker.update(sized("900m"))
+    worker.resize(Rejection("Deferred", "no room"))
+    assert (worker.requests, worker.is_resized) == ({"cpu": 100}, True)
+    worker.resize(None)
+    assert (worker.requests, worker.is_resized) == ({"cpu": 900}, False)
+    # A resize that is taken back while it waits is over, too.
+    worker.update(sized("950m"))
+    worker.resize(Rejection("Deferred", "no room"))
+    worker.update(sized("900m"))
+    assert worker.is_resized
+    worker.resize(None)
+    assert not worker.is_resized
+
+
+def test_the_status_shows_what_was_granted_and_what_is_in_the_way_of_more_until_it_is_gone() -> None:
+    report = ContainerReport({"name": "c", "image": "i"}, granted={"requests": {"cpu": "100m"}})
+    facts = PodFacts(POD, [], [report], "127.0.0.1", "127.0.0.9", 0.0, True, resize_pending=REFUSED)
+    status = pod_status(facts, {}, 1.0)
+    assert status["containerStatuses"][0]["resources"] == {"requests": {"cpu": "100m"}}
+    assert status["containerStatuses"][0]["allocatedResources"] == {"cpu": "100m"}
+    (pending,) = [each for each in status["conditions"] if each["type"] == "PodResizePending"]
+    assert (pending["status"], pending["reason"], pending["message"]) == ("True", REFUSED.reason, REFUSED.message)
+    granted = pod_status(replace(facts, resize_pending=None), status, 2.0)
+    assert {"type": "PodResizePending", "$patch": "delete"} in granted["conditions"]
+    again = pod_status(replace(facts, resize_pending=None), granted, 3.0)
+    assert all(each["type"] != "PodResizePending" for each in again["conditions"])
