@@ -95,9 +95,9 @@ def test_a_policy_that_is_missing_a_warning_and_one_without_binding_or_of_anothe
 
 def test_other_policies_that_write_scheduler_names_are_named_as_text_only_and_the_rest_is_not() -> None:
     others = [policy(f"by-hand-{number}\x1b[1m", {}) for number in range(5)]
-    found = checked(policy(), policy("sidecars", {}, "/spec/containers"), *others, bound=[NAME])
-    name, status, finding = found[-1]
-    assert (name, status, len(found)) == ("other policies", "warning", 3)
+    rows = checked(policy(), policy("sidecars", {}, "/spec/containers"), *others, bound=[NAME])
+    name, status, finding = rows[-1]
+    assert (name, status, len(rows)) == ("other policies", "warning", 3)
     assert "by-hand-2" in finding
     assert "and 2 more also writes schedulerNames" in finding
     assert "\x1b" not in finding
@@ -105,5 +105,5 @@ def test_other_policies_that_write_scheduler_names_are_named_as_text_only_and_th
 
 
 def test_a_user_who_may_not_list_policies_gets_a_warning() -> None:
-    found = checked(refused=[f"{GROUP}/v1beta1/mutatingadmissionpolicies"])
-    assert [(name, status) for name, status, _ in found] == [("admission", "ok"), ("admission", "warning")]
+    rows = checked(refused=[f"{GROUP}/v1beta1/mutatingadmissionpolicies"])
+    assert [(name, status) for name, status, _ in rows] == [("admission", "ok"), ("admission", "warning")]
