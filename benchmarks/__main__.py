@@ -12,6 +12,7 @@ COMMANDS = {
     "race": "schedule the same workload with this scheduler, kube-scheduler and a null binder, in turn",
     "start": "time from process start to the first binding on a full cluster, beside kube-scheduler",
     "endurance": "memory and file descriptors while 100,000 pods are created and deleted",
+    "sharing": "pods that kubelets reject where kube-scheduler uses the same nodes",
     "program": "the Pulumi program on a local cluster: time of preview and update, and its imports",
     "core": "decisions per second of the scheduling core, without I/O",
     "spreading": "decisions per second with topology spreading and pod affinity, without I/O",
@@ -27,6 +28,7 @@ _ENTRY_POINTS = {
     "start": "benchmarks.start",
     "endurance": "benchmarks.endurance",
     "program": "benchmarks.program",
+    "sharing": "benchmarks.sharing.command",
 }
 
 

@@ -276,7 +276,7 @@ def _nodes(selected: str, leading: str) -> Iterator[Alert]:
         description="On {{ $value }} nodes the pods request more {{ $labels.resource }} than is allocatable, says job"
         " {{ $labels.job }} in namespace {{ $labels.namespace }}.",
     )
-    rejections = f"secondary_scheduler_kubelet_rejections_total{{{selected}}}"
+    rejections = f'secondary_scheduler_kubelet_rejections_total{{{selected},scheduler="own"}}'
     yield Alert(
         name="SecondarySchedulerPodsRejectedByKubelet",
         # Every replica counts them.

@@ -290,8 +290,8 @@ def _bindings() -> list[Panel]:
         ),
         _panel(
             "Pods that kubelets reject",
-            "Per second, by reason: there was no room when the pod arrived.",
-            _rate("secondary_scheduler_kubelet_rejections_total", "reason"),
+            "Per second, by scheduler and reason: there was no room when the pod arrived.",
+            _rate("secondary_scheduler_kubelet_rejections_total", "scheduler", "reason"),
         ),
     ]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from scheduler.catalog import MUTATING_POLICY_GROUP, OPERAND, OPT_IN_COMPONENT, OPT_IN_SCHEDULER
+from scheduler.catalog import MUTATING_POLICY_GROUP, OPERAND, OPT_IN_COMPONENT, OPT_IN_POLICY, OPT_IN_SCHEDULER
 
 from ._inputs import joined
 from .kube_object import KubeObject, child, in_kubernetes_spelling, name_of
@@ -19,7 +19,6 @@ from .namespace import cluster_scoped_name
 from .opt_in_policies import guard_policy, matched_by, names_policy, opt_in_policy
 from .settings import OptInPlan, OptInTarget
 
-POLICY = "secondary-scheduler-opt-in"
 _VERSIONS = ("v1", "v1beta1")
 
 
@@ -62,7 +61,7 @@ class OptInRecord(pulumi.ComponentResource):
             data={"schedulerNames": json.dumps(sorted(names))},
             opts=child(self, depends_on=args.needs),
         )
-        self.policy_prefix = name_of(record).apply(lambda _: POLICY)
+        self.policy_prefix = name_of(record).apply(lambda _: OPT_IN_POLICY)
         self.register_outputs({"policyPrefix": self.policy_prefix})
 
 
@@ -78,7 +77,7 @@ class OptInArgs:
 
     plan: OptInPlan
     namespace: pulumi.Input[str]
-    policy_prefix: pulumi.Input[str] = POLICY
+    policy_prefix: pulumi.Input[str] = OPT_IN_POLICY
     needs: Sequence[pulumi.Resource] = ()
 
 
@@ -150,7 +149,7 @@ class OptIn(pulumi.ComponentResource):
     ) -> pulumi.Output[str]:
         """A policy with a binding for each scope, by what the binding's name ends with; one for all without scopes."""
         args = self._args
-        name = cluster_scoped_name(f"{POLICY}-{part}", args.namespace)
+        name = cluster_scoped_name(f"{OPT_IN_POLICY}-{part}", args.namespace)
         labels = {COMPONENT: OPT_IN_COMPONENT}
         policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             f"{self._name}-{part}-policy",

@@ -14,6 +14,7 @@ from typing import Any
 from components.settings import (
     CheckedConfiguration,
     MetricCredentialValues,
+    OptInPlan,
     build_profile,
     flavour_of_settings,
     plan_opt_in,
@@ -124,6 +125,13 @@ def check(
     if problems or settings is None or profile is None:
         raise ConfigurationError(problems)
     return settings, profile, credentials
+
+
+def opt_in_of(settings: StackSettings, profile: CheckedConfiguration) -> OptInPlan | None:
+    """Return what opts pods in, of a stack that has been checked; None if nothing does."""
+    # Its problems have been reported with those of all other settings.
+    plan, _ = plan_opt_in(settings.opt_in, profile.configuration.scheduler_names, cluster_minor(settings))
+    return plan
 
 
 def _document(values: Mapping[str, str]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import components
-from components.settings import OptInPlan, RebalancerPlan, plan_opt_in, plan_rebalancer
-from stacks.image import cluster_minor
+from components.settings import OptInPlan, RebalancerPlan, plan_rebalancer
+from stacks.checking import opt_in_of
 from stacks.loading import Stack
 
 
@@ -63,9 +63,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
 
 
 def _opt_in(stack: Stack) -> OptInPlan | Mapping[str, Any]:
-    # Its problems have been reported with those of all other settings.
-    names, minor = stack.profile.configuration.scheduler_names, cluster_minor(stack.settings)
-    plan, _ = plan_opt_in(stack.settings.opt_in, names, minor)
+    plan = opt_in_of(stack.settings, stack.profile)
     return {} if plan is None else plan
 
 

@@ -9,6 +9,8 @@ What it does
     containers and sidecars, restarts with kubelet's backoff, preStop hooks, termination grace; writes statuses and
     Events in kubelet's words; serves ``kubectl logs``. Every pod has an address of its own in 127.0.0.0/8. Images are
     looked up in a map to host commands (``images``); an unknown one is ErrImagePull, as on any node.
+    A pod for which the node has no room left is rejected as by kubelet: Failed, ``OutOfcpu`` and so on (``admission``).
+    A resize is granted where there is room, else deferred or infeasible; as no request is enforced, no process notices.
     A field that is not supported is refused by name in an Event and the pod stays Pending (``supported_fields``).
 
 Sandbox tiers (``sandbox``), shown in the Node's annotation ``secondary-scheduler.io/sandbox-tier``

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from devcluster.node_agent import logs
+from devcluster.node_agent import admission, logs
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
 from devcluster.node_agent.endpoint import KubeletEndpoint
 from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.images import ImageMap
-from devcluster.node_agent.objects import DataKind, Obj
+from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj
 from devcluster.node_agent.pod import PodWorker
 from devcluster.node_agent.probing import Prober
 from devcluster.node_agent.process import kill_recorded
@@ -72,6 +72,7 @@ class Agent:
         self._data = ClusterData(self._client, self._data_changed)
         self._recorder = PodEventRecorder(api, settings.node_name)
         capacity = host_capacity(state_dir)
+        self._allocatable = admission.amounts(capacity)
         server = urlsplit(config.server)
         self._node = NodeRuntime(
             name=settings.node_name,
@@ -163,17 +164,33 @@ class Agent:
             worker = self._workers.get(pod["metadata"]["uid"])
             if worker is not None:
                 worker.pod_deleted()
-        for pod in present:
+        # The oldest first, as kubelet admits those that come together.
+        for pod in sorted(present, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
             uid = pod["metadata"]["uid"]
             worker = self._workers.get(uid)
             if worker is None and self._closing:
                 continue
             if worker is None:
-                worker = self._workers[uid] = PodWorker(self._node, pod)
+                worker = self._workers[uid] = PodWorker(self._node, pod, self._rejection(pod))
                 task = self._tasks[uid] = asyncio.create_task(worker.run())
                 task.add_done_callback(partial(self._forget, uid))
             else:
                 worker.update(pod)
+        self._resize()
+
+    def _resize(self) -> None:
+        """Grant what pods request anew, the oldest first; who has to wait is looked at again at the next change."""
+        for worker in self._workers.values():
+            if worker.occupies and worker.is_resized:
+                others = [other.requests for other in self._workers.values() if other is not worker and other.occupies]
+                worker.resize(admission.resize_obstacle(worker.spec, others, self._allocatable))
+
+    def _rejection(self, pod: Obj) -> admission.Rejection | None:
+        """Why a pod that has just come is not admitted; None also for one that ends, or has ended."""
+        if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") in NEVER_RESTARTS:
+            return None
+        others = (worker.requests for worker in self._workers.values() if worker.occupies)
+        return admission.rejection(pod["spec"], others, self._allocatable)
 
     def _forget(self, uid: str, task: "asyncio.Task[None]") -> None:
         self._workers.pop(uid, None)

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import shutil
 
+from devcluster.node_agent.admission import Amounts, Rejection, pod_requests
 from devcluster.node_agent.container import ContainerRunner
-from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
+from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, all_containers, is_sidecar, pod_name
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, restored_report, waiting
 from devcluster.node_agent.supported_fields import unsupported_fields
@@ -22,10 +23,14 @@ LAST_STATUS_SECONDS = 2.0
 
 
 class PodWorker:
-    """Call ``run`` once in a task; tell it of changes by ``update``, ``gone`` and ``data_changed``."""
+    """Call ``run`` once in a task; tell it of changes by ``update``, ``gone`` and ``data_changed``.
 
-    def __init__(self, node: NodeRuntime, pod: Obj) -> None:
+    A pod with a ``rejection`` starts nothing: it is reported as failed, and stays so until it is deleted.
+    """
+
+    def __init__(self, node: NodeRuntime, pod: Obj, rejection: Rejection | None = None) -> None:
         self._node = node
+        self._rejection = rejection
         self.uid: str = pod["metadata"]["uid"]
         directory = node.pod_directory(self.uid)
         tokens = TokenManager(node.api, pod, node.clock)
@@ -50,6 +55,8 @@ class PodWorker:
         self._written: Obj = {}
         self._writing = asyncio.Lock()
         self._finished = old.get("phase") in NEVER_RESTARTS
+        self._resize_pending: Rejection | None = None
+        self._grant(spec)
         self._stop_tasks: set[asyncio.Task[None]] = set()
 
     # --- news from outside --------------------------------------------------------------------------------------------
@@ -99,6 +106,38 @@ class PodWorker:
         """The pod's namespace."""
         return str(self._home.pod["metadata"]["namespace"])
 
+    @property
+    def occupies(self) -> bool:
+        """Whether it takes room: it was admitted, and has not ended."""
+        ended = self._finished or self._written.get("phase") in NEVER_RESTARTS
+        return self._rejection is None and not ended
+
+    # --- resources ----------------------------------------------------------------------------------------------------
+    @property
+    def spec(self) -> Obj:
+        """The pod's spec as the API server has it."""
+        spec: Obj = self._home.pod["spec"]
+        return spec
+
+    @property
+    def is_resized(self) -> bool:
+        """Whether the spec requests something else than was granted, or did and was not heard yet."""
+        return _resources(self.spec) != self._granted or self._resize_pending is not None
+
+    def resize(self, obstacle: Rejection | None) -> None:
+        """Grant what the spec requests, or say what is in the way. No process notices either."""
+        if obstacle is None:
+            self._grant(self.spec)
+        if obstacle is None or obstacle != self._resize_pending:
+            self._resize_pending = obstacle
+            self._mark_changed()
+
+    def _grant(self, spec: Obj) -> None:
+        self._granted = _resources(spec)
+        self.requests: Amounts = pod_requests(spec)
+        for report in (*self._init, *self._main):
+            report.granted = self._granted[report.spec["name"]]
+
     # --- life ---------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
         """Run the pod until it is deleted; afterwards neither processes nor files nor the object are left."""
@@ -136,6 +175,9 @@ class PodWorker:
     async def _run_until_deleted(self) -> None:
         if self._finished:  # before this agent started: only its deletion is left to wait for
             return
+        if self._rejection is not None:
+            await self._reject(self._rejection)
+            return
         problems = unsupported_fields(self._home.pod)
         if problems:
             self._refuse(problems)
@@ -153,6 +195,22 @@ class PodWorker:
             if await self._run_init():
                 await self._run_main()
             refreshing.cancel()
+
+    async def _reject(self, rejection: Rejection) -> None:
+        """Report the pod as failed, as kubelet's rejectPod does."""
+        self._node.recorder.warning(self._home.pod, rejection.reason, rejection.message)
+        text = f"Pod was rejected: {rejection.message}"
+        status = {"phase": "Failed", "reason": rejection.reason, "message": text}
+        while not self._finished:
+            try:
+                await self._patch_status(status)
+            except (NotFound, Conflict):  # the object is gone, or a namesake has taken its place
+                return
+            except KubeError as error:
+                log.warning("cannot write the status of pod %s: %s", pod_name(self._home.pod), error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._finished = True
 
     def _refuse(self, problems: list[str]) -> None:
         text = f"not supported by the node agent: {', '.join(problems)}"
@@ -313,11 +371,20 @@ class PodWorker:
             pod_ip=self._address,
             started=self._began,
             sandbox_ready=self._sandbox_ready,
+            resize_pending=self._resize_pending,
         )
         status = pod_status(facts, previous, self._node.clock())
         if status == self._written:
             return
-        metadata = pod["metadata"]
+        await self._patch_status(status)
+        self._written = status
+
+    async def _patch_status(self, status: Obj) -> None:
+        metadata = self._home.pod["metadata"]
         path = api_path("v1", "pods", namespace=metadata["namespace"], name=metadata["name"], subresource="status")
         await self._node.api.patch(path, {"metadata": {"uid": self.uid}, "status": status})
-        self._written = status
+
+
+def _resources(spec: Obj) -> dict[str, Obj]:
+    """The containers' resources, by name."""
+    return {container["name"]: container.get("resources") or {} for container in all_containers(spec)}

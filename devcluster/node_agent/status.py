@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from devcluster.node_agent.admission import Rejection
 from devcluster.node_agent.objects import Obj, is_sidecar, timestamp
 
 State = dict[str, Any]
 LOST_EXIT_CODE = 137
+_RESIZE_PENDING = "PodResizePending"
 
 
 def waiting(reason: str, message: str = "") -> State:
@@ -44,6 +46,8 @@ class ContainerReport:
     started: bool = False
     ready: bool = False
     container_id: str = ""
+    granted: Obj = field(default_factory=dict)
+    """Its resources as they were admitted or last resized; nothing enforces them."""
 
     @property
     def finished(self) -> dict[str, Any] | None:
@@ -62,6 +66,8 @@ class ContainerReport:
             "ready": self.ready,
             "started": self.started,
             "restartCount": self.restarts,
+            "resources": self.granted,
+            "allocatedResources": self.granted.get("requests") or {},
             **({"containerID": self.container_id} if self.container_id else {}),
         }
 
@@ -79,6 +85,7 @@ class PodFacts:
     sandbox_ready: bool
     reason: str = ""
     message: str = ""
+    resize_pending: Rejection | None = None
 
 
 def initialized(facts: PodFacts) -> bool:
@@ -139,11 +146,17 @@ def pod_status(facts: PodFacts, previous: Mapping[str, Any], now: float) -> Obj:
         # The scheduler says so too, but a pod created with nodeName was never scheduled.
         _condition("PodScheduled", True),
     ]
-    known = {item["type"]: item for item in previous.get("conditions") or []}
+    if facts.resize_pending is not None:
+        reason, message = facts.resize_pending.reason, facts.resize_pending.message
+        conditions.append({"type": _RESIZE_PENDING, "status": "True", "reason": reason, "message": message})
+    # One that was removed by the report before has no status.
+    known = {item["type"]: item for item in previous.get("conditions") or [] if "status" in item}
     for condition in conditions:
         old = known.get(condition["type"])
         same = old is not None and old["status"] == condition["status"] and old.get("lastTransitionTime")
         condition["lastTransitionTime"] = old["lastTransitionTime"] if old and same else timestamp(now)
+    if facts.resize_pending is None and _RESIZE_PENDING in known:
+        conditions.append({"type": _RESIZE_PENDING, "$patch": "delete"})
     status: Obj = {
         "phase": current,
         "conditions": conditions,
@@ -163,7 +176,7 @@ def pod_status(facts: PodFacts, previous: Mapping[str, Any], now: float) -> Obj:
 
 
 def _missing_gate(pod: Obj, previous: Mapping[str, Any]) -> str:
-    true = {item["type"] for item in previous.get("conditions") or [] if item["status"] == "True"}
+    true = {item["type"] for item in previous.get("conditions") or [] if item.get("status") == "True"}
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or []]
     return next((gate for gate in gates if gate not in true), "")
 

@@ -11,6 +11,8 @@ OPT_IN_VALUE: Final = "true"
 OPT_OUT_VALUE: Final = "false"
 OPT_IN_COMPONENT: Final = "opt-in"
 """`app.kubernetes.io/component` of the policies and bindings."""
+OPT_IN_POLICY: Final = "secondary-scheduler-opt-in"
+"""What the names of the policies of a stack begin with; a dot and the schedulerName follow."""
 OPT_IN_SCHEDULER: Final = "secondary-scheduler.io/opt-in-scheduler"
 """Annotation of a policy: the schedulerName that it writes."""
 NEVER_OPTED_IN: Final = ("kube-system", "kube-public", "kube-node-lease")

@@ -26,7 +26,7 @@ REJECTIONS = frozenset({"OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-
 extended resource is counted as `OutOf`, as anybody may make up names of such."""
 _OTHER_REJECTION = "OutOf"
 _NAMED_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
-_OTHER = "other"
+_OWN, _OTHER = "own", "other"
 _NODES_NAMED = 3
 _RECENT_SECONDS = 600.0
 _REJECTIONS_REMEMBERED = 1000
@@ -71,7 +71,8 @@ class Overcommits:
         self._rejections: deque[tuple[MonotonicSeconds, str]] = deque(maxlen=_REJECTIONS_REMEMBERED)
         # `increase` does not see the first rejection of a series that begins with it.
         for reason in (*REJECTIONS, _OTHER_REJECTION):
-            metrics.kubelet_rejections.labels(reason)
+            for scheduler in (_OWN, _OTHER):
+                metrics.kubelet_rejections.labels(reason, scheduler)
 
     # What the watch shows -------------------------------------------------------------------------------------------
 
@@ -96,17 +97,19 @@ class Overcommits:
         if not exceeded:
             return
         assumed = self._assumed_on(pod.node_name)
-        scheduler = "own" if pod.scheduler_name in self._scheduler_names else "other"
+        scheduler = self._scheduler_of(pod)
         for label in {_label(name) for name in exceeded if self._exceeds(name, row, assumed)}:
             self._metrics.overcommits.labels(label, scheduler).inc()
 
     def pod_ended(self, pod: PodInfo) -> None:
-        """Count a pod of ours that its kubelet rejected for want of room."""
-        if not pod.reason.startswith("OutOf") or pod.scheduler_name not in self._scheduler_names:
+        """Count a pod that its kubelet rejected for want of room; only pods of ours are reported."""
+        if not pod.reason.startswith("OutOf"):
             return
         reason = pod.reason if pod.reason in REJECTIONS else _OTHER_REJECTION
-        self._metrics.kubelet_rejections.labels(reason).inc()
-        self._rejections.append((self._clock(), reason))
+        scheduler = self._scheduler_of(pod)
+        self._metrics.kubelet_rejections.labels(reason, scheduler).inc()
+        if scheduler == _OWN:
+            self._rejections.append((self._clock(), reason))
 
     # What is asked for ----------------------------------------------------------------------------------------------
 
@@ -154,6 +157,9 @@ class Overcommits:
         return OvercommitReport(True, f"{'; '.join(parts)}: does another scheduler place pods on these nodes?")
 
     # Internals ------------------------------------------------------------------------------------------------------
+
+    def _scheduler_of(self, pod: PodInfo) -> str:
+        return _OWN if pod.scheduler_name in self._scheduler_names else _OTHER
 
     def _candidates(self) -> Iterator[tuple[str, int]]:
         """Yield resource and row where the sums, assumed pods included, exceed what is allocatable."""

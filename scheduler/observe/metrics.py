@@ -269,8 +269,9 @@ class Metrics:
         )
         self.kubelet_rejections = new.counter(
             "secondary_scheduler_kubelet_rejections_total",
-            "Pods of ours that their kubelet rejected for want of room, by the pod's reason, such as OutOfcpu",
+            "Pods that their kubelet rejected for want of room, by reason (such as OutOfcpu) and whose: own, other",
             "reason",
+            "scheduler",
         )
         self.node_checks = new.counter(
             "secondary_scheduler_node_checks_total",

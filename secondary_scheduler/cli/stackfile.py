@@ -50,12 +50,14 @@ class ExaminedStack(NamedTuple):
         credentials: for the metric source (`stacks.credentials.MetricCredentialValues`); a token that stands encrypted
             is `ENCRYPTED`.
         source: the configuration that names the metric source: that of the stack's load-watcher, if it runs one.
+        opt_in: what opts pods in (`components.settings.OptInPlan`); None if nothing does.
     """
 
     configuration: Configuration | None
     problems: tuple[Problem, ...]
     credentials: Any = None
     source: Configuration | None = None
+    opt_in: Any = None
 
 
 def examine_stack(path: Path, text: str) -> ExaminedStack:
@@ -85,7 +87,7 @@ def examine_stack(path: Path, text: str) -> ExaminedStack:
             # The kubeconfig may be encrypted or differ on the machine that runs the update: it is not checked here.
             environment = {**os.environ, **assumed}
             checked = models.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
-            _, profile, credentials = checked
+            settings, profile, credentials = checked
         except ConfigurationError as error:
             return ExaminedStack(None, tuple(models.locate(error.problems, path, PROJECT, source=source)))
     located = models.locate(profile.warnings, path, PROJECT, source=source)
@@ -100,7 +102,8 @@ def examine_stack(path: Path, text: str) -> ExaminedStack:
     ]
     watcher = getattr(profile, "load_watcher", None)  # the project may be of an earlier version
     reader = watcher.configuration if watcher is not None else profile.configuration
-    return ExaminedStack(profile.configuration, (*located, *notes), credentials, reader)
+    opt_in = models.opt_in(settings, profile) if models.opt_in is not None else None
+    return ExaminedStack(profile.configuration, (*located, *notes), credentials, reader, opt_in)
 
 
 def missing_variables(text: str) -> list[str]:

@@ -28,10 +28,12 @@ class StackModels(NamedTuple):
     Attributes:
         check: `stacks.checking.check`; it raises ConfigurationError.
         locate: `stacks.problems.locate`: problems with the lines of a stack file.
+        opt_in: `stacks.checking.opt_in_of`: what opts pods in; None in a project of an earlier version.
     """
 
     check: Callable[..., tuple[Any, Any, Any]]
     locate: Callable[..., Any]
+    opt_in: Callable[..., Any] | None = None
 
 
 def load_stack_models(file: Path) -> StackModels:
@@ -50,7 +52,7 @@ def load_stack_models(file: Path) -> StackModels:
         raise CommandError(
             f"{file}: the stack settings of the project in {directory} cannot be loaded: {error}"
         ) from error
-    return StackModels(checking.check, problems.locate)
+    return StackModels(checking.check, problems.locate, getattr(checking, "opt_in_of", None))
 
 
 def _project_directory(file: Path) -> Path:

@@ -49,6 +49,9 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         f"{GUIDES}/upgrade.md",
         f"{GUIDES}/roll-back.md",
         f"{GUIDES}/move-workloads.md",
+        f"{GUIDES}/kueue.md",
+        f"{GUIDES}/hpa.md",
+        f"{GUIDES}/resize.md",
         f"{GUIDES}/remove.md",
     ),
     "by-hand": (

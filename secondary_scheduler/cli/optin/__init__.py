@@ -1,5 +1,5 @@
 """`secondary-scheduler opt-in`: whose pods get the scheduler's name as they are created.
 
-`policies` reads the admission policies, `status` counts pods and templates, `probing` asks the API server what it would
-do with a pod, `verdict` says why, `rendering` writes all of it for people.
+`status` counts pods and templates, `probing` asks the API server what it would do with a pod, `verdict` says why,
+`rendering` writes all of it for people. The policies are read by `secondary_scheduler.cli.optinpolicies`.
 """

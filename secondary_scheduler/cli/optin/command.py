@@ -25,9 +25,9 @@ from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
     from scheduler.kube.client import SyncConnection
-    from secondary_scheduler.cli.optin.policies import Policy
     from secondary_scheduler.cli.optin.probing import Answer
-    from secondary_scheduler.cli.optin.verdict import Reason, Situation
+    from secondary_scheduler.cli.optin.verdict import Situation
+    from secondary_scheduler.cli.optinpolicies import Policy, Reason
 
 _STATUS = examples("opt-in status", "opt-in status -A", "opt-in status -n shop -o json")
 _CHECK = examples("opt-in check -n shop", "opt-in check -n shop --wait 30 -o yaml")
@@ -111,8 +111,8 @@ def check(
 
 def _situation(connection: SyncConnection, namespace: str) -> Situation:
     from secondary_scheduler.cli.listing import read_object
-    from secondary_scheduler.cli.optin.policies import gate_enabled, served_version
     from secondary_scheduler.cli.optin.verdict import Situation
+    from secondary_scheduler.cli.optinpolicies import gate_enabled, served_version
 
     version = str(read_object(connection.get("/version"), "/version").get("gitVersion") or "unknown")
     labels = _labels(connection, namespace)[namespace]
@@ -123,7 +123,7 @@ def _situation(connection: SyncConnection, namespace: str) -> Situation:
 def _examine(connection: SyncConnection, situation: Situation, wait: float) -> tuple[Reason, str, list[Answer]]:
     """Ask about all pods; where a policy should move the ordinary one, until it does or the time is over."""
     from secondary_scheduler.cli.optin.probing import ask, cases
-    from secondary_scheduler.cli.optin.verdict import Reason
+    from secondary_scheduler.cli.optinpolicies import Reason
 
     labels: dict[str, Any] = {}
     for policy in situation.policies:
@@ -146,7 +146,7 @@ def _examine(connection: SyncConnection, situation: Situation, wait: float) -> t
 
 
 def _policies(connection: SyncConnection) -> list[Policy]:
-    from secondary_scheduler.cli.optin.policies import read_policies, served_version
+    from secondary_scheduler.cli.optinpolicies import read_policies, served_version
 
     version = served_version(connection)
     return read_policies(connection, version) if version else []

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.catalog import MUTATING_POLICY_FLAGS, minor_of, mutating_policies
-from secondary_scheduler.cli.optin.policies import Policy
-
-
-class Reason(enum.StrEnum):
-    """Why; those with a dash prevent it, from the cluster down to the namespace."""
-
-    MOVED = "moved"
-    VERSION = "version"
-    GATE_OFF = "gate-off"
-    POLICY_MISSING = "policy-missing"
-    BINDING_MISSING = "binding-missing"
-    EXCLUSION = "exclusion"
-    LABEL_MISSING = "label-missing"
-    REFUSED = "refused"
+from scheduler.catalog import MUTATING_POLICY_FLAGS
+from secondary_scheduler.cli.optinpolicies import Policy, Reason, not_served
 
 
 @dataclass(frozen=True)
@@ -45,7 +31,7 @@ class Situation:
     def obstacle(self) -> tuple[Reason, str] | None:
         """Return what keeps every policy from moving an ordinary pod, as far as objects show it; None for nothing."""
         if not self.served:
-            return self._not_served()
+            return not_served(self.kubernetes)
         if not self.policies:
             return Reason.POLICY_MISSING, "no policy opts pods in; set optIn.mechanism of the stack to policy"
         obstacles = [_of_policy(policy, self.namespace, self.labels) for policy in self.policies]
@@ -68,16 +54,6 @@ class Situation:
         return Reason.GATE_OFF, (
             "policy, binding and labels match, and the policy is not applied: the API server stores it and does not "
             f"evaluate it, as with the feature gate off ({evidence}); start each with {flags}"
-        )
-
-    def _not_served(self) -> tuple[Reason, str]:
-        minor = minor_of(self.kubernetes)
-        needs = mutating_policies(minor)
-        if minor is not None and not needs.version:
-            return Reason.VERSION, needs.note
-        return Reason.GATE_OFF, (
-            f"{self.kubernetes} does not serve MutatingAdmissionPolicies; start each API server with "
-            f"{' and '.join(MUTATING_POLICY_FLAGS)}"
         )
 
 

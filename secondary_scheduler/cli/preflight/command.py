@@ -19,8 +19,7 @@ from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.preflight.checks import Check
-    from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
-    from secondary_scheduler.cli.preflight.target import Target
+    from secondary_scheduler.cli.preflight.target import AnyTarget
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
@@ -75,9 +74,10 @@ def preflight(
     ] = None,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")] = OutputFormat.TABLE,
 ) -> None:
-    """Check the source of the nodes' load, and extenders.
+    """Check the load source, extenders and what optIn needs.
 
-    Checked are connection, TLS, token, series, labels, nodes and ages; of an extender connection, TLS and verbs. On
+    Checked are connection, TLS, token, series, labels, nodes and ages; of an extender connection, TLS and verbs; for
+    optIn the version, the feature gate and the policies of the API server. On
     OpenShift it finds the route to the cluster's monitoring and uses a short-lived token of a ServiceAccount. It
     changes nothing in the cluster, and calls no extender. Exit code 1: a check failed, and its line says what to do.
     """
@@ -128,7 +128,7 @@ def _check(address: str | None, account: str | None, token_file: Path | None, ca
     require_file(ca_file, "--ca-file")
 
 
-def _show(results: Iterable[tuple[Target | ExtenderTarget, list[Check]]], output: OutputFormat) -> None:
+def _show(results: Iterable[tuple[AnyTarget, list[Check]]], output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         sources = [
             {
@@ -160,7 +160,7 @@ def _show(results: Iterable[tuple[Target | ExtenderTarget, list[Check]]], output
         console.print(table)
 
 
-def _write(file: Path, targets: Sequence[Target | ExtenderTarget]) -> None:
+def _write(file: Path, targets: Sequence[AnyTarget]) -> None:
     from secondary_scheduler.cli.preflight.write import trusts_services_only, write_address
 
     addresses = {target.own_address for target in targets if target.key.startswith("Prometheus:")}

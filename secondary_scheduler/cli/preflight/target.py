@@ -19,6 +19,7 @@ from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.connecting import load_connection
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight import openshift
+from secondary_scheduler.cli.preflight.admission import AdmissionTarget
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
 from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
 from secondary_scheduler.cli.reading import read_configuration, read_text
@@ -87,19 +88,33 @@ class Target:
             source.close()
 
 
+AnyTarget = Target | ExtenderTarget | AdmissionTarget
+
+
 @contextlib.contextmanager
-def find_targets(request: PreflightRequest) -> Iterator[list[Target | ExtenderTarget]]:
+def find_targets(request: PreflightRequest) -> Iterator[list[AnyTarget]]:
     """Find what to check; temporary certificate files are removed at the end.
 
     Raises:
         CommandError: a file is not valid or names neither source nor extender, or the cluster cannot be reached.
     """
-    sources, needed, credential, extenders = _sources(request)
+    sources, needed, credential, extenders, opt_in = _sources(request)
     with contextlib.ExitStack() as opened:
-        targets: list[Target | ExtenderTarget] = []
-        if sources or not extenders:
+        targets: list[AnyTarget] = []
+        if sources or not (extenders or opt_in):
             targets += _sources_of_load(request, sources, needed, credential, opened)
-        yield [*targets, *map(ExtenderTarget, extenders)]
+        targets += map(ExtenderTarget, extenders)
+        if opt_in is not None:
+            targets.append(_admission(request, opt_in))
+        yield targets
+
+
+def _admission(request: PreflightRequest, opt_in: Any) -> AdmissionTarget:
+    try:
+        api = load_connection(request.kubeconfig, request.context)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    return AdmissionTarget(api, opt_in.api.version, [target.scheduler_name for target in opt_in.targets])
 
 
 def _sources_of_load(
@@ -300,14 +315,15 @@ def _nodes(connection: SyncConnection, selector: str) -> tuple[list[KnownNode], 
 
 def _sources(
     request: PreflightRequest,
-) -> tuple[dict[str, LoadSettings], dict[str, frozenset[str]], StackCredential, Sequence[Extender]]:
-    """Return the sources by key, the figures that each must have, the stack's credential, and the extenders."""
-    credential = StackCredential()
+) -> tuple[dict[str, LoadSettings], dict[str, frozenset[str]], StackCredential, Sequence[Extender], Any]:
+    """Return the sources by key, the figures that each must have, the stack's credential, the extenders, and what opts
+    pods in (`ExaminedStack.opt_in`)."""
+    credential, opt_in = StackCredential(), None
     configuration: Configuration | None = None
     if request.config is not None:
         configuration = read_configuration(request.config)
     elif request.stack is not None:
-        configuration, credential = _stack(request.stack)
+        configuration, credential, opt_in = _stack(request.stack)
     if request.address and (problem := address_problem(request.address)):
         raise CommandError(f"--address: {problem}", ExitCode.USAGE)
     if configuration is None:
@@ -316,14 +332,16 @@ def _sources(
             {},
             credential,
             (),
+            None,
         )
     rules = CredentialRules(allow_insecure=request.allow_insecure or credential.allow_insecure)
     sources, _ = configured_sources(configuration.profiles, rules)
     extenders = configuration.model.extenders
-    if not sources and not extenders:
+    if not sources and not extenders and opt_in is None:
         file = request.config or request.stack
         raise CommandError(
-            f"{file}: no enabled plugin reads the load of nodes, and there is no extender", ExitCode.INVALID_INPUT
+            f"{file}: no enabled plugin reads the load of nodes, and there is neither an extender nor optIn",
+            ExitCode.INVALID_INPUT,
         )
     needed: dict[str, frozenset[str]] = {}
     for profile in configuration.profiles:
@@ -337,10 +355,10 @@ def _sources(
             raise CommandError("--address: the file names several sources; check them one at a time", ExitCode.USAGE)
         ((key, settings),) = sources.items()
         sources = {key: replace(settings, address=request.address)}
-    return sources, needed, credential, extenders
+    return sources, needed, credential, extenders, opt_in
 
 
-def _stack(file: Path) -> tuple[Configuration, StackCredential]:
+def _stack(file: Path) -> tuple[Configuration, StackCredential, Any]:
     text = read_text(file)
     if missing := stackfile.missing_variables(text):
         raise CommandError(
@@ -354,7 +372,7 @@ def _stack(file: Path) -> tuple[Configuration, StackCredential]:
         raise CommandError("\n".join(str(problem) for problem in errors), ExitCode.INVALID_INPUT)
     encrypted = credentials.token == stackfile.ENCRYPTED
     secret = credentials.existing_secret
-    return configuration, StackCredential(
+    credential = StackCredential(
         token=None if encrypted else credentials.token or None,
         authority=credentials.certificate_authority,
         own_account=credentials.cluster_role is not None,
@@ -363,3 +381,4 @@ def _stack(file: Path) -> tuple[Configuration, StackCredential]:
         secret_keys=(secret.key, secret.ca_key) if secret else ("", None),
         allow_insecure=credentials.allow_insecure,
     )
+    return configuration, credential, examined.opt_in

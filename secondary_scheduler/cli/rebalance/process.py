@@ -65,7 +65,7 @@ def run(
     ] = False,
     verbosity: Annotated[int, typer.Option("-v", help="4 and more: debug lines.")] = 2,
 ) -> None:
-    """Move pods off overloaded nodes, round after round, until stopped by a signal.
+    """Move pods off overloaded nodes, round after round, until a signal.
 
     It watches the cluster, reads the load source of the configuration, and makes the plan of `rebalance plan` in each
     interval. Only the process that holds its Lease evicts. In mode Predictive the API server is asked with dryRun, and

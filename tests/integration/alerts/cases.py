@@ -270,8 +270,9 @@ def _nodes() -> list[Case]:
     def overcommitted(values: str, instance: str = "a") -> dict[str, str]:
         return {of("secondary_scheduler_overcommitted_nodes", instance, resource="cpu"): values}
 
-    def rejections(values: str, instance: str = "a") -> dict[str, str]:
-        return {of("secondary_scheduler_kubelet_rejections_total", instance, reason="OutOfcpu"): values}
+    def rejections(values: str, instance: str = "a", scheduler: str = "own") -> dict[str, str]:
+        labels = {"reason": "OutOfcpu", "scheduler": scheduler}
+        return {of("secondary_scheduler_kubelet_rejections_total", instance, **labels): values}
 
     unschedulable, too_full, rejected = "PodsUnschedulable", "NodesOvercommitted", "PodsRejectedByKubelet"
     return [
@@ -315,6 +316,7 @@ def _nodes() -> list[Case]:
         ),
         quiet(rejected, "a container restarts, and its counter", rejections("3x20 0x100")),
         quiet(rejected, "one long ago", rejections("7x200")),
+        quiet(rejected, "only pods of another scheduler", rejections("0x20 5x100", scheduler="other")),
         quiet(rejected, "there are no pods", rejections("0x200")),
     ]
 

@@ -35,6 +35,44 @@ def get(address: str, path: str = "/") -> str:
         return str(answer.read().decode())
 
 
+def test_a_pod_without_room_is_rejected_as_by_a_kubelet_and_the_one_that_runs_is_left_alone(
+    agent: RunningAgent, api: Api
+) -> None:
+    api.pod("before", main={"command": script(SLEEP)})
+    api.wait_running("before")
+    main = {"command": script(SLEEP), "resources": {"requests": {"cpu": "1000"}}}
+    api.pod("large", main=main)
+    wait_for(lambda: api.status("large")["phase"] == "Failed", "the pod to be rejected")
+    status = api.status("large")
+    assert status["reason"] == "OutOfcpu"
+    assert status["message"].startswith(
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 1000000, used: "
+    )
+    api.wait_for_event("OutOfcpu", "Node didn't have enough resource: cpu")
+    assert api.status("before")["phase"] == "Running"
+    api.delete("large")
+
+
+def test_a_resize_is_granted_or_said_to_be_infeasible_and_taken_back(agent: RunningAgent, api: Api) -> None:
+    def resize(cpu: str) -> None:
+        containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
+        api.core.patch_namespaced_pod_resize("p", api.namespace, {"spec": {"containers": containers}})
+
+    def pending() -> list[str]:
+        conditions = api.status()["conditions"]
+        return [condition["reason"] for condition in conditions if condition["type"] == "PodResizePending"]
+
+    api.pod(main={"command": script(SLEEP), "resources": {"requests": {"cpu": "10m"}, "limits": {"cpu": "2000"}}})
+    assert api.wait_running()["resources"]["requests"] == {"cpu": "10m"}
+    resize("20m")
+    wait_for(lambda: api.container()["allocatedResources"] == {"cpu": "20m"}, "the resize to be granted")
+    resize("1000")
+    wait_for(lambda: pending() == ["Infeasible"], "the resize to be refused")
+    assert api.container()["allocatedResources"] == {"cpu": "20m"}
+    resize("20m")
+    wait_for(lambda: pending() == [], "the condition to be taken back")
+
+
 def test_deployment_becomes_available_with_an_address_per_replica(agent: RunningAgent, api: Api) -> None:
     container = {
         "name": "main", "image": PYTHON_IMAGE, "command": script(SERVER), "env": [POD_IP],

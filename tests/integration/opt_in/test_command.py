@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from tests.integration.opt_in.support import LABEL, SCHEDULER, SERVED_ONLY, Server, deployment, objects, plan, pod
 from tests.support.cluster import BARE
+from tests.support.simulating import run
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.integration
@@ -51,6 +53,33 @@ def test_check_finds_what_is_missing_one_after_the_other(server: Server) -> None
     }
     code, document = checked(server, server.namespace("openshift-mine", **{LABEL: "true"}))
     assert (code, document["reason"]) == (3, "exclusion")
+
+
+def preflight(server: Server, directory: Path) -> dict[str, tuple[str, str]]:
+    """What `preflight` finds for a stack with `optIn` and without a source of load: status and reason by check."""
+    (directory / "Pulumi.yaml").write_text("name: secondary-scheduler\n")
+    values = {
+        "schedulerImage": "registry.example.com/secondary-scheduler/kube-scheduler:0.1.0",
+        "cluster": {"kubernetesVersion": "1.34"},
+        "optIn": {"mechanism": "policy"},
+    }
+    file = directory / "Pulumi.prod.yaml"
+    file.write_text(json.dumps({"config": {f"secondary-scheduler:{key}": value for key, value in values.items()}}))
+    done = run("preflight", "--kubeconfig", server.kubeconfig, "--stack", file, "-o", "json")
+    (target,) = json.loads(done.out)["sources"]
+    assert done.code == (0 if target["ok"] else 1)
+    return {each["name"]: (each["status"], each["found"].partition(":")[0]) for each in target["checks"]}
+
+
+def test_preflight_finds_what_a_stack_with_opt_in_lacks(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    policy = f"policy {SCHEDULER}"
+    assert preflight(server, tmp_path)[policy] == ("warning", "policy-missing")
+    server.install(plan(34))
+    checks = preflight(server, tmp_path)
+    assert [checks[name][0] for name in ("admission", policy)] == ["ok", "ok"]
 
 
 def test_check_stores_nothing(server: Server) -> None:
@@ -109,9 +138,20 @@ def test_check_tells_that_policies_are_stored_and_not_evaluated(served_only: Ser
     assert not any(each["moved"] for each in document["pods"])
 
 
-def test_check_tells_that_policies_are_not_served(control_plane: LocalCluster) -> None:
+def test_preflight_tells_that_the_gate_is_off(
+    served_only: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert preflight(served_only, tmp_path) == {"admission": ("failed", "gate-off")}
+
+
+def test_check_tells_that_policies_are_not_served(
+    control_plane: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
     server = Server(control_plane, 34)
     try:
+        assert preflight(server, tmp_path) == {"admission": ("failed", "gate-off")}
         code, document = checked(server, server.namespace())
         assert (code, document["served"], document["reason"]) == (3, "", "gate-off")
         assert "does not serve MutatingAdmissionPolicies" in document["message"]

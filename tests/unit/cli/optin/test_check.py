@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from scheduler.kube.primitives import Selector, requirement
-from secondary_scheduler.cli.optin import policies
-from secondary_scheduler.cli.optin.policies import Binding, Policy
+from secondary_scheduler.cli import optinpolicies as policies
 from secondary_scheduler.cli.optin.probing import ORDINARY, Answer, Case, cases
 from secondary_scheduler.cli.optin.rendering import as_expected, check_lines
-from secondary_scheduler.cli.optin.verdict import Reason, Situation
+from secondary_scheduler.cli.optin.verdict import Situation
+from secondary_scheduler.cli.optinpolicies import Binding, Policy, Reason
 
 LABEL = {"secondary-scheduler.io/pods": "true"}
 BINDING = Binding(

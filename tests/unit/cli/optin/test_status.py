@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.kube.primitives import Selector, requirement
-from secondary_scheduler.cli.optin.policies import Binding, Policy
 from secondary_scheduler.cli.optin.rendering import status_lines
 from secondary_scheduler.cli.optin.status import MOST_NAMES, OTHERS, Census
+from secondary_scheduler.cli.optinpolicies import Binding, Policy
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 OLD, YOUNG = "2026-11-24T11:00:00Z", "2026-11-24T11:59:30Z"

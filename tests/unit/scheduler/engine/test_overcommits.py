@@ -24,9 +24,9 @@ def _overcommits(engine: Engine) -> dict[tuple[str, str], float]:
     }
 
 
-def _rejections(engine: Engine) -> dict[str, float]:
+def _rejections(engine: Engine) -> dict[tuple[str, str], float]:
     return {
-        sample.labels["reason"]: sample.value
+        (sample.labels["reason"], sample.labels["scheduler"]): sample.value
         for metric in engine.metrics.kubelet_rejections.collect()
         for sample in metric.samples
         if sample.name.endswith("_total") and sample.value
@@ -59,7 +59,8 @@ async def test_rejections_and_bindings_begin_with_zero_so_that_the_first_is_seen
     value = idle.metrics.registry.get_sample_value
     reasons = ("OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage", "OutOf")
     name = "secondary_scheduler_kubelet_rejections_total"
-    assert [value(name, {"reason": reason}) for reason in reasons] == [0] * 5
+    for scheduler in ("own", "other"):
+        assert [value(name, {"reason": reason, "scheduler": scheduler}) for reason in reasons] == [0] * 5
     outcomes = ("bound", "conflict", "gone", "unknown", "failed")
     assert [value("secondary_scheduler_bindings_total", {"outcome": each}) for each in outcomes] == [0] * 5
 
@@ -122,7 +123,7 @@ async def test_extended_resources_share_a_label_and_made_up_ones_are_left_out(id
     assert _nodes(idle) == {"other": 1}
 
 
-async def test_only_rejections_of_our_pods_by_their_kubelet_count(idle: Engine) -> None:
+async def test_rejections_by_kubelets_are_counted_with_their_scheduler_and_only_ours_are_reported(idle: Engine) -> None:
     pods = {
         "a": (idle.add_pod("a", node="n1", cpu="600m"), "OutOfcpu"),
         "b": (idle.add_pod("b", node="n1", cpu="600m"), "OutOfexample.com/gpu"),
@@ -132,7 +133,8 @@ async def test_only_rejections_of_our_pods_by_their_kubelet_count(idle: Engine) 
     for pod, reason in pods.values():
         for _ in range(2):
             idle.pods.apply([(EventType.MODIFIED, _failed(pod, reason))])
-    assert _rejections(idle) == {"OutOfcpu": 1, "OutOf": 1}
+    assert _rejections(idle) == {("OutOfcpu", "own"): 1, ("OutOf", "own"): 1, ("OutOfcpu", "other"): 1}
+    assert "kubelets rejected 2 pods of ours (OutOf, OutOfcpu)" in idle.overcommits.report().message
 
 
 async def test_a_node_is_reported_from_the_second_time_and_no_longer_once_it_has_room(idle: Engine) -> None:

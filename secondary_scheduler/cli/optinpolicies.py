@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import enum
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from scheduler.catalog import (
+    MUTATING_POLICY_FLAGS,
     MUTATING_POLICY_GATE,
     MUTATING_POLICY_GROUP,
     NEVER_OPTED_IN_PREFIXES,
     OPT_IN_COMPONENT,
     OPT_IN_SCHEDULER,
     SYSTEM_PRIORITY_CLASSES,
+    minor_of,
+    mutating_policies,
 )
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from scheduler.kube.model import LabelSelector
@@ -29,6 +34,19 @@ VERSIONS = ("v1", "v1beta1")
 _LABEL = {"labelSelector": f"app.kubernetes.io/component={OPT_IN_COMPONENT}"}
 _MOST = 1000
 _GATE = re.compile(rf'^kubernetes_feature_enabled\{{name="{MUTATING_POLICY_GATE}"[^}}]*\}} ([01])$', re.MULTILINE)
+
+
+class Reason(enum.StrEnum):
+    """Why pods are moved, or are not; those with a dash prevent it, from the cluster down to the namespace."""
+
+    MOVED = "moved"
+    VERSION = "version"
+    GATE_OFF = "gate-off"
+    POLICY_MISSING = "policy-missing"
+    BINDING_MISSING = "binding-missing"
+    EXCLUSION = "exclusion"
+    LABEL_MISSING = "label-missing"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True)
@@ -100,15 +118,33 @@ def served_version(connection: SyncConnection) -> str:
     Raises:
         KubeError: it does not say it.
     """
-    for version in VERSIONS:
-        path = f"/apis/{MUTATING_POLICY_GROUP}/{version}"
-        try:
-            resources = read_object(connection.get(path), path).get("resources") or ()
-        except NotFound:
-            continue
-        if any(_mapping(resource).get("name") == "mutatingadmissionpolicies" for resource in resources):
-            return version
-    return ""
+    return next((version for version in VERSIONS if serves(connection, version)), "")
+
+
+def serves(connection: SyncConnection, version: str) -> bool:
+    """Tell whether the API server serves MutatingAdmissionPolicies in a version.
+
+    Raises:
+        KubeError: it does not say it.
+    """
+    path = f"/apis/{MUTATING_POLICY_GROUP}/{version}"
+    try:
+        resources = read_object(connection.get(path), path).get("resources") or ()
+    except NotFound:
+        return False
+    return any(_mapping(resource).get("name") == "mutatingadmissionpolicies" for resource in resources)
+
+
+def not_served(kubernetes: str) -> tuple[Reason, str]:
+    """Return why an API server of a version does not serve the policies, and what to do."""
+    minor = minor_of(kubernetes)
+    needs = mutating_policies(minor)
+    if minor is not None and not needs.version:
+        return Reason.VERSION, needs.note
+    return Reason.GATE_OFF, (
+        f"{kubernetes} does not serve MutatingAdmissionPolicies; start each API server with "
+        f"{' and '.join(MUTATING_POLICY_FLAGS)}"
+    )
 
 
 def gate_enabled(connection: SyncConnection) -> bool | None:
@@ -138,6 +174,25 @@ def read_policies(connection: SyncConnection, version: str) -> list[Policy]:
             bound.setdefault(str(spec.get("policyName")), []).append(binding)
     policies = (_policy(item, bound) for item in objects)
     return sorted((policy for policy in policies if policy is not None), key=lambda policy: policy.name)
+
+
+def foreign_policies(connection: SyncConnection, version: str, expected: Collection[str]) -> list[str]:
+    """Return policies that write `spec.schedulerName` and are not the expected ones, by name; and those of the expected
+    names that another program made, as they have not our label.
+
+    Raises:
+        KubeError: they cannot be listed.
+    """
+    group = f"{MUTATING_POLICY_GROUP}/{version}"
+    names = []
+    for item in list_items(connection, api_path(group, "mutatingadmissionpolicies"), most=_MOST):
+        metadata = _mapping(item.get("metadata"))
+        name, labels = str(metadata.get("name")), _mapping(metadata.get("labels"))
+        ours = name in expected and labels.get("app.kubernetes.io/component") == OPT_IN_COMPONENT
+        mutations = json.dumps(_mapping(item.get("spec")).get("mutations") or ())
+        if not ours and (name in expected or "schedulerName" in mutations):
+            names.append(name)
+    return sorted(names)
 
 
 def _policy(item: Json, bound: Mapping[str, Sequence[Binding]]) -> Policy | None:

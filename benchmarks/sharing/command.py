@@ -1,0 +1,109 @@
+"""`python -m benchmarks sharing`: how many pods kubelets reject where kube-scheduler and ours use the same nodes.
+
+Pods arrive at a steady rate, to both schedulers in turn, and with each a random other one ends, so that the nodes stay
+as full as they are. Nothing replaces a rejected pod. The kubelets of the nodes are played, by kubelet's rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.race import cluster as servers
+from benchmarks.sharing.stage import OURS, PEER, Cell, Result, Way, run
+from devcluster.errors import DevClusterError
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
+from scheduler.kube.client import KubeError
+
+_SERVERS = ["etcd", "kube-apiserver", "kube-scheduler"]
+_MOST_PODS = 1000
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks sharing", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=30, help="each has room for 16 pods")
+    parser.add_argument("--rate", type=int, action="append", help="pods a second; may be repeated (10, 100)")
+    parser.add_argument("--fill", type=int, action="append", help="percent; may be repeated (50, 80, 95)")
+    parser.add_argument(
+        "--way",
+        action="append",
+        choices=[way.value for way in Way],
+        help="of avoiding conflicts; may be repeated (all)",
+    )
+    parser.add_argument("--seconds", type=float, default=20, help="how long pods arrive; at most 1000 of them")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.nodes < 2 or options.rounds < 1:
+        parser.error("at least two nodes and one round")
+    results: list[Result] = []
+    try:
+        paths = binaries.ensure(_SERVERS, SilentReporter())
+        with servers.running(paths) as cluster:
+            for cell in _cells(options):
+                result = run(cell, cluster, paths["kube-scheduler"])
+                results.append(result)
+                print(f"  {_line(result)}", file=sys.stderr, flush=True)
+                cluster.require_alive()
+    except (DevClusterError, RuntimeError, KubeError) as error:
+        print(f"benchmarks sharing: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if options.json and results:
+            options.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
+    print("\n".join(table(results)))
+    return 0
+
+
+def _cells(options: argparse.Namespace) -> Iterator[Cell]:
+    ways = [Way(way) for way in options.way or list(Way)]
+    for number in range(options.rounds):
+        for rate in options.rate or (10, 100):
+            pods = min(int(rate * options.seconds), _MOST_PODS)
+            for fill in options.fill or (50, 80, 95):
+                for way in ways:
+                    yield Cell(options.nodes, fill, rate, pods, way, seed=number + 1)
+
+
+def _line(result: Result) -> str:
+    cell = result.cell
+    counts = ", ".join(
+        f"{role} {sum(outcome.rejected.values())} of {outcome.bound} rejected"
+        for role, outcome in result.outcomes.items()
+    )
+    return (
+        f"{cell.rate}/s, {cell.fill} %, {cell.way}: {counts}; {result.given_up} given up, {result.waiting} wait,"
+        f" {result.lost} requests lost, {result.seconds:.0f} s"
+    )
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """Return a Markdown table: a row per rate and fill, a column per way; rejected pods of ours and of the other in
+    percent of those that each bound, summed over the rounds."""
+    ways = list(dict.fromkeys(result.cell.way for result in results))
+    rows = dict.fromkeys((result.cell.rate, result.cell.fill) for result in results)
+    lines = [f"| pods/s | full | {' | '.join(ways)} |", f"|---|---|{'---|' * len(ways)}"]
+    for rate, fill in rows:
+        cells = []
+        for way in ways:
+            chosen = [each for each in results if (each.cell.rate, each.cell.fill, each.cell.way) == (rate, fill, way)]
+            cells.append(" + ".join(_percent(chosen, role) for role in (OURS, PEER)))
+        lines.append(f"| {rate} | {fill} % | {' | '.join(cells)} |")
+    return lines
+
+
+def _percent(results: Sequence[Result], role: str) -> str:
+    bound = sum(result.outcomes[role].bound for result in results)
+    rejected = sum(sum(result.outcomes[role].rejected.values()) for result in results)
+    return f"{100 * rejected / bound:.1f} %" if bound else "-"
