@@ -12,11 +12,15 @@ import pytest
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.core import decide
 from scheduler.engine.assembly import assemble, assemble_shadows
+from scheduler.engine.decisions import HistoryLimits
 from scheduler.engine.shadows import LONG_QUEUE, Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner, WallSeconds
 from scheduler.observe import Metrics
+from scheduler.observe.authorization import access_to
+from scheduler.observe.questions import ShadowQuestion, UnansweredError
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
+from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 
 CLOCKS = Clocks(lambda: WallSeconds(NOW), lambda: MonotonicSeconds(0.0))
 LIVE = "{scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 1}]}}"
@@ -169,3 +173,40 @@ def test_another_image_ignores_the_shadow_and_serves_its_pods() -> None:
     loaded = configuration(flavour="scheduler-plugins@0.34")
     assert loaded.scheduler_names == ("test", "trial")
     assert any("ignores shadow" in problem.message for problem in loaded.warnings)
+
+
+async def test_the_engine_binds_as_the_live_profile_says_and_no_pod_of_the_shadow() -> None:
+    limits = HistoryLimits(records=10, bytes=1 << 20, detail_share=1.0)
+    text = json.dumps(configuration().data)
+    async with started(Engine(configuration=text, history=limits)) as engine:
+        engine.add_node("used", cpu="4")
+        engine.add_pod("old", cpu="2", scheduler="test")
+        await eventually(lambda: len(engine.api.bindings) == 1, "the first pod is bound")
+        engine.add_node("empty", cpu="4")
+        engine.add_pod("of-shadow", cpu="1", scheduler="trial")
+        engine.add_pod("p", cpu="1", scheduler="test")
+        await eventually(lambda: len(engine.api.bindings) == 2, "the second pod is bound")
+        assert [node for _, _, node in engine.api.bindings] == ["used", "empty"]
+        assert "trial" not in engine.runners
+        assert engine.inspector is not None
+        answer = json.loads(msgspec.json.encode(engine.inspector.answer(ShadowQuestion("ns", 10))))
+    assert [(item["pod"], item["liveNode"], item["shadowNode"]) for item in answer["items"]] == [
+        ("ns/p", "empty", "used")
+    ]
+    (profile,) = answer["profiles"]
+    assert profile == {"schedulerName": "test", "shadow": "trial", "compared": {"sameNode": 1, "otherNode": 1}}
+
+
+async def test_without_a_shadow_the_question_has_no_answer() -> None:
+    limits = HistoryLimits(records=10, bytes=1 << 20, detail_share=1.0)
+    async with started(Engine(history=limits)) as engine:
+        assert engine.inspector is not None
+        with pytest.raises(UnansweredError, match="no profile has a shadow") as refused:
+            engine.inspector.answer(ShadowQuestion(None, 10))
+    assert refused.value.status == 404
+
+
+@pytest.mark.parametrize(("path", "namespace"), [("", None), ("/namespaces/shop", "shop")])
+def test_who_asks_needs_to_list_the_pods_that_are_named(path: str, namespace: str | None) -> None:
+    attributes = {"verb": "list", "resource": "pods", **({"namespace": namespace} if namespace else {})}
+    assert access_to(f"/debug/shadow{path}") == {"resourceAttributes": attributes}
