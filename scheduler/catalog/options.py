@@ -90,6 +90,16 @@ class LoadOptions(StrictModel):
             yield ("window",), f'"{self.window}" is not a PromQL duration such as 15m'
 
 
+class ShadowOptions(StrictModel):
+    """A profile of the same file whose decisions are compared with this one's and never bound.
+
+    `profile` is its schedulerName, `sampleRatio` the share of the decisions that are compared.
+    """
+
+    profile: str
+    sample_ratio: float = 1.0
+
+
 class SecondarySchedulerOptionsArgs(ArgsModel):
     """Options of this scheduler.
 
@@ -97,16 +107,18 @@ class SecondarySchedulerOptionsArgs(ArgsModel):
     `compatibility: upstream` turns every deliberate difference off. `recheckNodesAbovePercent`: before a pod is bound,
     a node that is as full as this, or fuller, is read again from the API server (none: no node is).
     `explainAnnotation`: pods that fit nowhere get an annotation with the command that explains why.
+    `shadow`: another profile that is tried without effect beside this one (none: no profile is).
     """
 
     kubernetes_version: str | None = None
     compatibility: Literal["safe", "upstream"] = "safe"
     recheck_nodes_above_percent: int | None = None
     explain_annotation: bool = False
+    shadow: ShadowOptions | None = None
     load: LoadOptions = Field(default_factory=LoadOptions)
 
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """Check the load options; a known version; a percentage of 0 to 100."""
+        """Check the load options; a known version; a percentage of 0 to 100; a share of more than 0."""
         version = self.kubernetes_version
         if version is not None and minor_of(version) not in KUBERNETES_VERSIONS:
             known = ", ".join(f'"{row.name}"' for row in KUBERNETES_VERSIONS.values())
@@ -114,5 +126,7 @@ class SecondarySchedulerOptionsArgs(ArgsModel):
         percent = self.recheck_nodes_above_percent
         if percent is not None and not 0 <= percent <= 100:
             yield ("recheckNodesAbovePercent",), f"{percent} is not between 0 and 100"
+        if self.shadow is not None and not 0 < self.shadow.sample_ratio <= 1:
+            yield ("shadow", "sampleRatio"), f"{self.shadow.sample_ratio} is not above 0 and at most 1"
         for loc, message in self.load.check():
             yield ("load", *loc), message

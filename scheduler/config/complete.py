@@ -23,7 +23,7 @@ def completed(configuration: Configuration, leader_election: Mapping[str, Any] |
     data = configuration.model.to_dict()
     data["leaderElection"] = {**data["leaderElection"], **(leader_election or {})}
     data["percentageOfNodesToScore"] = data.get("percentageOfNodesToScore", 0)
-    names = configuration.scheduler_names
+    names = [profile.scheduler_name for profile in configuration.profiles]
     profiles = configuration.model.profiles or [KubeSchedulerProfile()]
     data["profiles"] = [_profile(configuration, profile, name) for profile, name in zip(profiles, names, strict=True)]
     connection = data["clientConnection"]

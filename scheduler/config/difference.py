@@ -20,10 +20,11 @@ def differences(old: Configuration, new: Configuration) -> list[str]:
     Both sides have their defaults filled in, so writing out a default is not a change. Secrets are never shown.
     """
     lines = list(_data_changes("", _without_profiles(old), _without_profiles(new)))
-    for name in (*old.scheduler_names, *(name for name in new.scheduler_names if name not in old.scheduler_names)):
-        if name not in new.scheduler_names:
+    old_names, new_names = _names(old), _names(new)
+    for name in dict.fromkeys((*old_names, *new_names)):
+        if name not in new_names:
             lines.append(f"profile {name}: removed; nothing schedules pods that name it")
-        elif name not in old.scheduler_names:
+        elif name not in old_names:
             lines.append(f"profile {name}: added, {_scores(new.profile(name))}")
         else:
             before, after = _written_profile(old, name), _written_profile(new, name)
@@ -40,7 +41,11 @@ def _scores(profile: EffectiveProfile) -> str:
 def _written_profile(configuration: Configuration, name: str) -> KubeSchedulerProfile:
     """The profile as written; the default profile for a file without profiles."""
     profiles = configuration.model.profiles or [KubeSchedulerProfile()]
-    return profiles[configuration.scheduler_names.index(name)]
+    return profiles[_names(configuration).index(name)]
+
+
+def _names(configuration: Configuration) -> list[str]:
+    return [profile.scheduler_name for profile in configuration.profiles]
 
 
 def _without_profiles(configuration: Configuration) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from scheduler.config.model import (
 )
 from scheduler.config.problems import ConfigurationError, Problem, Severity
 from scheduler.config.render import hash_of
+from scheduler.config.shadows import check_shadows, shadow_names
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Configuration:
         flavour: of the image it was checked for.
         hash: `configuration_hash` of that data.
         model: every top-level field with its default filled in.
-        profiles: what runs, one per scheduler name.
+        profiles: what runs, one per scheduler name, in the order of the file; shadows of others included.
         warnings: what is accepted but probably not intended.
         cluster_minor: minor version of the cluster that it was loaded for; None where that was not known.
     """
@@ -56,8 +57,14 @@ class Configuration:
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
-        """Return the scheduler names, in the order of the file."""
-        return tuple(profile.scheduler_name for profile in self.profiles)
+        """Return the scheduler names whose pods are scheduled, in the order of the file."""
+        return tuple(profile.scheduler_name for profile in self.served)
+
+    @property
+    def served(self) -> tuple[EffectiveProfile, ...]:
+        """Return the profiles that schedule pods: all that are no shadow of another one."""
+        shadows = shadow_names(self.profiles, self.flavour)
+        return tuple(profile for profile in self.profiles if profile.scheduler_name not in shadows)
 
     def profile(self, scheduler_name: str) -> EffectiveProfile:
         """Return the profile of a scheduler name; KeyError when there is none."""
@@ -140,6 +147,7 @@ def load_configuration(
             effective = replace(effective, plugin_args=without_ignored(effective.plugin_args, ignored))
         profiles.append(effective)
     problems += check_profiles(document, profiles)
+    problems += check_shadows(document, profiles, chosen)
     problems = _without_consequences_of_placeholders(problems)
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)

@@ -5,6 +5,7 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 
 from scheduler.core.asking import decide_asking, sample_size
 from scheduler.core.budget import PREEMPTION_OVER_BUDGET
+from scheduler.core.comparing import ComparedDecision, JudgedNode, compare_decisions
 from scheduler.core.decide import decide
 from scheduler.core.detail import (
     DecisionDetail,
@@ -32,10 +33,12 @@ from scheduler.core.shortage import NodeShortage, Shortage, find_shortage
 
 __all__ = [
     "PREEMPTION_OVER_BUDGET",
+    "ComparedDecision",
     "DecisionDetail",
     "Explanation",
     "GangDecision",
     "Interested",
+    "JudgedNode",
     "LoadInput",
     "NodeExplanation",
     "NodeShortage",
@@ -47,6 +50,7 @@ __all__ = [
     "Score",
     "ScoredNode",
     "Shortage",
+    "compare_decisions",
     "decide",
     "decide_asking",
     "decide_gang_asking",

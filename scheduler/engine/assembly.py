@@ -55,10 +55,27 @@ def assemble(
     cluster = ClusterState() if state is None else state
     environment = plugin_environment(clocks)
     runners: dict[str, ProfileRunner] = {}
-    for profile in configuration.profiles:
+    for profile in configuration.served:
         handle = None if new_handle is None else new_handle(profile.scheduler_name)
         runners[profile.scheduler_name] = build_profile(profile, handle, environment=environment)
     for runner in runners.values():
         runner.use_objects(cluster.objects)
         runner.use_pods(cluster.directory)
     return Assembly(cluster, runners, AttemptPipeline(cluster, runners, rng or random.Random(), clocks))
+
+
+def assemble_shadows(configuration: Configuration, state: ClusterState, clocks: Clocks) -> dict[str, ProfileRunner]:
+    """Return the shadow of each served profile that has one, by its scheduler name. Nothing they do has an effect.
+
+    Raises:
+        ValueError: a plugin refuses its args.
+    """
+    shadows: dict[str, ProfileRunner] = {}
+    for profile in configuration.served:
+        if profile.options.shadow is not None:
+            shadow = configuration.profile(profile.options.shadow.profile)
+            runner = build_profile(shadow, None, environment=plugin_environment(clocks))
+            runner.use_objects(state.objects)
+            runner.use_pods(state.directory)
+            shadows[profile.scheduler_name] = runner
+    return shadows

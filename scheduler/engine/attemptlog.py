@@ -1,6 +1,6 @@
 """Who follows attempts: the log, beyond their outcome, at the verbosity that upstream's lines or the operator's
-logLevel ask for, the history of decisions, and traces. Nothing is computed for what nobody asked for. Members of a gang
-have the same lines as other pods.
+logLevel ask for, the history of decisions, traces, and shadows. Nothing is computed for what nobody asked for. Members
+of a gang have the same lines as other pods.
 
 - 4 (Debug): that an attempt begins, and which plugin rejected how many nodes.
 - 5: what PostFilter answered.
@@ -19,6 +19,7 @@ from scheduler.core import Placement, PostFilterOutcome, explain
 from scheduler.engine.attempttraces import AttemptTraces
 from scheduler.engine.decisions import DecisionHistory
 from scheduler.engine.failures import AttemptFailure
+from scheduler.engine.shadows import Shadows
 from scheduler.framework import PodInfo, ProfileRunner, Status
 from scheduler.state import QueuedPod, Snapshot
 
@@ -32,7 +33,7 @@ log = structlog.get_logger(component="cycle")
 
 
 class AttemptLog:
-    """Writes these lines, and tells the history and the traces.
+    """Writes these lines, and tells the history, the traces and the shadows.
 
     Attributes:
         debug: whether anything of this is written.
@@ -42,13 +43,19 @@ class AttemptLog:
     """
 
     def __init__(
-        self, verbosity: int, history: DecisionHistory | None = None, traces: AttemptTraces | None = None
+        self,
+        verbosity: int,
+        history: DecisionHistory | None = None,
+        traces: AttemptTraces | None = None,
+        shadows: Shadows | None = None,
     ) -> None:
         self._history = history
         self._traces = traces
+        self._shadows = shadows
         self.debug = verbosity >= DEBUG
         self.follows_beginnings = self.debug or traces is not None
-        self.follows_decisions = self.debug or history is not None or traces is not None
+        followers = (history, traces, shadows)
+        self.follows_decisions = self.debug or any(follower is not None for follower in followers)
         self.scores = verbosity >= SCORES
         self._post_filter = verbosity >= POST_FILTER
         self._all = verbosity >= ALL_SCORES
@@ -66,6 +73,8 @@ class AttemptLog:
             self._traces.decided(placement)
         if self._history is not None:
             self._history.decided(snapshot, placement, runner)
+        if self._shadows is not None:
+            self._shadows.decided(snapshot, placement, runner)
         if not self.debug:
             return
         if placement.node is None:

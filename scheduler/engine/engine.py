@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from scheduler.catalog import Watch
 from scheduler.config import Configuration
-from scheduler.engine.assembly import assemble
+from scheduler.engine.assembly import assemble, assemble_shadows
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempttraces import AttemptTraces
 from scheduler.engine.cycle import SchedulingCycle
@@ -26,6 +26,7 @@ from scheduler.engine.nodecheck import NodeCheck, check_rules
 from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
+from scheduler.engine.shadows import Shadows
 from scheduler.engine.timing import ProfileTiming, QueueTiming
 from scheduler.engine.unreadable import UnreadablePods
 from scheduler.engine.waiting import WaitingPods
@@ -146,11 +147,22 @@ class Engine:
         self.queue = self._new_queue(
             configuration, QueueTiming(outputs.metrics), unschedulable_after, pop_from_backoff=pop_from_backoff
         )
+        self.shadow_runners = assemble_shadows(configuration, self.state, clocks)
+        shadows = None
+        if self.shadow_runners:
+            extenders = outputs.extenders
+            shadows = Shadows(
+                self.shadow_runners,
+                clocks,
+                outputs.metrics,
+                lambda: self.queue.ready,
+                lambda placement: extenders is not None and bool(extenders.interested(placement.pod)),
+            )
         self.inspector = None
         history = None
         if outputs.history is not None:
             history = DecisionHistory(outputs.history, clocks, lambda: self.queue.ready > 0)
-            self.inspector = Inspector(history, self.queue, assembly.attempts, clocks)
+            self.inspector = Inspector(history, self.queue, assembly.attempts, clocks, shadows)
         traces = None
         if outputs.tracing is not None:
             traces = AttemptTraces(outputs.tracing.sample, outputs.tracing.queue.offer)
@@ -165,7 +177,7 @@ class Engine:
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
-            attempt_log=AttemptLog(outputs.verbosity, history, traces),
+            attempt_log=AttemptLog(outputs.verbosity, history, traces, shadows),
             extenders=outputs.extenders,
         )
         self._handling = outputs.metrics.event_handling

@@ -19,6 +19,7 @@ from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisions import API_VERSION, BEST_NODES, DecisionHistory
 from scheduler.engine.nodefacts import node_facts
+from scheduler.engine.shadows import Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
 from scheduler.kube.primitives import format_time
 from scheduler.observe import (
@@ -27,6 +28,7 @@ from scheduler.observe import (
     PodsQuestion,
     Question,
     QueueQuestion,
+    ShadowQuestion,
     UnansweredError,
 )
 from scheduler.state import QueuedPod, SchedulingQueue
@@ -50,15 +52,22 @@ class Inspector:
         queue: says what waits.
         attempts: the steps of an attempt, by which a pod is looked at again.
         clocks: of the process.
+        shadows: None where no profile has one.
     """
 
     def __init__(
-        self, history: DecisionHistory, queue: SchedulingQueue, attempts: AttemptPipeline, clocks: Clocks
+        self,
+        history: DecisionHistory,
+        queue: SchedulingQueue,
+        attempts: AttemptPipeline,
+        clocks: Clocks,
+        shadows: Shadows | None = None,
     ) -> None:
         self._history = history
         self._queue = queue
         self._attempts = attempts
         self._clocks = clocks
+        self._shadows = shadows
         self._allowance = FairAllowance(ANSWER_SHARE, ANSWER_BURST, clocks.monotonic)
 
     def answer(self, question: Question) -> dict[str, Any]:
@@ -68,7 +77,7 @@ class Inspector:
             UnansweredError: too much was asked lately, or there is no such node.
         """
         asker = _EVERYBODY
-        if isinstance(question, PodsQuestion | QueueQuestion):
+        if isinstance(question, PodsQuestion | QueueQuestion | ShadowQuestion):
             asker = question.namespace or _EVERYBODY
         if not self._allowance.available(asker):
             raise UnansweredError(429, "too much was asked lately; try again in some seconds")
@@ -79,6 +88,8 @@ class Inspector:
                     return self._pods(question)
                 case QueueQuestion():
                     return self._waiting_pods(question)
+                case ShadowQuestion():
+                    return self._shadow(question)
                 case NodeQuestion():
                     return self._node(question.node)
                 case ChosenQuestion():
@@ -191,6 +202,14 @@ class Inspector:
 
     def _backoff_end(self, queued: QueuedPod) -> tuple[MonotonicSeconds, MonotonicSeconds]:
         return self._queue.backoff_until(queued), queued.queued_at
+
+    # Shadows --------------------------------------------------------------------------------------------------------
+
+    def _shadow(self, question: ShadowQuestion) -> dict[str, Any]:
+        if self._shadows is None:
+            raise UnansweredError(404, "no profile has a shadow")
+        shown = self._shadows.show(namespace=question.namespace, most=question.most)
+        return {"apiVersion": API_VERSION, "kind": "ShadowReport", "namespace": question.namespace, **shown}
 
     # Nodes ----------------------------------------------------------------------------------------------------------
 

@@ -99,7 +99,8 @@ class LoadFeeds:
 
     def _prepare_load(self, reading: LoadReading) -> list[Callable[[], None]]:
         """What plugins can work out in another thread before a load is taken."""
-        plugins = [plugin for runner in self._engine.runners.values() for plugin in runner.plugins.values()]
+        runners = [*self._engine.runners.values(), *self._engine.shadow_runners.values()]
+        plugins = [plugin for runner in runners for plugin in runner.plugins.values()]
         preparing = [plugin for plugin in plugins if isinstance(plugin, PreparesLoad)]
         if not preparing:
             return []

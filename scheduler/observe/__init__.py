@@ -19,6 +19,7 @@ from scheduler.observe.questions import (
     PodsQuestion,
     Question,
     QueueQuestion,
+    ShadowQuestion,
     UnansweredError,
 )
 from scheduler.observe.refresh import GaugeRefresh
@@ -55,6 +56,7 @@ __all__ = [
     "ReviewClient",
     "SelfSigned",
     "Server",
+    "ShadowQuestion",
     "SourceLoads",
     "Span",
     "SpanEvent",

@@ -23,12 +23,15 @@ TOO_MANY = 429
 DECISIONS: Final = "/debug/decisions"
 QUEUE: Final = "/debug/queue"
 NODES: Final = "/debug/nodes"
+SHADOW: Final = "/debug/shadow"
 _NAMESPACE: Final = r"(?P<namespace>[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)"
 _NODE: Final = r"(?P<node>[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
 _RESOURCE_PATHS: Final[tuple[tuple[re.Pattern[str], dict[str, str]], ...]] = (
     (re.compile(rf"{DECISIONS}/namespaces/{_NAMESPACE}"), {"verb": "get", "resource": "pods"}),
     (re.compile(rf"{QUEUE}/namespaces/{_NAMESPACE}"), {"verb": "list", "resource": "pods"}),
     (re.compile(QUEUE), {"verb": "list", "resource": "pods"}),
+    (re.compile(rf"{SHADOW}/namespaces/{_NAMESPACE}"), {"verb": "list", "resource": "pods"}),
+    (re.compile(SHADOW), {"verb": "list", "resource": "pods"}),
     (re.compile(NODES), {"verb": "get", "resource": "nodes"}),
     (re.compile(rf"{NODES}/{_NODE}"), {"verb": "get", "resource": "nodes"}),
     (re.compile(rf"{NODES}/{_NODE}/decisions"), {"verb": "list", "resource": "pods"}),

@@ -1,5 +1,6 @@
-"""The handlers of `/debug/decisions`, `/debug/queue` and `/debug/nodes`: why pods were placed where they are, or
-nowhere, and what the scheduler knows of nodes. Imported in the server's thread.
+"""The handlers of `/debug/decisions`, `/debug/queue`, `/debug/shadow` and `/debug/nodes`: why pods were placed where
+they are, or nowhere, what a shadow profile would have done, and what the scheduler knows of nodes. Imported in the
+server's thread.
 
 Whoever may read `/debug/decisions` sees all pods. The others want rights on the objects that they name
 (`authorization.access_to`); what is asked is read from the path that was authorized, and from nowhere else.
@@ -13,13 +14,14 @@ import msgspec
 from aiohttp import web
 
 from scheduler.observe.answers import Answers
-from scheduler.observe.authorization import DECISIONS, NODES, QUEUE, named_in
+from scheduler.observe.authorization import DECISIONS, NODES, QUEUE, SHADOW, named_in
 from scheduler.observe.questions import (
     ChosenQuestion,
     NodeQuestion,
     PodsQuestion,
     Question,
     QueueQuestion,
+    ShadowQuestion,
     UnansweredError,
 )
 
@@ -46,6 +48,8 @@ class DecisionEndpoints:
             application.router.add_get(path, self._decisions)
         for path in (QUEUE, f"{QUEUE}/namespaces/{{namespace}}"):
             application.router.add_get(path, self._queue)
+        for path in (SHADOW, f"{SHADOW}/namespaces/{{namespace}}"):
+            application.router.add_get(path, self._shadow)
         application.router.add_get(f"{NODES}/{{node}}", self._node)
         application.router.add_get(f"{NODES}/{{node}}/decisions", self._chosen)
 
@@ -69,6 +73,15 @@ class DecisionEndpoints:
             return _not_found("namespace")
         try:
             return await self._answer(QueueQuestion(namespace, _number(request, _DEFAULT_MOST_WAITING)))
+        except _QueryError as error:
+            return web.Response(status=400, text=f"{error}\n")
+
+    async def _shadow(self, request: web.Request) -> web.Response:
+        namespace = named_in(request.path, "namespace")
+        if namespace is None and request.path != SHADOW:
+            return _not_found("namespace")
+        try:
+            return await self._answer(ShadowQuestion(namespace, _number(request, _DEFAULT_MOST_WAITING)))
         except _QueryError as error:
             return web.Response(status=400, text=f"{error}\n")
 

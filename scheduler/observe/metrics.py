@@ -294,6 +294,27 @@ class Metrics:
         self.events_dropped = new.counter(
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
         )
+        self.shadow_decisions = new.counters(
+            "secondary_scheduler_shadow_decisions_total",
+            "Decisions compared with those of a shadow profile: sameNode, otherNode, onlyLivePlaced, onlyShadowPlaced, "
+            "neitherPlaced",
+            "profile",
+            "shadow",
+            "outcome",
+        )
+        self.shadow_skipped = new.counters(
+            "secondary_scheduler_shadow_skipped_total",
+            "Decisions not compared with a shadow: sample, queue (many pods wait), time (its share is used), extender, "
+            "error",
+            "profile",
+            "reason",
+        )
+        self.shadow_score_loss = new.counters(
+            "secondary_scheduler_shadow_score_loss_total",
+            "Sum of how much lower the live node's score is than the best one, as the shadow scores",
+            "profile",
+            "shadow",
+        )
         self.over_budget = new.counter(
             "secondary_scheduler_pods_over_budget_total",
             "Attempts given up because the pod lists more than a plugin works through in one attempt",

@@ -50,7 +50,20 @@ class ChosenQuestion:
     most: int
 
 
-Question = PodsQuestion | QueueQuestion | NodeQuestion | ChosenQuestion
+@dataclass(frozen=True, slots=True)
+class ShadowQuestion:
+    """The last decisions in which a shadow differs.
+
+    Attributes:
+        namespace: whose pods are named; None for all.
+        most: differences to show.
+    """
+
+    namespace: str | None
+    most: int
+
+
+Question = PodsQuestion | QueueQuestion | NodeQuestion | ChosenQuestion | ShadowQuestion
 
 
 class UnansweredError(Exception):

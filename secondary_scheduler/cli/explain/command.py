@@ -44,6 +44,7 @@ _QUEUE_EXAMPLES = (
     "explain queue --snapshot cluster.json --config config.yaml",
 )
 _NODE_EXAMPLES = ("explain node node-7", "explain node node-7 --snapshot cluster.json --config config.yaml")
+_SHADOW_EXAMPLES = ("explain shadow -n shop", "explain shadow -A --limit 50 -o json")
 _MOST = 500
 
 
@@ -57,6 +58,7 @@ def register(parent: typer.Typer) -> None:
     group.command("pod", epilog=examples(*_POD_EXAMPLES))(explain_pod)
     group.command("queue", epilog=examples(*_QUEUE_EXAMPLES))(explain_queue)
     group.command("node", epilog=examples(*_NODE_EXAMPLES))(explain_node)
+    group.command("shadow", epilog=examples(*_SHADOW_EXAMPLES))(explain_shadow)
     parent.add_typer(group, name="explain")
 
 
@@ -202,6 +204,37 @@ def explain_node(
     except CommandError as error:
         answer["lastChosen"] = None
         typer.echo(f"the pods that were placed there are not named: {error}", err=True)
+    write(answer, output, lambda shown, wide: lines(shown))
+
+
+def explain_shadow(
+    call: typer.Context,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Differences shown.")] = 20,
+    scheduler_namespace: SchedulerNamespaceOption = None,
+    scheduler_pod: SchedulerPodOption = None,
+    port: PortOption = PORT,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: FullOutputOption = FullOutputFormat.TABLE,
+) -> None:
+    """Where a shadow profile would have placed pods otherwise.
+
+    Pods of the namespace asked for are named; the counts are of all. It needs: list leases, and get and create
+    pods/portforward, in the scheduler's namespace; and list pods in the namespace, or in all with -A.
+    """
+    from secondary_scheduler.cli.explain.renderingshadow import lines
+
+    require_apart(call, "namespace", "all_namespaces")
+    schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
+    query = {"limit": str(limit)}
+    if all_namespaces:
+        answer = _only(schedulers, "/debug/shadow", query, "list pods in all namespaces")
+    else:
+        place = namespace or schedulers.config.namespace
+        path = f"/debug/shadow/namespaces/{quote(place, safe='')}"
+        answer = _only(schedulers, path, query, f"list pods in namespace {place}")
     write(answer, output, lambda shown, wide: lines(shown))
 
 

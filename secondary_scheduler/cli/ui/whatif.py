@@ -218,7 +218,9 @@ def _statistics(values: FloatArray) -> tuple[float | None, float | None]:
 
 
 def _profile_of(data: dict[str, Any], configuration: Configuration, name: str) -> dict[str, Any]:
-    profile: dict[str, Any] = data["profiles"][configuration.scheduler_names.index(name)]
+    profile: dict[str, Any] = data["profiles"][
+        [profile.scheduler_name for profile in configuration.profiles].index(name)
+    ]
     return profile
 
 

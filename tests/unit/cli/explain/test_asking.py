@@ -170,6 +170,44 @@ def test_the_queue_of_all_namespaces_is_one_question(monkeypatch: pytest.MonkeyP
     assert refused.code == 2
 
 
+def judged(node: str, total: int, rejected_by: str = "") -> dict[str, Any]:
+    scores = {} if rejected_by else {"NodeResourcesFit": total}
+    return {"node": node, "total": total, "rejected_by": rejected_by, "reason": "no \x1b[2J room", "scores": scores}
+
+
+def test_a_shadow_is_asked_about_by_namespace_and_its_differences_have_the_scores_of_both(
+    monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel
+) -> None:
+    item = {
+        "time": "2026-11-24T10:00:00Z", "pod": "shop/web", "schedulerName": "live", "shadow": "trial",
+        "outcome": "otherNode", "liveNode": "n1", "shadowNode": "n2", "shadowTies": 2, "shadowMessage": None,
+        "scoreLoss": 0, "liveJudges": [judged("n1", 87), judged("n2", 37)],
+        "shadowJudges": [judged("n1", 0, "NodeName"), judged("n2", 62)],
+    }  # fmt: skip
+    profile = {"schedulerName": "live", "shadow": "trial", "compared": {"sameNode": 640, "otherNode": 172}}
+    tunnel.respond = lambda pod, path, query: {
+        **API, "kind": "ShadowReport", "namespace": "shop", "profiles": [profile], "items": [item],
+    }  # fmt: skip
+    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    shown = run("explain", "shadow", "-n", "shop", "--limit", "5")
+    assert tunnel.asked == [("a", "/debug/shadow/namespaces/shop", {"limit": "5"})]
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    text = shown.out.splitlines()
+    assert text[:4] == [
+        "live and its shadow trial: 812 decisions compared",
+        "  640 on the same node, 172 on another node",
+        "",
+        "shop/web: n1; trial: n2 (or 1 equally good) (2026-11-24T10:00:00Z)",
+    ]
+    assert [line.split()[:4] for line in text[4:]] == [
+        ["PROFILE", "NODE", "TOTAL", "NodeResourcesFit"], ["live", "n1", "87", "87"], ["live", "n2", "37", "37"],
+        ["trial", "n1", "-", "NodeName:"], ["trial", "n2", "62", "62"],
+    ]  # fmt: skip
+    run("explain", "shadow", "-A")
+    assert tunnel.asked[-1] == ("a", "/debug/shadow", {"limit": "20"})
+
+
 NODE = {
     **API, "kind": "NodeReport", "node": "n7", "unschedulable": True,
     "taints": [{"key": "dedicated", "value": "batch", "effect": "NoSchedule"},

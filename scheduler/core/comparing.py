@@ -1,0 +1,121 @@
+"""What another profile would have decided about a pod, on the snapshot of the decision that was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from scheduler.core.detail import MOST_REASON
+from scheduler.core.explain import Explanation, explain
+from scheduler.core.placement import Placement
+from scheduler.framework import ProfileRunner
+from scheduler.state import Snapshot
+
+Outcome = Literal["sameNode", "otherNode", "onlyLivePlaced", "onlyShadowPlaced", "neitherPlaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedNode:
+    """What a profile says of a node.
+
+    Attributes:
+        rejected_by: the first plugin that rejects it; "" where the pod fits.
+        reason: its words.
+        total: the weighted sum, 0 where the pod does not fit.
+        scores: weighted, by plugin.
+    """
+
+    node: str
+    rejected_by: str
+    reason: str
+    total: int
+    scores: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedDecision:
+    """A decision and its shadow.
+
+    Attributes:
+        shadow_node: a node with the shadow's best score: the live one if it is among these; None if none fits.
+        shadow_ties: how many nodes share the shadow's best score.
+        shadow_message: why the shadow places the pod nowhere.
+        score_loss: by how much the live node has a lower total than the best, as the shadow scores; 0 where the
+            shadow would not place the pod there.
+        live, shadow: what each profile says of both nodes; empty where both choose the same.
+    """
+
+    outcome: Outcome
+    live_node: str | None
+    shadow_node: str | None
+    shadow_ties: int
+    shadow_message: str | None
+    score_loss: int
+    live: tuple[JudgedNode, ...] = ()
+    shadow: tuple[JudgedNode, ...] = ()
+
+
+def compare_decisions(
+    snapshot: Snapshot, placement: Placement, live: ProfileRunner, shadow: ProfileRunner
+) -> ComparedDecision:
+    """Return what a shadow would have decided.
+
+    Neither columns of classes nor chance are used, so nothing that later decisions depend on changes.
+
+    Args:
+        snapshot: of the decision; unchanged since.
+        placement: the decision.
+        live: the profile that made it.
+        shadow: the other profile.
+
+    Raises:
+        Exception: a plugin has a defect.
+    """
+    pod, node = placement.pod, placement.node
+    judged = explain(snapshot, pod, shadow)
+    choice = node if node in judged.best else next(iter(judged.best), None)
+    outcome = _outcome(node, choice)
+    message = None if judged.message is None else judged.message[:MOST_REASON]
+    compared = ComparedDecision(outcome, node, choice, len(judged.best), message, _loss(judged, node, choice))
+    if outcome in ("sameNode", "neitherPlaced"):
+        return compared
+    names = [name for name in (node, choice) if name is not None]
+    own = explain(snapshot, pod, live)
+    return ComparedDecision(
+        outcome,
+        node,
+        choice,
+        compared.shadow_ties,
+        message,
+        compared.score_loss,
+        tuple(_judged(own, name) for name in names),
+        tuple(_judged(judged, name) for name in names),
+    )
+
+
+def _outcome(live: str | None, shadow: str | None) -> Outcome:
+    if live is None:
+        return "neitherPlaced" if shadow is None else "onlyShadowPlaced"
+    if shadow is None:
+        return "onlyLivePlaced"
+    return "sameNode" if live == shadow else "otherNode"
+
+
+def _loss(judged: Explanation, node: str | None, choice: str | None) -> int:
+    if node is None or choice is None or node == choice:
+        return 0
+    live = judged.node(node)
+    return judged.node(choice).total - live.total if live.feasible else 0
+
+
+def _judged(explanation: Explanation, name: str) -> JudgedNode:
+    node = explanation.node(name)
+    rejection = node.rejection
+    return JudgedNode(
+        name,
+        "" if node.feasible or rejection is None else rejection.plugin,
+        "" if node.feasible or rejection is None else rejection.message[:MOST_REASON],
+        node.total,
+        {plugin: score.weighted for plugin, score in node.scores.items()},
+    )

@@ -1,0 +1,166 @@
+"""Decisions of shadow profiles, compared with the live ones. They are never bound, and write nothing to the cluster.
+
+A comparison recomputes the shadow's verdicts on the snapshot of the live decision, before anything else changes it. It
+is made after the live decision, and takes at most a share of the processor's time. It is left out first: where many
+pods wait, and beyond that share.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from scheduler.core import Placement, compare_decisions
+from scheduler.engine.allowance import Allowance
+from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner
+from scheduler.kube.primitives import format_time
+from scheduler.observe import Metrics
+from scheduler.state import Snapshot
+
+SHADOW_SHARE: Final = 0.05
+"""Of one processor's time, for comparisons; while pods wait, of the time that this process gets."""
+LONG_QUEUE: Final = 100
+"""Where so many pods are ready to be tried, nothing is compared."""
+_BURST_SECONDS: Final = 0.05
+_MOST_DIFFERENCES: Final = 500
+_MOST_BYTES: Final = 4 << 20
+_encode = msgspec.json.Encoder().encode
+log = structlog.get_logger(component="shadows")
+
+
+class Shadows:
+    """Compares, counts and remembers. All methods run on the scheduling loop.
+
+    Args:
+        shadows: by the scheduler name of the live profile.
+        clocks: of the process.
+        metrics: where comparisons are counted.
+        ready: returns how many pods are ready to be tried.
+        asks_extenders: tells whether extenders had a say about a pod, whom a shadow does not ask.
+        chance: returns a number of 0 to 1, for samples.
+        processor_time: returns the seconds that the process has used.
+    """
+
+    def __init__(
+        self,
+        shadows: Mapping[str, ProfileRunner],
+        clocks: Clocks,
+        metrics: Metrics,
+        ready: Callable[[], int],
+        asks_extenders: Callable[[Placement], bool] = lambda placement: False,
+        *,
+        chance: Callable[[], float] = random.random,
+        processor_time: Callable[[], MonotonicSeconds] = lambda: MonotonicSeconds(time.process_time()),
+    ) -> None:
+        self._shadows = shadows
+        self._clocks = clocks
+        self._metrics = metrics
+        self._ready = ready
+        self._asks_extenders = asks_extenders
+        self._chance = chance
+        self._calm = Allowance(SHADOW_SHARE, _BURST_SECONDS, clocks.monotonic)
+        self._storm = Allowance(SHADOW_SHARE, _BURST_SECONDS, processor_time)
+        # The last difference of each pod, by UID: a pod that is tried again and again has one.
+        self._differences: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that the remembered differences take."""
+        return self._bytes
+
+    def decided(self, snapshot: Snapshot, placement: Placement, live: ProfileRunner) -> None:
+        """A decision was made on this snapshot, which has not changed since."""
+        shadow = self._shadows.get(live.scheduler_name)
+        if shadow is None:
+            return
+        skipped = self._reason_to_skip(placement, live)
+        if skipped:
+            self._metrics.shadow_skipped.labels(live.scheduler_name, skipped).inc()
+            return
+        began = time.perf_counter()
+        try:
+            self._compare(snapshot, placement, live, shadow)
+        except Exception:
+            # A defect of the shadow's plugins: the pod must not pay for the trial.
+            self._metrics.shadow_skipped.labels(live.scheduler_name, "error").inc()
+            log.exception("a shadow could not decide", pod=placement.pod.key, shadow=shadow.scheduler_name)
+        finally:
+            seconds = time.perf_counter() - began
+            self._calm.spend(seconds)
+            self._storm.spend(seconds)
+
+    def _reason_to_skip(self, placement: Placement, live: ProfileRunner) -> str:
+        options = live.options.shadow
+        if options is not None and options.sample_ratio < 1.0 and self._chance() >= options.sample_ratio:
+            return "sample"
+        if placement.failure is not None:
+            return "error"
+        if self._asks_extenders(placement):
+            return "extender"
+        ready = self._ready()
+        if ready >= LONG_QUEUE:
+            return "queue"
+        return "" if (self._storm if ready else self._calm).available() else "time"
+
+    def _compare(self, snapshot: Snapshot, placement: Placement, live: ProfileRunner, shadow: ProfileRunner) -> None:
+        compared = compare_decisions(snapshot, placement, live, shadow)
+        names = live.scheduler_name, shadow.scheduler_name
+        self._metrics.shadow_decisions.labels(*names, compared.outcome).inc()
+        if compared.score_loss:
+            self._metrics.shadow_score_loss.labels(*names).inc(compared.score_loss)
+        pod = placement.pod
+        self._forget(pod.uid)
+        if not compared.live and not compared.shadow:
+            return
+        shown = {
+            "time": format_time(datetime.fromtimestamp(self._clocks.wall(), UTC)),
+            "pod": pod.key,
+            "uid": pod.uid,
+            "schedulerName": live.scheduler_name,
+            "shadow": shadow.scheduler_name,
+            "outcome": compared.outcome,
+            "liveNode": compared.live_node,
+            "shadowNode": compared.shadow_node,
+            "shadowTies": compared.shadow_ties,
+            "shadowMessage": compared.shadow_message,
+            "scoreLoss": compared.score_loss,
+            "liveJudges": compared.live,
+            "shadowJudges": compared.shadow,
+        }
+        encoded = _encode(shown)
+        self._differences[pod.uid] = pod.namespace, encoded
+        self._bytes += len(encoded)
+        while len(self._differences) > _MOST_DIFFERENCES or self._bytes > _MOST_BYTES:
+            self._forget(next(iter(self._differences)))
+
+    def _forget(self, uid: str) -> None:
+        known = self._differences.pop(uid, None)
+        if known is not None:
+            self._bytes -= len(known[1])
+
+    def show(self, *, namespace: str | None, most: int) -> dict[str, Any]:
+        """Return the last differences of a namespace's pods, or of all, the newest first; and the counts of all."""
+        wanted = (
+            encoded
+            for owner, encoded in reversed(self._differences.values())
+            if namespace is None or owner == namespace
+        )
+        counts: dict[str, dict[str, int]] = {name: {} for name in self._shadows}
+        for (profile, _, outcome), count in self._metrics.shadow_decisions.series():
+            counts.setdefault(profile, {})[outcome] = int(count.value)
+        return {
+            "profiles": [
+                {"schedulerName": name, "shadow": runner.scheduler_name, "compared": counts[name]}
+                for name, runner in self._shadows.items()
+            ],
+            "items": [msgspec.Raw(encoded) for encoded in islice(wanted, most)],
+        }
