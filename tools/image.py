@@ -17,11 +17,14 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.version import version  # noqa: E402
+
 IMAGE = ROOT / "image"
 WHEELS = IMAGE / "wheels"
 FETCHED = WHEELS / ".locks"
@@ -33,12 +36,6 @@ LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}
 
 class BuildError(Exception):
     """One line for the user."""
-
-
-def version() -> str:
-    """The project's."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project["version"])
 
 
 def default_tags() -> list[str]:
