@@ -35,8 +35,8 @@ class BuildError(Exception):
 
 def source_date_epoch() -> str:
     """Seconds since 1970 that stand for the time of a build: the environment's, else the commit's, else 1980's."""
-    if given := os.environ.get("SOURCE_DATE_EPOCH"):
-        return given
+    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
+        return epoch
     command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # A zip archive knows no earlier year.

@@ -134,8 +134,8 @@ def test_a_type_checker_reads_the_types_of_the_wheel(files: dict[str, Path], tmp
     (tmp_path / "consumer.py").write_text(CONSUMER)
     strict = ("--strict", "--config-file", os.devnull, "--python-executable", python)
     # Only the last line is wrong: without py.typed, mypy would not look into the packages, and all would be Any.
-    told = run(sys.executable, "-m", "mypy", *strict, "consumer.py", cwd=tmp_path, code=1)
-    errors = [line for line in told.splitlines() if ": error: " in line]
-    assert [line.split(":")[1] for line in errors] == ["13"], told
+    report = run(sys.executable, "-m", "mypy", *strict, "consumer.py", cwd=tmp_path, code=1)
+    errors = [line for line in report.splitlines() if ": error: " in line]
+    assert [line.split(":")[1] for line in errors] == ["13"], report
     assert 'has type "str"' in errors[0]
-    assert 'Revealed type is "def (' in told
+    assert 'Revealed type is "def (' in report
