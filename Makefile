@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 ifdef KUBERNETES
 export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
 endif
-.PHONY: help setup olm schemas dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
+.PHONY: help setup site olm schemas dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -68,6 +68,10 @@ dashboard: setup  ## Write the Grafana dashboard (deploy/grafana) anew from the 
 image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on
 	@$(BIN)/python tools/image.py $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))
 	@SECONDARY_SCHEDULER_IMAGES=built $(BIN)/python -m pytest -q tests/integration/image
+
+site: setup  ## Build the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site: open build/site/index.html"
 
 browser: setup  ## Tests of the pages of `ui` in Chromium, which is installed when it is missing (Debian; needs root)
 	@tools/chromium.sh

@@ -16,6 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUT = Path(os.environ.get("OUT", "/out"))
 TOOLS = Path("/build/tools")
+QUIET = ("--disable-pip-version-check", "--no-cache-dir", "--quiet")
+SBOM = "sbom.cdx.json"
 INSTALLED = "/opt/secondary-scheduler"
 ENTRY_POINTS = {
     "kube-scheduler": "scheduler.__main__",
@@ -58,7 +60,7 @@ def run(*command: str | Path) -> None:
 
 def pip(*arguments: str | Path) -> None:
     """Run the build stage's own pip; what `make image` brought along is preferred to an index."""
-    options = ["--disable-pip-version-check", "--no-cache-dir", "--quiet", "--root-user-action", "ignore"]
+    options = [*QUIET, "--root-user-action", "ignore"]
     run(TOOLS / "bin/python", "-m", "pip", "install", *options, "--find-links", HERE / "wheels", *arguments)
 
 
@@ -95,7 +97,26 @@ def product() -> None:
     with tempfile.TemporaryDirectory() as directory:
         # A wheel of less, rather than files deleted after the installation: its RECORD stays true.
         copy_sources(HERE.parent, Path(directory))
-        install(OUT / "product", "--no-build-isolation", directory)
+        built = Path(directory, "built")
+        run(
+            TOOLS / "bin/python",
+            "-m",
+            "pip",
+            "wheel",
+            *QUIET,
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            built,
+            directory,
+        )
+        # By name: from a path, pip would record where this build happened to stand.
+        install(OUT / "product", "--no-index", "--find-links", built, "secondary-scheduler")
+    (OUT / "licenses").mkdir()
+    for name in ("LICENSE", SBOM):
+        # A build without `make image` has no bill of materials.
+        if (HERE.parent / name).exists():
+            shutil.copy(HERE.parent / name, OUT / "licenses" / name)
     (OUT / "bin").mkdir()
     python = os.environ.get("PYTHON") or sys.executable
     for name, module in ENTRY_POINTS.items():

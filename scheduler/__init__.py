@@ -3,4 +3,4 @@
 It stands on its own: nothing here imports another package of this project. This module imports nothing.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

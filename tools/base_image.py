@@ -15,11 +15,13 @@ import ssl
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 STANDARD_LIBRARY = f"lib/python{VERSION}"
+CONTAINERFILE = "FROM scratch\nADD rootfs.tar /\nENV PATH=/usr/local/bin:/usr/bin:/bin\n"
 # What wheels for Linux may expect of the system beside libc (PEP 600).
 EXPECTED = ("libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libz.so.1")
 # Of no use in a container, or large and only for development.
@@ -105,16 +107,14 @@ def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -
 
 
 def main(image: str, podman: str = "podman") -> int:
-    """Import the root file system as an image of that name."""
-    importing = subprocess.Popen(
-        [podman, "import", "--change", "ENV=PATH=/usr/local/bin:/usr/bin:/bin", "--quiet", "-", image],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
-    assert importing.stdin is not None
-    with importing.stdin as pipe, tarfile.open(fileobj=pipe, mode="w|") as archive:
-        write_rootfs(archive)
-    return importing.wait()
+    """Make an image of that name; the same files give the same image, as its time is 1970."""
+    with tempfile.TemporaryDirectory() as context:
+        with tarfile.open(Path(context, "rootfs.tar"), mode="w") as archive:
+            write_rootfs(archive)
+        Path(context, "Containerfile").write_text(CONTAINERFILE, encoding="utf-8")
+        options = ["--quiet", "--isolation", "chroot", "--no-cache", "--timestamp", "0", "--tag", image]
+        done = subprocess.run([podman, "build", *options, context], stdout=subprocess.DEVNULL, check=False)
+    return done.returncode
 
 
 if __name__ == "__main__":

@@ -17,15 +17,20 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.version import version  # noqa: E402
+from tools.wheels import source_date_epoch  # noqa: E402
+
 IMAGE = ROOT / "image"
 WHEELS = IMAGE / "wheels"
 FETCHED = WHEELS / ".locks"
 BASE_LOCK = IMAGE / "base.lock"
+SBOM = IMAGE / "sbom.cdx.json"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 LOCKS = ("requirements.txt", "requirements-build.txt")
 LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}.{sys.version_info.minor}"
@@ -33,12 +38,6 @@ LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}
 
 class BuildError(Exception):
     """One line for the user."""
-
-
-def version() -> str:
-    """The project's."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project["version"])
 
 
 def default_tags() -> list[str]:
@@ -66,6 +65,16 @@ def fetch_wheels() -> None:
     for lock in LOCKS:
         run(*pip, "--dest", WHEELS, "--requirement", IMAGE / lock)
     FETCHED.write_text(wanted, encoding="utf-8")
+
+
+def write_sbom() -> None:
+    """Write the bill of materials that the build puts into the image."""
+    from tools.sbom import SbomError, write
+
+    try:
+        write(SBOM)
+    except SbomError as failure:
+        raise BuildError(str(failure)) from None
 
 
 def locked_digests(lock: Path) -> dict[str, str]:
@@ -116,13 +125,18 @@ def ensure_local_base(podman: str) -> str:
     return LOCAL_BASE
 
 
-def build(podman: str, base: str, builder: str, python: str, tags: Sequence[str]) -> None:
-    """Build the image on `base` (with `builder` for the wheels, if it differs) and give it the tags."""
+def build(podman: str, base: str, builder: str, python: str, tags: Sequence[str], clean: bool = False) -> None:
+    """Build the image on `base` (with `builder` for the wheels, if it differs) and give it the tags.
+
+    Its times are those of the commit (or SOURCE_DATE_EPOCH), so that two builds of one commit on one base are the same
+    image; `clean` takes nothing from podman's cache.
+    """
     arguments = {"BASE": base, "BUILDER": builder or base, "PIP_NO_INDEX": "1", "VERSION": version()}
     if python:
         arguments["PYTHON"] = python
     run(
         *(podman, "build", "--quiet", "--isolation", "chroot", "--file", IMAGE / "Containerfile"),
+        *("--timestamp", source_date_epoch(), "--identity-label=false", *(["--no-cache"] if clean else [])),
         *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
         *(part for tag in tags for part in ("--tag", tag)),
         ROOT,
@@ -138,6 +152,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--lock", nargs="+", default=[], metavar="IMAGE", help="record their digests, and build nothing"
     )
+    parser.add_argument("--clean", action="store_true", help="take nothing from podman's cache")
     parser.add_argument("--tag", action="append", default=[], help=f"names (default: {', '.join(default_tags())})")
     options = parser.parse_args(argv)
     podman = shutil.which("podman")
@@ -150,9 +165,10 @@ def main(argv: Sequence[str]) -> int:
             return 0
         chosen, builder = by_digest(options.base), by_digest(options.builder)
         fetch_wheels()
+        write_sbom()
         base = chosen or ensure_local_base(podman)
         tags = options.tag or default_tags()
-        build(podman, base, builder, options.python, tags)
+        build(podman, base, builder, options.python, tags, options.clean)
     except BuildError as failure:
         print(f"image: {failure}", file=sys.stderr)
         return 1

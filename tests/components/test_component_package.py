@@ -14,10 +14,11 @@ from pulumi.provider.experimental.schema import generate_schema
 
 import components
 from components import packaged, scheduler_names
+from scheduler import __version__
 from tests.components.graph import ROOT, STATUS, Graph, register
 
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-OPERATOR_IMAGE = "localhost/secondary-scheduler/operator:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+OPERATOR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 TOKEN = f"{packaged.NAME}:index:SchedulerInstallation"
 SCHEMA: dict[str, Any] = json.loads((ROOT / "components/package/schema.json").read_text(encoding="utf-8"))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from scheduler import __version__
 from scheduler.catalog import (
     BASE_CLUSTER_ROLE,
     GO_CLUSTER_ROLES,
@@ -138,7 +139,7 @@ def test_without_an_operator_there_is_neither_crd_nor_resource(preview: bool, lo
     assert [each.object_name for each in graph.of("Deployment")] == ["secondary-scheduler"]
 
 
-@pytest.mark.parametrize("image", ["localhost/secondary-scheduler/kube-scheduler:0.1.0", PLUGINS_IMAGE])
+@pytest.mark.parametrize("image", [f"localhost/secondary-scheduler/kube-scheduler:{__version__}", PLUGINS_IMAGE])
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_direct_has_the_contract_of_the_operators_deployment(
     image: str, replicas: int, local_environment: None
@@ -244,7 +245,7 @@ def test_with_upstreams_operator_the_roll_out_of_this_map_is_waited_for_on_the_d
     assert json.loads(deployment.manifest["metadata"]["annotations"]["pulumi.com/waitFor"]) == [
         f'jsonpath={{.spec.template.spec.volumes[?(@.configMap.name=="{resource.manifest["spec"]["schedulerConfig"]}")]'
         ".name}",
-        "jsonpath={.spec.template.spec.containers[0].image}=localhost/secondary-scheduler/kube-scheduler:0.1.0",
+        f"jsonpath={{.spec.template.spec.containers[0].image}}=localhost/secondary-scheduler/kube-scheduler:{__version__}",
         "condition=Available",
         'jsonpath={.status.conditions[?(@.type=="Progressing")].reason}=NewReplicaSetAvailable',
     ]

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 import components
+from scheduler import __version__
 from tests.components.graph import STATUS, Graph, Registered, register
 
 GO_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
-OUR_IMAGE = "localhost/secondary-scheduler/operator:0.1.0"
+OUR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 NAME = "secondary-scheduler-load-watcher"
 TOKEN = "canary-token-31415926"
 SOURCE: dict[str, Any] = {
@@ -206,4 +207,4 @@ def test_a_second_installation_in_a_namespace_has_one_of_its_own() -> None:
 
 def test_our_own_image_is_refused_a_load_watcher() -> None:
     with pytest.raises(pulumi.RunError, match=r"metricProvider\.loadWatcher: is not needed"):
-        installed(image="localhost/secondary-scheduler/kube-scheduler:0.1.0")
+        installed(image=f"localhost/secondary-scheduler/kube-scheduler:{__version__}")

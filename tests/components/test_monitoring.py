@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import components
+from scheduler import __version__
 from tests.components.graph import ROOT, STATUS, Graph, register, run_program, stack_values
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-OPERATOR_IMAGE = "localhost/secondary-scheduler/operator:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+OPERATOR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 OPERATOR_JOB = "secondary-scheduler-operator-metrics"
 ALERTS = {"optionalObjects": {"prometheusRule": True}}
 OURS_BY_OLM = {"installMode": "olm", "operator": {"flavour": "ours", "source": "mine"}}

@@ -9,10 +9,11 @@ import pulumi
 import pytest
 
 import components
+from scheduler import __version__
 from tests.components.graph import STATUS, Graph, Registered, register, run_program, stack_values
 
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-OPERATOR_IMAGE = "localhost/secondary-scheduler/operator:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+OPERATOR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 POLICY = "MutatingAdmissionPolicy"
 BINDING = "MutatingAdmissionPolicyBinding"
 PROFILES = [{"schedulerName": "online"}, {"schedulerName": "batch"}]

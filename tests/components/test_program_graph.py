@@ -11,6 +11,7 @@ import pytest
 import components
 from components.crd import SECONDARY_SCHEDULERS
 from components.scheduler_configuration import CONFIGURATION_KEY
+from scheduler import __version__
 from scheduler.catalog import (
     BASE_CLUSTER_ROLE,
     GO_CLUSTER_ROLES,
@@ -38,7 +39,7 @@ CLUSTER_SCOPED = {
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 }
-OUR_IMAGE = "registry.example.com/secondary-scheduler/kube-scheduler:0.1.0"
+OUR_IMAGE = f"registry.example.com/secondary-scheduler/kube-scheduler:{__version__}"
 READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
 
 
@@ -402,7 +403,7 @@ def test_outputs_report_deployment_and_profile(local: Graph) -> None:
     assert local.outputs["scheduler"] == {
         "name": "secondary-scheduler",
         "namespace": NAMESPACE,
-        "image": "localhost/secondary-scheduler/kube-scheduler:0.1.0",
+        "image": f"localhost/secondary-scheduler/kube-scheduler:{__version__}",
         "readyReplicas": 1,
         "schedulerNames": ["secondary-scheduler"],
     }

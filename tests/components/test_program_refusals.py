@@ -8,6 +8,7 @@ from pathlib import Path
 import pulumi
 import pytest
 
+from scheduler import __version__
 from stacks import loading
 from tests.components.graph import Graph, register, run_program, stack_values
 
@@ -47,7 +48,7 @@ def test_nothing_is_registered_and_every_mistake_has_file_and_line(
     assert str(refused.value).splitlines() == [
         "stacks/Pulumi.local.yaml: operatorImage: missing, and it follows from schedulerImage only where that is this "
         "project's image by tag; set it: pulumi config set operatorImage "
-        "registry.example.com/secondary-scheduler/operator:0.1.0",
+        f"registry.example.com/secondary-scheduler/operator:{__version__}",
         'stacks/Pulumi.local.yaml:4: logLevel: "loud" is not allowed; allowed: Normal, Debug, Trace, TraceAll',
         "stacks/Pulumi.local.yaml:12: plugins.score.enabled[1].args.targetUtilization: "
         "200 is not in the range 1 to 100",

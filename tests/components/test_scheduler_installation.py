@@ -10,10 +10,11 @@ import pulumi
 import pytest
 
 import components
+from scheduler import __version__
 from tests.components.graph import STATUS, Graph, Registered, register
 
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-OPERATOR_IMAGE = "localhost/secondary-scheduler/operator:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+OPERATOR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 _QUEUE_SORT = "{enabled: [{name: Coscheduling}], disabled: [{name: '*'}]}"
 GANGS = f"{{multiPoint: {{enabled: [{{name: Coscheduling}}]}}, queueSort: {_QUEUE_SORT}}}"
 MODES = list(itertools.product(("manifests", "direct"), repeat=2))
@@ -186,7 +187,7 @@ def test_the_configuration_by_itself_is_checked_too() -> None:
 
 
 def test_an_image_that_is_known_late_is_in_manifests_and_annotations_and_never_as_text_of_an_output() -> None:
-    image = IMAGE.replace("0.1.0", "late")
+    image = IMAGE.replace(__version__, "late")
 
     def program() -> None:
         late = pulumi.Output.from_input(image)

@@ -14,12 +14,13 @@ import yaml
 import components
 from components.drift import FORCED_TYPES
 from components.settings import CheckedConfiguration
+from scheduler import __version__
 from scheduler.config import ConfigurationError
 from stacks.checking import check
 from tests.components.graph import ROOT, STATUS, Graph, register
 
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-OPERATOR_IMAGE = "localhost/secondary-scheduler/operator:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+OPERATOR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 PROMETHEUS = {"type": "Prometheus", "address": "https://prometheus.monitoring:9090"}
 LOAD_AWARE = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5, "args": {"targetUtilization": 60}}]}}
 

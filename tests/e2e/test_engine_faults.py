@@ -24,6 +24,7 @@ from kubernetes.client.exceptions import ApiException
 from components.drift import FORCED_TYPES
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
+from scheduler import __version__
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -31,8 +32,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 OPERATOR = "secondary-scheduler-operator"
 BASE = "secondary-scheduler:base"
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-ABSENT_IMAGE = "registry.invalid/secondary-scheduler/kube-scheduler:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+ABSENT_IMAGE = f"registry.invalid/secondary-scheduler/kube-scheduler:{__version__}"
 DEFINITION = "V1CustomResourceDefinition/secondaryschedulers.operator.openshift.io"
 
 

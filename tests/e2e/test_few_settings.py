@@ -25,6 +25,7 @@ from devcluster.inventory import HOT, simulated_nodes
 from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain import binaries
+from scheduler import __version__
 from tests.support import without_dns
 from tests.support.live_stack import NAME, NAMESPACE, Live
 from tests.support.waiting import eventually
@@ -34,7 +35,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NODES = 10
 PODS = 20
 GO_REPOSITORY = "registry.k8s.io/scheduler-plugins/kube-scheduler"
-OUR_IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
+OUR_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
 WATCHER = "secondary-scheduler-load-watcher"
 TOKEN = {"token": {"fromFileInEnv": "SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE"}}
 SOURCE = {"type": "Prometheus", "address": {"fromEnv": "SECONDARY_SCHEDULER_PROMETHEUS_URL"}}

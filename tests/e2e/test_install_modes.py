@@ -13,13 +13,14 @@ from kubernetes import client as kubernetes
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
+from scheduler import __version__
 from tests.support.live_stack import NAME, Live
 
 pytestmark = [pytest.mark.e2e]
 
 OPERATOR = "secondary-scheduler-operator"
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-ABSENT_IMAGE = "registry.invalid/secondary-scheduler/kube-scheduler:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+ABSENT_IMAGE = f"registry.invalid/secondary-scheduler/kube-scheduler:{__version__}"
 
 
 @pytest.fixture(scope="module")

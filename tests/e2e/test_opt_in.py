@@ -16,12 +16,13 @@ from kubernetes import client as kubernetes
 from devcluster.cluster import LocalCluster
 from devcluster.demo.workload import TAINT
 from devcluster.spec import ClusterSpec
+from scheduler import __version__
 from tests.e2e.test_guides import POLICIES
 from tests.support.live_stack import Live
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-OUR_IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
+OUR_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
 PAUSE_SECONDS = 0.2
 """Between two pods: some are made at every step of an update."""
 

@@ -15,6 +15,7 @@ from kubernetes import config as kubernetes_config
 from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
+from scheduler import __version__
 from tests.support.live_stack import CHECKOUT, NAMESPACE, places_a_pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -36,8 +37,8 @@ for name in {CLUSTERS!r}:
     kubeconfig = pathlib.Path(config.require(name)).read_text()
     cluster = components.ClusterProvider(name, cluster_identifier=name, kubeconfig=pulumi.Output.secret(kubeconfig))
     args = components.SchedulerInstallationArgs(
-        image="localhost/secondary-scheduler/kube-scheduler:0.1.0",
-        operator_image="localhost/secondary-scheduler/operator:0.1.0",
+        image="localhost/secondary-scheduler/kube-scheduler:{__version__}",
+        operator_image="localhost/secondary-scheduler/operator:{__version__}",
         settings={{"schedulerName": "batch"}},
         mode="manifests" if name == "east" else "direct",
     )

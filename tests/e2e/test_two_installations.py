@@ -15,6 +15,7 @@ from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.demo.workload import TAINT
 from devcluster.spec import ClusterSpec
+from scheduler import __version__
 from tests.support.live_stack import CHECKOUT
 from tests.support.waiting import eventually
 
@@ -40,8 +41,8 @@ config = pulumi.Config()
 cluster = components.ClusterProvider("cluster", cluster_identifier="local")
 on_cluster = pulumi.ResourceOptions(providers=[cluster])
 common = {{
-    "image": "localhost/secondary-scheduler/kube-scheduler:0.1.0",
-    "operator_image": "localhost/secondary-scheduler/operator:0.1.0",
+    "image": "localhost/secondary-scheduler/kube-scheduler:{__version__}",
+    "operator_image": "localhost/secondary-scheduler/operator:{__version__}",
 }}
 first = components.SchedulerInstallation(
     "usual",

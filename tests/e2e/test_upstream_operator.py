@@ -17,14 +17,15 @@ from kubernetes import config as kubernetes_config
 from components.crd import SECONDARY_SCHEDULERS, load_manifest
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
+from scheduler import __version__
 from tests.support.live_stack import NAME, NAMESPACE, Live
 from tests.support.upstream_operator import GROUP, PLURAL, VERSION, FakeUpstreamOperator
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
-ABSENT_IMAGE = "registry.invalid/secondary-scheduler/kube-scheduler:0.1.0"
+IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+ABSENT_IMAGE = f"registry.invalid/secondary-scheduler/kube-scheduler:{__version__}"
 LEFT_BY_UPSTREAM = {f"V1ClusterRoleBinding/{NAME}-system-{role}" for role in ("kube-scheduler", "volume-scheduler")}
 """Their owner has a namespace and they have none: neither upstream's operator nor the garbage collector takes them."""
 
@@ -115,7 +116,7 @@ def test_a_deployment_that_does_not_come_up_fails_the_update_in_time_with_the_re
 
 def test_a_change_of_the_image_alone_is_waited_for_as_well(live: Live, operator: FakeUpstreamOperator) -> None:
     operator.pause()
-    retagged = IMAGE.replace("0.1.0", "0.1.1")
+    retagged = IMAGE.replace(__version__, "0.1.1")
     assert retagged in live.up(fails=True, schedulerImage=retagged, readySeconds=10)
     operator.resume()
     live.up(readySeconds=180)

@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devcluster.toolchain.binaries import BINARIES, find
+from scheduler import __version__
 from tests.support.environments import make_locked_environment
 from tests.support.pages import CHECKOUT, JOURNEYS, Shell, followed
 from tests.support.stand_ins import link_stand_ins, missing_official_plugins
 from tests.support.wheelhouse import make_wheelhouse
+from tools.version import next_patch
 
 ORIGIN = "https://git.example.com/platform/secondary-scheduler"
-NEXT_VERSION = "v0.1.1"
+NEXT_VERSION = f"v{next_patch(__version__)}"
 _NOT_CLONED = shutil.ignore_patterns(
     *(".git", ".venv", "tests", "benchmarks", "docs", "image", "__pycache__", ".*_cache", "modules", "Pulumi.*.yaml")
 )

@@ -10,13 +10,15 @@ from typing import Any
 
 import yaml
 
+from scheduler import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 _SHARED = ("__main__.py", "components", "stacks", "scheduler", "secondary_scheduler", ".venv")
 # Without a metric source nothing has to be reached.
 PLAIN = {
     "cluster": {"clusterIdentifier": "test"},
-    "schedulerImage": "localhost/secondary-scheduler/kube-scheduler:0.1.0",
-    "operatorImage": "localhost/secondary-scheduler/operator:0.1.0",
+    "schedulerImage": f"localhost/secondary-scheduler/kube-scheduler:{__version__}",
+    "operatorImage": f"localhost/secondary-scheduler/operator:{__version__}",
 }
 
 

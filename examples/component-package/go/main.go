@@ -17,8 +17,8 @@ func main() {
 			return err
 		}
 		scheduler, err := secondaryscheduler.NewSchedulerInstallation(ctx, "batch", &secondaryscheduler.SchedulerInstallationArgs{
-			Image:         pulumi.String("localhost/secondary-scheduler/kube-scheduler:0.1.0"),
-			OperatorImage: pulumi.String("localhost/secondary-scheduler/operator:0.1.0"),
+			Image:         pulumi.String("localhost/secondary-scheduler/kube-scheduler:0.2.0"),
+			OperatorImage: pulumi.String("localhost/secondary-scheduler/operator:0.2.0"),
 			Settings: map[string]interface{}{
 				"schedulerName":  "batch",
 				"metricProvider": map[string]interface{}{"type": "Prometheus", "address": "https://prometheus.monitoring:9090"},

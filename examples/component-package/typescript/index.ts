@@ -8,8 +8,8 @@ const cluster = new k8s.Provider("cluster", { clusterIdentifier: "east" });
 const scheduler = new SchedulerInstallation(
     "batch",
     {
-        image: "localhost/secondary-scheduler/kube-scheduler:0.1.0",
-        operatorImage: "localhost/secondary-scheduler/operator:0.1.0",
+        image: "localhost/secondary-scheduler/kube-scheduler:0.2.0",
+        operatorImage: "localhost/secondary-scheduler/operator:0.2.0",
         settings: {
             schedulerName: "batch",
             metricProvider: { type: "Prometheus", address: "https://prometheus.monitoring:9090" },

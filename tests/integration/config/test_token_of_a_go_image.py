@@ -18,6 +18,7 @@ import yaml
 
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
+from scheduler import __version__
 from stacks.checking import check
 from tests.support.waiting import eventually
 
@@ -74,7 +75,7 @@ def test_the_go_plugins_ask_with_the_token_of_the_stacks_configuration(prometheu
     address = f"http://127.0.0.1:{prometheus.server_port}"
     values = {
         "schedulerImage": "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7",
-        "operatorImage": "localhost/secondary-scheduler/operator:0.1.0",
+        "operatorImage": f"localhost/secondary-scheduler/operator:{__version__}",
         "metricProvider": json.dumps({"type": "Prometheus", "address": address, "credentials": credentials}),
     }
     _, profile, _ = check(values, set(), {"TOKEN_FILE": str(tmp_path / "token")}, with_kubeconfig=False)

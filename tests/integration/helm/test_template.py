@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler import __version__
 from scheduler.config import configuration_hash, parse_spec
 from tests.support import kustomizing
 from tests.support.helming import HOOK, Helm, by_name
@@ -21,7 +22,7 @@ SCHEDULER, OPERATOR = ("SecondaryScheduler", "cluster"), ("Deployment", "seconda
 # Texts of Go's template language (alerts, dashboard), several replicas, a metric source, plugins with CRDs, and a
 # rebalancer.
 FULL: dict[str, Any] = {
-    "schedulerImage": f"registry.example.com/secondary-scheduler/kube-scheduler:0.1.0@{DIGEST}",
+    "schedulerImage": f"registry.example.com/secondary-scheduler/kube-scheduler:{__version__}@{DIGEST}",
     "operatorImage": f"registry.example.com/secondary-scheduler/operator@{DIGEST}",
     "replicas": 3,
     "logLevel": "Debug",
@@ -106,7 +107,7 @@ def test_values_reach_the_scheduler_and_the_operator(helm: Helm, charts: dict[st
     image = {"repository": "mirror.example.com/secondary-scheduler/kube-scheduler", "tag": "", "digest": DIGEST}
     values = {
         "scheduler": {**placement, "image": image, "replicas": 2, "logLevel": "Trace"},
-        "operator": {**placement, "image": {"tag": "0.2.0"}},
+        "operator": {**placement, "image": {"tag": "9.9.9"}},
     }
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
     objects = by_name(helm.template(charts["plain"], "--values", str(tmp_path / "values.yaml")))
@@ -119,7 +120,7 @@ def test_values_reach_the_scheduler_and_the_operator(helm: Helm, charts: dict[st
 
     pod = objects[OPERATOR]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["image"] == "localhost/secondary-scheduler/operator:0.2.0"
+    assert container["image"] == "localhost/secondary-scheduler/operator:9.9.9"
     assert (pod["nodeSelector"], pod["tolerations"]) == (placement["nodeSelector"], placement["tolerations"])
     # Helm merges maps: what the chart's own values have beside it stays.
     assert container["resources"]["requests"] == {"cpu": "2", "memory": "96Mi"}

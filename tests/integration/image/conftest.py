@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
+from scheduler import __version__
 from tests.integration.image.podman_node import unusable
 from tests.support.rendering import ROOT
 
-IMAGES = {name: f"localhost/secondary-scheduler/{name}:0.1.0" for name in ("kube-scheduler", "operator")}
+IMAGES = {name: f"localhost/secondary-scheduler/{name}:{__version__}" for name in ("kube-scheduler", "operator")}
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler import __version__
 from scheduler.config import configuration_hash
 from tests.integration.image.podman_node import NAME, PodmanNode, podman, run_once
 from tests.integration.operator.support import Api
@@ -54,7 +55,7 @@ def test_entry_points_run_as_any_user_without_privileges(
 ) -> None:
     done = run_once(images[name], command, "--version", options=("--user", user))
     assert done.returncode == 0, done.stderr
-    assert "0.1.0" in done.stdout
+    assert __version__ in done.stdout
 
 
 def python_says(image: str, program: str) -> str:
@@ -76,7 +77,7 @@ def test_everything_is_compiled_and_only_the_wheel_and_the_lock_are_in_it(images
     assert python_says(images["operator"], NOT_COMPILED) == ""
     listing = "import os; print(*sorted(os.listdir('/opt/secondary-scheduler/product')))"
     product = python_says(images["operator"], listing).split()
-    assert product == ["scheduler", "secondary_scheduler", "secondary_scheduler-0.1.0.dist-info"]
+    assert product == ["scheduler", "secondary_scheduler", f"secondary_scheduler-{__version__}.dist-info"]
     names = "from importlib.metadata import distributions; print(*{d.name for d in distributions(path=[%r])})"
     installed = python_says(images["operator"], names % "/opt/secondary-scheduler/dependencies").split()
     lock = (Path(__file__).parents[3] / "image/requirements.txt").read_text().splitlines()

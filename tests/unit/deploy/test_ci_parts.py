@@ -5,6 +5,7 @@ Programs that ask a service or an engine are stand-ins which record how they wer
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import subprocess
@@ -220,3 +221,46 @@ def test_the_hook_takes_stack_files_and_runs_a_command_that_there_is(runner: Run
     assert runner.run(shlex.join([*hook["entry"].split(), "good.yaml"])).returncode == 0
     (runner.work / "bad.yaml").write_text("kind: x\n")
     assert runner.run(shlex.join([*hook["entry"].split(), "good.yaml", "bad.yaml"])).returncode == 4
+
+
+SETUP = ROOT / ".github/actions/setup-secondary-scheduler/action.yml"
+# `python -m venv DIR`: an environment whose pip records what it is to install.
+MAKE_ENVIRONMENT = """
+mkdir -p "$3/bin"
+printf '#!/bin/sh\\nprintf "pip"; for word in "$@"; do printf " [%%s]" "$word"; done; echo\\n' > "$3/bin/pip"
+printf '#!/bin/sh\\necho "Client Version: 9.9.9"\\n' > "$3/bin/secondary-scheduler"
+chmod +x "$3/bin/pip" "$3/bin/secondary-scheduler"
+"""
+
+
+def installs(runner: Runner, **variables: str) -> subprocess.CompletedProcess[str]:
+    runner.stand_in("python", MAKE_ENVIRONMENT)
+    (step,) = (step for step in yaml.safe_load(SETUP.read_text())["runs"]["steps"] if step.get("name") == "Install")
+    return runner.run(step["run"], **{"WHEEL": "", "SHA256": "", "SOURCE": str(ROOT), **variables})
+
+
+def test_setup_installs_a_wheel_whose_sum_is_right_and_puts_it_on_path(runner: Runner) -> None:
+    wheel = runner.work / "secondary_scheduler-9.9.9-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    done = installs(runner, WHEEL=str(wheel), SHA256=hashlib.sha256(b"wheel").hexdigest())
+    assert done.returncode == 0, done.stderr
+    assert f"[{wheel}[cli]]" in done.stdout
+    assert (runner.directory / "path").read_text() == f"{runner.directory}/secondary-scheduler/bin\n"
+    assert (runner.directory / "output").read_text() == "version=9.9.9\n"
+
+
+def test_setup_without_a_wheel_installs_the_actions_own_checkout(runner: Runner) -> None:
+    done = installs(runner)
+    assert done.returncode == 0, done.stderr
+    assert f"[{ROOT}[cli]]" in done.stdout
+
+
+def test_setup_refuses_a_wheel_with_another_sum_and_a_url_without_one(runner: Runner) -> None:
+    wheel = runner.work / "wheel.whl"
+    wheel.write_bytes(b"tampered")
+    done = installs(runner, WHEEL=str(wheel), SHA256=hashlib.sha256(b"wheel").hexdigest())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "compare it with SHA256SUMS" in done.stderr
+    done = installs(runner, WHEEL="https://registry.example.com/wheel.whl")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs its sha256" in done.stderr

@@ -25,7 +25,7 @@ from tests.support.pages import CHECKOUT, GUIDES, INDEX, File, Step, anchor, blo
 TYPED = [page for page in pages() if inventory(page).commands]
 PROGRAMS = {
     *("pulumi", "kubectl", "secondary-scheduler", "kube-scheduler", "git", "jq", "oc", "podman", "docker", "make"),
-    "helm",
+    *("helm", "cosign"),
     *("python", ".venv/bin/pip", ".venv/bin/python"),
 }
 SHELL = {

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from scheduler import __version__
+
 ROOT = Path(__file__).parents[3]
 FORBIDDEN = {"pulumi", "pulumi-kubernetes", "kubernetes", "typer", "rich", "pytest", "grpcio"}
 
@@ -53,9 +55,8 @@ def test_the_image_has_the_daemons_packages_and_none_of_the_program_or_the_tests
 
 
 def test_the_image_is_labelled_with_the_projects_version_and_runs_as_a_number() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     text = (ROOT / "image/Containerfile").read_text()
-    assert f"ARG VERSION={version}\n" in text
+    assert f"ARG VERSION={__version__}\n" in text
     users = re.findall(r"^USER (.*)$", text, re.MULTILINE)
     assert [re.fullmatch(r"[1-9]\d*:[1-9]\d*", user) is not None for user in users] == [True]
 

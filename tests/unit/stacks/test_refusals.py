@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scheduler import __version__
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import ConfigurationError
 from stacks.checking import check
@@ -34,7 +35,7 @@ ABSENT = object()
 PLUGIN = "plugins.score.enabled[0]"
 CREDENTIALS = "metricProvider.credentials"
 WATCHER = "metricProvider.loadWatcher"
-OUR_IMAGE = "registry.example.com/secondary-scheduler/operator:0.1.0"
+OUR_IMAGE = f"registry.example.com/secondary-scheduler/operator:{__version__}"
 
 # change to GOOD (path, new value), path that is named, words that the line must have
 REFUSALS = {
@@ -383,12 +384,12 @@ def test_what_follows_from_a_mistake_is_not_reported_as_another(key: str, enviro
 @pytest.mark.parametrize(
     ("image", "flavour", "expected"),
     [
-        ("registry.example.com/secondary-scheduler/kube-scheduler:0.1.0", "", "registry.example.com/secondary-scheduler/operator:0.1.0"),
+        (f"registry.example.com/secondary-scheduler/kube-scheduler:{__version__}", "", f"registry.example.com/secondary-scheduler/operator:{__version__}"),
         ("localhost:5000/mirror/kube-scheduler:1", "ours", "localhost:5000/mirror/operator:1"),
-        ("registry.example.com/secondary-scheduler/kube-scheduler@sha256:" + "0" * 64, "", "registry.example.com/secondary-scheduler/operator:0.1.0"),
-        ("registry.example.com/secondary-scheduler/kube-scheduler", "", "registry.example.com/secondary-scheduler/operator:0.1.0"),
-        ("registry.example.com/mirror/ks:1", "ours", "REGISTRY/secondary-scheduler/operator:0.1.0"),
-        (GO_IMAGE, "", "REGISTRY/secondary-scheduler/operator:0.1.0"),
+        ("registry.example.com/secondary-scheduler/kube-scheduler@sha256:" + "0" * 64, "", f"registry.example.com/secondary-scheduler/operator:{__version__}"),
+        ("registry.example.com/secondary-scheduler/kube-scheduler", "", f"registry.example.com/secondary-scheduler/operator:{__version__}"),
+        ("registry.example.com/mirror/ks:1", "ours", f"REGISTRY/secondary-scheduler/operator:{__version__}"),
+        (GO_IMAGE, "", f"REGISTRY/secondary-scheduler/operator:{__version__}"),
     ],
 )  # fmt: skip
 def test_the_operators_image_follows_from_a_tag_of_ours_and_else_the_message_shows_what_to_set(
@@ -412,7 +413,7 @@ def test_upstreams_operator_does_not_follow_from_our_scheduler(environment: dict
         check(engine_values(document), set(), environment)
 
 
-ONE_SETTING = {"schedulerImage": "registry.example.com/secondary-scheduler/kube-scheduler:0.1.0"}
+ONE_SETTING = {"schedulerImage": f"registry.example.com/secondary-scheduler/kube-scheduler:{__version__}"}
 
 
 def test_one_setting_is_enough_and_the_preview_says_what_is_missing_for_load(environment: dict[str, str]) -> None:

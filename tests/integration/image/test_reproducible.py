@@ -1,0 +1,76 @@
+"""The same commit gives the same image, which says what it consists of and is not large."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler import __version__
+from tests.integration.image.podman_node import podman
+from tests.integration.image.test_image import python_says
+from tests.support.rendering import ROOT
+from tools.sbom import locked
+
+# Two builds without a cache.
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+NAME = "localhost/secondary-scheduler-test/reproducible"
+MOST_COMPRESSED = 120_000_000
+SBOM = "/licenses/secondary-scheduler/sbom.cdx.json"
+
+
+@pytest.fixture(scope="module")
+def twice(images: dict[str, str]) -> Iterator[list[str]]:
+    """Two images of this checkout, made one after the other; between them the files get other times."""
+    tags = [f"{NAME}:{os.getpid()}-{number}" for number in (1, 2)]
+    for tag in tags:
+        command = [sys.executable, str(ROOT / "tools/image.py"), "--clean", "--tag", tag]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        Path(ROOT / "image/Containerfile").touch()
+        Path(ROOT / "scheduler/__init__.py").touch()
+    yield tags
+    podman("rmi", "--force", *tags, check=False)
+
+
+def test_two_builds_have_the_same_digest(twice: list[str]) -> None:
+    first, second = (podman("image", "inspect", "--format", "{{.Id}} {{.Digest}}", tag) for tag in twice)
+    assert first == second
+
+
+def test_a_base_made_twice_has_the_same_digest(images: dict[str, str]) -> None:
+    tags = [f"{NAME}-base:{os.getpid()}-{number}" for number in (1, 2)]
+    for tag in tags:
+        subprocess.run([sys.executable, str(ROOT / "tools/base_image.py"), tag], timeout=600, check=True)
+    first, second = (podman("image", "inspect", "--format", "{{.Digest}}", tag) for tag in tags)
+    podman("rmi", "--force", *tags, check=False)
+    assert first == second
+
+
+def test_the_image_holds_its_bill_of_materials_with_hashes_and_licences(images: dict[str, str]) -> None:
+    bill = json.loads(python_says(images["operator"], f"print(open({SBOM!r}).read())"))
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
+    assert {part["name"]: part["version"] for part in bill["components"]} == locked()
+    without = [part["name"] for part in bill["components"] if not part.get("licenses") or not part.get("hashes")]
+    assert without == []
+    names = "from importlib.metadata import distributions; print(*{d.name for d in distributions(path=[%r])})"
+    installed = python_says(images["operator"], names % "/opt/secondary-scheduler/dependencies").split()
+    assert len(installed) == len(bill["components"])
+
+
+def test_the_image_is_below_its_limit_when_compressed(images: dict[str, str]) -> None:
+    compressor, size = zlib.compressobj(6), 0
+    with subprocess.Popen(["podman", "save", images["operator"]], stdout=subprocess.PIPE) as saving:
+        assert saving.stdout is not None
+        while chunk := saving.stdout.read(1 << 20):
+            size += len(compressor.compress(chunk))
+    size += len(compressor.flush())
+    assert saving.returncode == 0
+    assert 20_000_000 < size < MOST_COMPRESSED

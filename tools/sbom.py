@@ -1,0 +1,133 @@
+"""Writes what the image consists of, as a CycloneDX bill of materials: `make image` puts it into the image.
+
+    tools/sbom.py FILE          writes names, versions, hashes and licences of the locked packages, and of this project
+
+Read from image/requirements.txt and from the wheels in image/wheels, which are what the build installs. The same files
+and SOURCE_DATE_EPOCH give the same bytes. What the base image holds is not in it: its publisher says that.
+"""
+
+from __future__ import annotations
+
+import email
+import email.message
+import hashlib
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from cyclonedx.contrib.license.factories import LicenseFactory  # noqa: E402
+from cyclonedx.model import HashAlgorithm, HashType  # noqa: E402
+from cyclonedx.model.bom import Bom  # noqa: E402
+from cyclonedx.model.component import Component, ComponentType  # noqa: E402
+from cyclonedx.output.json import JsonV1Dot6  # noqa: E402
+from packageurl import PackageURL  # noqa: E402
+from packaging.requirements import Requirement  # noqa: E402
+
+from tools.version import version  # noqa: E402
+from tools.wheels import source_date_epoch  # noqa: E402
+
+LOCK = ROOT / "image/requirements.txt"
+WHEELS = ROOT / "image/wheels"
+_CLASSIFIER = "License :: OSI Approved :: "
+
+
+class SbomError(Exception):
+    """One line for the user."""
+
+
+def locked() -> dict[str, str]:
+    """Version by name, of the packages that the image's lock has for this machine."""
+    lines = (line.removesuffix("\\").strip() for line in LOCK.read_text(encoding="utf-8").splitlines() if "==" in line)
+    requirements = (Requirement(line) for line in lines if not line.startswith("--hash"))
+    return {
+        _normalised(each.name): str(each.specifier).removeprefix("==")
+        for each in requirements
+        if each.marker is None or each.marker.evaluate()
+    }
+
+
+def wheels() -> Iterator[tuple[Path, email.message.Message]]:
+    """The fetched wheels of the lock, with their metadata."""
+    pins = locked()
+    for file in sorted(WHEELS.glob("*.whl")):
+        with zipfile.ZipFile(file) as archive:
+            (name,) = (each for each in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", each))
+            metadata = email.message_from_bytes(archive.read(name))
+        if pins.get(_normalised(metadata["Name"])) == metadata["Version"]:
+            yield file, metadata
+
+
+def licence(metadata: email.message.Message) -> str:
+    """What a package says of its licence: an expression of SPDX where it has one, else its own words in one line."""
+    if expression := metadata["License-Expression"]:
+        return str(expression)
+    classifiers = [
+        each.removeprefix(_CLASSIFIER) for each in metadata.get_all("Classifier") or [] if each.startswith(_CLASSIFIER)
+    ]
+    text = " ".join(str(metadata["License"] or "").split())
+    # Some put the whole text of the licence there.
+    return text if 0 < len(text) <= 60 else " OR ".join(classifiers)
+
+
+def bill() -> Bom:
+    """The bill of materials: this project as what it is about, and a component for each locked package."""
+    factory = LicenseFactory()
+    bom = Bom()
+    product = Component(
+        name="secondary-scheduler",
+        version=version(),
+        type=ComponentType.CONTAINER,
+        bom_ref="secondary-scheduler",
+        licenses=[factory.make_from_string("Apache-2.0")],
+        purl=PackageURL("pypi", None, "secondary-scheduler", version()),
+    )
+    bom.metadata.component = product
+    bom.metadata.timestamp = datetime.fromtimestamp(int(source_date_epoch()), UTC)
+    parts = []
+    for file, metadata in wheels():
+        name, stated = _normalised(metadata["Name"]), licence(metadata)
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        parts.append(
+            Component(
+                name=name,
+                version=metadata["Version"],
+                type=ComponentType.LIBRARY,
+                bom_ref=name,
+                licenses=[factory.make_from_string(stated)] if stated else [],
+                purl=PackageURL("pypi", None, name, metadata["Version"]),
+                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
+            )
+        )
+    if missing := sorted(set(locked()) - {part.name for part in parts}):
+        raise SbomError(f"image/wheels has no wheel of {', '.join(missing)}: run make image, which fetches them")
+    for part in parts:
+        bom.components.add(part)
+    bom.register_dependency(product, parts)
+    content = " ".join(f"{part.name}=={part.version}" for part in sorted(parts, key=lambda part: part.name))
+    bom.serial_number = uuid5(NAMESPACE_URL, f"secondary-scheduler {version()}: {content}")
+    return bom
+
+
+def write(file: Path) -> None:
+    """Write it as JSON of CycloneDX 1.6."""
+    file.write_text(JsonV1Dot6(bill()).output_as_string(indent=1) + "\n", encoding="utf-8")
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    try:
+        write(Path(sys.argv[1]))
+    except SbomError as failure:
+        sys.exit(f"sbom: {failure}")
