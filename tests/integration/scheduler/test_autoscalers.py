@@ -109,12 +109,12 @@ class History:
 
     def conditions(self, name: str) -> list[tuple[str, str]]:
         """Reason and nomination of each PodScheduled=False, without repetitions."""
-        said = [
+        refusals = [
             (str(condition.get("reason")), str(state["status"].get("nominatedNodeName", "")))
             for state in self.states[name]
             if (condition := scheduled(state)) and condition["status"] == "False"
         ]
-        return [key for key, _ in itertools.groupby(said)]
+        return [key for key, _ in itertools.groupby(refusals)]
 
 
 class World:
