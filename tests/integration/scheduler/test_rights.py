@@ -380,7 +380,9 @@ def test_nothing_is_refused_and_nothing_is_held_in_vain(
     eventually(lambda: metrics in {request[:3] for request in requests(control_plane)}, "the metrics server read")
     seen = requests(control_plane)
     assert {request for request in seen if request.code == 403} == set()
-    assert held() - {request[:3] for request in seen} == HELD_FOR_DOUBT | HELD_FOR_LATER_SERVERS | HELD_FOR_GO_IMAGES
+    rules = "devicetaintrules"
+    later = {right for right in HELD_FOR_LATER_SERVERS if right[1] != rules or (minor_of(releases.chosen()) or 0) < 37}
+    assert held() - {request[:3] for request in seen} == HELD_FOR_DOUBT | later | HELD_FOR_GO_IMAGES
 
 
 def gangs(api: Api, log: Path) -> None:
