@@ -58,12 +58,12 @@ def run(minor: str, part: str, cases: int) -> str:
 
 
 def _verdict_of_cases(code: int, output: str) -> str:
-    """`passed 100 of 100`."""
+    """`passed 100 of 100`, or `FAILED 12 in 100`: the answers that differ, of which a case may have several."""
     match = _ASKED.search(output)
     if match is None:
         return "FAILED"
     cases, differing = int(match[1]), int(match[2])
-    return f"{'passed' if code == 0 else 'FAILED'} {cases - differing} of {cases}"
+    return f"passed {cases} of {cases}" if code == 0 else f"FAILED {differing} in {cases}"
 
 
 def rows(minors: list[str], cases: int) -> Iterator[tuple[str, dict[str, str] | str]]:
