@@ -20,14 +20,8 @@ def plane() -> Iterator[ControlPlane]:
         yield running
 
 
-@pytest.mark.parametrize(
-    ("compatibility", "worlds"),
-    [
-        ("upstream", 4),
-        pytest.param("safe", 16, marks=pytest.mark.slow),
-        pytest.param("upstream", 96, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("compatibility", "worlds"), [("safe", 16), ("upstream", 96)])
 async def test_the_same_pods_are_admitted_over_time(
     plane: ControlPlane, tmp_path: Path, compatibility: str, worlds: int
 ) -> None:

@@ -27,6 +27,7 @@ def control_plane() -> Iterator[ControlPlane]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 async def test_scores_and_verdicts_are_the_real_ones(control_plane: ControlPlane) -> None:
     profiles = list(smallplugins.PROFILES)

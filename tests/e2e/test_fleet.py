@@ -247,6 +247,7 @@ def test_waves_are_updated_behind_a_gate_that_sees_a_pod_placed(clusters: Cluste
     assert clusters.fleet.token.read_text().strip() not in json.dumps(stacks)
 
 
+@pytest.mark.slow
 def test_afterwards_there_is_nothing_to_change_and_nothing_has_drifted(clusters: Clusters) -> None:
     names = ("--stacks", "fleet-canary", "--stacks", "fleet-east")
     assert {stack["result"] for stack in clusters.fleet.result("preview", *names).values()} == {"unchanged"}
