@@ -147,10 +147,7 @@ def describe_opt_in(
         raise _refusal([replace(problem, loc=("optIn", *problem.loc)) for problem in read.problems], name)
     minor = kubernetes_minor(ClusterVersions(kubernetes_version or None))
     plan, problems = plan_opt_in(read.settings, scheduler_names, minor)
-    if errors := [problem for problem in problems if problem.severity == "error"]:
-        raise _refusal(errors, name)
-    for warning in problems:
-        pulumi.log.warn(str(replace(warning, source=name)), component)
+    _report(problems, component, name)
     return plan
 
 
@@ -176,10 +173,7 @@ def describe_rebalancer(
     if read.problems or read.settings is None:
         raise _refusal([replace(problem, loc=("rebalance", *problem.loc)) for problem in read.problems], name)
     plan, problems = plan_rebalancer(read.settings, configuration)
-    if errors := [problem for problem in problems if problem.severity == "error"]:
-        raise _refusal(errors, name)
-    for warning in problems:
-        pulumi.log.warn(str(replace(warning, source=name)), component)
+    _report(problems, component, name)
     return plan
 
 
@@ -194,6 +188,14 @@ def custom_plugins(settings: ProfileSettings) -> list[CustomPlugin]:
         )
         for plugin in settings.extra_plugins
     ]
+
+
+def _report(problems: Sequence[Problem], component: pulumi.Resource, name: str) -> None:
+    """Refuse errors; log warnings at the component."""
+    if errors := [problem for problem in problems if problem.severity == "error"]:
+        raise _refusal(errors, name)
+    for warning in problems:
+        pulumi.log.warn(str(replace(warning, source=name)), component)
 
 
 def _refusal(problems: Sequence[Problem], source: str) -> pulumi.RunError:

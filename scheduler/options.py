@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from scheduler import __version__
-from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, address_problem, parse_duration
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, parse_duration
 from scheduler.config import KubeSchedulerConfiguration
+from scheduler.credentialflags import credential_rules, source_address
 from scheduler.flags import (
     IdleSetting,
     add_idle_flags,
@@ -146,12 +147,6 @@ def _boolean(text: str) -> bool:
     if text.lower() in ("false", "f", "0"):
         return False
     raise argparse.ArgumentTypeError(f"{text!r} is no boolean; write true or false")
-
-
-def _source_address(text: str) -> str:
-    if problem := address_problem(text):
-        raise argparse.ArgumentTypeError(problem)
-    return text
 
 
 def _port(text: str) -> int:
@@ -317,7 +312,7 @@ def _metric_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--metric-credentials-address",
-        type=_source_address,
+        type=source_address,
         metavar="URL",
         help="send tokens of files to this metric source only",
     )
@@ -396,8 +391,7 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
     parsed = parser.parse_args([*with_dashes(arguments)])
     if (parsed.tls_cert_file is None) != (parsed.tls_private_key_file is None):
         parser.error("--tls-cert-file and --tls-private-key-file go together; give both or neither")
-    if parsed.metric_service_account_token and not parsed.metric_credentials_address:
-        parser.error("--metric-service-account-token needs --metric-credentials-address, the only place it is sent to")
+    rules = credential_rules(parser, parsed)
     gates = {name: value for each in parsed.feature_gates for name, value in each.items()}
     return Options(
         config=parsed.config,
@@ -439,11 +433,6 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         extender_recording=parsed.extender_recording,
         decision_history=parsed.decision_history,
         decision_details=parsed.decision_details,
-        credential_rules=CredentialRules(
-            parsed.metric_credentials_directory,
-            parsed.metric_credentials_address,
-            parsed.metric_service_account_token,
-            parsed.allow_insecure_metric_credentials,
-        ),
+        credential_rules=rules,
         shown=shown_flags(parser, parsed),
     )

@@ -1,7 +1,7 @@
 """Takes pictures of the pages of `ui`.
 
 `python tools/screenshots.py DIRECTORY` writes every view in light, in dark and on a phone, and those of a large and of
-an empty cluster; without a directory, the pictures of docs/ui.md are written anew. Needs Chromium (`make browser`
+an empty cluster; without a directory, the pictures of docs/ui.md are updated. Needs Chromium (`make browser`
 installs it).
 """
 

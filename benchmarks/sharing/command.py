@@ -1,7 +1,7 @@
 """`python -m benchmarks sharing`: how many pods kubelets reject where kube-scheduler and ours use the same nodes.
 
-Pods arrive at a steady rate, to both schedulers in turn, and with each a random other one ends, so that the nodes stay
-as full as they are. Nothing replaces a rejected pod. The kubelets of the nodes are played, by kubelet's rule.
+Pods arrive at a steady rate, to both schedulers alternately, and with each a random other one ends, so that the nodes
+stay as full as they are. Nothing replaces a rejected pod. The kubelets of the nodes are played, by kubelet's rule.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class _Stage:
         await self._client.post(_PODS, pod)
 
     async def _arrive(self, kubelets: Kubelets) -> None:
-        """Pods at the cell's rate, to each scheduler in turn; with each, another one ends."""
+        """Pods at the cell's rate, to both schedulers alternately; with each, another one ends."""
         cell, began = self._cell, time.monotonic()
         kubelets.outcomes.clear()
         async with asyncio.TaskGroup() as group:

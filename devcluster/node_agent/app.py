@@ -179,7 +179,7 @@ class Agent:
         self._resize()
 
     def _resize(self) -> None:
-        """Grant what pods request anew, the oldest first; who has to wait is looked at again at the next change."""
+        """Grant resizes, those of the oldest pods first; who has to wait is looked at again at the next change."""
         for worker in self._workers.values():
             if worker.occupies and worker.is_resized:
                 others = [other.requests for other in self._workers.values() if other is not worker and other.occupies]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.catalog import OPERATOR_NAMESPACE
-from scheduler.kube.client import Forbidden, KubeError, NotFound, SyncConnection, api_path
+from scheduler.kube.client import ClientConfig, Forbidden, KubeError, NotFound, SyncConnection, api_path
 from scheduler.operand import CONFIG_KEY, CONFIG_VOLUME
 from secondary_scheduler.cli.installed import InstalledComponent, component_of, server_version
 from secondary_scheduler.cli.listing import list_items, part, parts, read_object
@@ -21,6 +21,7 @@ Place = tuple[str, str]
 """Namespace and name."""
 MOST_INSTANCES = 50
 _MOST_LISTED = 5000
+_TIMEOUT = 15.0
 """Objects of a kind that are looked at; a namespace with more has another purpose."""
 
 
@@ -67,6 +68,17 @@ class Installations:
     deployments_read: frozenset[str]
     leases_read: frozenset[str]
     configurations: Mapping[Place, str]
+
+
+def installations_of(
+    config: ClientConfig, namespace: str | None, limits: CallerLimits, *, everywhere: bool, command: str
+) -> Installations:
+    """Connect and read as `read_installations`; `command` is named to the API server."""
+    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
+    try:
+        return read_installations(connection, config.server, namespace, limits, everywhere=everywhere)
+    finally:
+        connection.close()
 
 
 def read_installations(

@@ -40,6 +40,18 @@ AllowInsecureOption = Annotated[
 ]
 WindowOption = Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")]
 
+OF_A_CLUSTER = (
+    "kubeconfig",
+    "context",
+    "prometheus",
+    "watcher",
+    "token_file",
+    "ca_file",
+    "allow_insecure",
+    "window",
+)
+"""Parameters that mean nothing where a snapshot is read from files."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadOrigin:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler import __version__
-from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, address_problem
+from scheduler.catalog import CredentialRules
 from scheduler.config import ConfigurationError, load_configuration
+from scheduler.credentialflags import add_credential_flags, credential_rules
 from scheduler.load import LoadSettings
 from secondary_scheduler.loadwatcher.errors import WatcherError
 from secondary_scheduler.loadwatcher.listening import DEFAULT_LISTEN, Listen, is_loopback, listen_address
@@ -59,15 +60,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
             f"--listen {listen.host}:{listen.port}: whoever reaches it could read every node's load; say so with "
             "--serve-unauthenticated, behind a NetworkPolicy, or listen on 127.0.0.1"
         )
-    if parsed.metric_service_account_token and not parsed.metric_credentials_address:
-        parser.error("--metric-service-account-token needs --metric-credentials-address, the only place it is sent to")
-    rules = CredentialRules(
-        parsed.metric_credentials_directory,
-        parsed.metric_credentials_address,
-        parsed.metric_service_account_token,
-        parsed.allow_insecure_metric_credentials,
-    )
-    return Options(parsed.config, listen, rules)
+    return Options(parsed.config, listen, credential_rules(parser, parsed))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,10 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group(
         "credentials of the source", "what the file may do with tokens: whoever writes it cannot permit more"
     )
-    group.add_argument("--metric-credentials-directory", metavar="DIR", default=METRIC_CREDENTIALS_DIRECTORY)
-    group.add_argument("--metric-credentials-address", type=_address, metavar="URL")
-    group.add_argument("--metric-service-account-token", metavar="FILE")
-    group.add_argument("--allow-insecure-metric-credentials", action="store_true")
+    add_credential_flags(group)
     return parser
 
 
@@ -123,12 +113,6 @@ def _listen(text: str) -> Listen:
         return listen_address(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _address(text: str) -> str:
-    if problem := address_problem(text):
-        raise argparse.ArgumentTypeError(problem)
-    return text
 
 
 def _say(text: str) -> None:

@@ -235,7 +235,7 @@ class _Process:
             try:
                 return await self._world.read_memory()
             except KubeError as error:
-                # Without what was kept, limits and cooldowns would begin anew.
+                # Without what was kept, limits and cooldowns would start from nothing.
                 log.warning("the status cannot be read, trying again", reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 

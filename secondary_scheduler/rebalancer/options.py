@@ -9,13 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scheduler import __version__
-from scheduler.catalog import (
-    METRIC_CREDENTIALS_DIRECTORY,
-    OPERAND,
-    OPERATOR_NAMESPACE,
-    CredentialRules,
-    address_problem,
-)
+from scheduler.catalog import OPERAND, OPERATOR_NAMESPACE, CredentialRules
+from scheduler.credentialflags import add_credential_flags, credential_rules
 from secondary_scheduler.rebalancer.status import Mode
 
 DEFAULT_NAME = "secondary-scheduler-rebalancer"
@@ -57,8 +52,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
     """Read flags, with the pod's environment as their defaults; wrong ones end the process with code 2."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
-    if parsed.metric_service_account_token and not parsed.metric_credentials_address:
-        parser.error("--metric-service-account-token needs --metric-credentials-address, the only place it is sent to")
+    rules = credential_rules(parser, parsed)
     return Options(
         config=parsed.config,
         mode=parsed.mode,
@@ -70,12 +64,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
         port=parsed.port,
         metrics_port=parsed.metrics_port,
-        rules=CredentialRules(
-            parsed.metric_credentials_directory,
-            parsed.metric_credentials_address,
-            parsed.metric_service_account_token,
-            parsed.allow_insecure_metric_credentials,
-        ),
+        rules=rules,
         verbosity=parsed.verbosity,
         identity=environment.get("POD_NAME") or None,
     )
@@ -138,10 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         "credentials of the load source",
         "what the configuration may do with tokens: whoever writes it cannot permit more",
     )
-    group.add_argument("--metric-credentials-directory", metavar="DIR", default=METRIC_CREDENTIALS_DIRECTORY)
-    group.add_argument("--metric-credentials-address", type=_address, metavar="URL")
-    group.add_argument("--metric-service-account-token", metavar="FILE")
-    group.add_argument("--allow-insecure-metric-credentials", action="store_true")
+    add_credential_flags(group)
     return parser
 
 
@@ -150,12 +136,6 @@ def _place(text: str) -> tuple[str, str]:
         return place_of(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _address(text: str) -> str:
-    if problem := address_problem(text):
-        raise argparse.ArgumentTypeError(problem)
-    return text
 
 
 def _port(text: str) -> int:

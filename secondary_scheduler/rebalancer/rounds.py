@@ -75,7 +75,7 @@ class World(Protocol):
         """Keep the memory and show the report; returns why that failed, "" if it did not.
 
         Raises:
-            StatusDeleted: what was kept before is gone; the next call writes it anew.
+            StatusDeleted: what was kept before is gone; the next call creates a new one.
         """
 
     def announce_move(self, move: Move, pod: PodInfo) -> None:

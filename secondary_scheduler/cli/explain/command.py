@@ -148,20 +148,10 @@ def explain_queue(
         return
     schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
     namespaces = list(dict.fromkeys(namespace or [schedulers.config.namespace]))
-    query = {"limit": str(limit)}
     if all_namespaces:
-        answers = [_only(schedulers, "/debug/queue", query, "list pods in all namespaces")]
-    else:
-        answers = [
-            _only(
-                schedulers,
-                f"/debug/queue/namespaces/{quote(each, safe='')}",
-                query,
-                f"list pods in namespace {each}",
-            )
-            for each in namespaces
-        ]
-    answer = merged(answers, [] if all_namespaces else namespaces, limit)
+        namespaces = []
+    answers = [_about_pods(schedulers, "/debug/queue", each, limit) for each in namespaces or (None,)]
+    answer = merged(answers, namespaces, limit)
     write(answer, output, lambda shown, wide: lines(shown))
 
 
@@ -228,14 +218,19 @@ def explain_shadow(
 
     require_apart(call, "namespace", "all_namespaces")
     schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
-    query = {"limit": str(limit)}
-    if all_namespaces:
-        answer = _only(schedulers, "/debug/shadow", query, "list pods in all namespaces")
-    else:
-        place = namespace or schedulers.config.namespace
-        path = f"/debug/shadow/namespaces/{quote(place, safe='')}"
-        answer = _only(schedulers, path, query, f"list pods in namespace {place}")
+    place = None if all_namespaces else namespace or schedulers.config.namespace
+    answer = _about_pods(schedulers, "/debug/shadow", place, limit)
     write(answer, output, lambda shown, wide: lines(shown))
+
+
+def _about_pods(schedulers: Schedulers, path: str, namespace: str | None, limit: int) -> dict[str, Any]:
+    """What the scheduler answers about the pods of a namespace; None: of all."""
+    query = {"limit": str(limit)}
+    if namespace is None:
+        return _only(schedulers, path, query, "list pods in all namespaces")
+    return _only(
+        schedulers, f"{path}/namespaces/{quote(namespace, safe='')}", query, f"list pods in namespace {namespace}"
+    )
 
 
 def _only(schedulers: Schedulers, path: str, query: dict[str, str], right: str) -> dict[str, Any]:

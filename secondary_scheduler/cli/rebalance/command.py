@@ -12,6 +12,7 @@ from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
+    OF_A_CLUSTER,
     AllowInsecureOption,
     CaFileOption,
     PrometheusOption,
@@ -36,17 +37,7 @@ _RUN = examples(
     "rebalance run --config config.yaml --mode Predictive",
     "rebalance run --config config.yaml --settings rebalance.yaml --mode Automatic --scheduler kube-apps/scheduler",
 )
-_OF_A_CLUSTER = (
-    "kubeconfig",
-    "context",
-    "prometheus",
-    "watcher",
-    "token_file",
-    "ca_file",
-    "allow_insecure",
-    "window",
-    "assume_scheduler",
-)
+_OF_A_CLUSTER = (*OF_A_CLUSTER, "assume_scheduler")
 
 
 def register(parent: typer.Typer) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from scheduler.config import Configuration
-from scheduler.kube.client import ClientConfig, SyncConnection
-from secondary_scheduler.cli.installations import CallerLimits, Installations, read_installations
+from scheduler.kube.client import ClientConfig
+from secondary_scheduler.cli.installations import CallerLimits, Installations, installations_of
 from secondary_scheduler.cli.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.rebalancing import ObservedScheduler, SchedulerHealth, scheduler_health
-
-_TIMEOUT = 15.0
 
 
 def read_health(
@@ -28,11 +26,7 @@ def read_health(
         KubeError: the API server does not answer.
     """
     limits = CallerLimits()
-    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/rebalance")
-    try:
-        read = read_installations(connection, config.server, None, limits, everywhere=True)
-    finally:
-        connection.close()
+    read = installations_of(config, None, limits, everywhere=True, command="rebalance")
     return health_in(read, limits, configuration, now, say)
 
 

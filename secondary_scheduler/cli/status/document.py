@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.kube.client import ClientConfig, SyncConnection
+from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.installations import CallerLimits, Installations, read_installations
+from secondary_scheduler.cli.installations import CallerLimits, Installations, installations_of
 from secondary_scheduler.cli.instances import Instance, instances_of
 from secondary_scheduler.cli.status.asking import LiveState, Question, ask_all
 from secondary_scheduler.cli.status.health import State, problems_of, worst
 from secondary_scheduler.cli.status.instances import instance_part
-
-_TIMEOUT = 15.0
 
 
 def read_status(config: ClientConfig, namespace: str | None, *, everywhere: bool) -> dict[str, Any]:
@@ -24,11 +22,7 @@ def read_status(config: ClientConfig, namespace: str | None, *, everywhere: bool
         KubeError: the API server does not answer.
     """
     limits = CallerLimits()
-    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/status")
-    try:
-        read = read_installations(connection, config.server, namespace, limits, everywhere=everywhere)
-    finally:
-        connection.close()
+    read = installations_of(config, namespace, limits, everywhere=everywhere, command="status")
     instances = instances_of(read)
     now = datetime.now(UTC)
     led = [instance for instance in instances if instance.leader]

@@ -17,6 +17,7 @@ from secondary_scheduler.cli.kubeoptions import (
     SchedulerPodOption,
 )
 from secondary_scheduler.cli.loadoptions import (
+    OF_A_CLUSTER,
     AllowInsecureOption,
     CaFileOption,
     PrometheusOption,
@@ -37,19 +38,7 @@ _EXAMPLES = examples(
 )
 
 
-_OF_CLUSTERS = (
-    "kubeconfig",
-    "context",
-    "prometheus",
-    "watcher",
-    "token_file",
-    "ca_file",
-    "allow_insecure",
-    "window",
-    "scheduler_namespace",
-    "scheduler_pod",
-    "scheduler_port",
-)
+_OF_CLUSTERS = (*OF_A_CLUSTER, "scheduler_namespace", "scheduler_pod", "scheduler_port")
 
 
 def register(parent: typer.Typer) -> None:

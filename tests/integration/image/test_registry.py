@@ -51,7 +51,7 @@ def test_what_is_pulled_by_digest_is_what_was_pushed(images: dict[str, str], reg
     pushed = ["push", WITHOUT_TLS, "--digestfile", str(digest_file), images["operator"]]
     podman(*pushed, f"docker://{name}:first")
     digest = digest_file.read_text().strip()
-    # A second push compresses anew, and gives the same digest.
+    # A second push compresses again, and gives the same digest.
     podman(*pushed, f"docker://{name}:second")
     assert digest_file.read_text().strip() == digest
     identity = podman("image", "inspect", "--format", "{{.Id}}", images["operator"]).strip()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.errors import api_error
-from secondary_scheduler.cli import app
+from secondary_scheduler.cli import app, installations
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.forwarding import Answer
 from secondary_scheduler.cli.installations import CallerLimits, read_installations
@@ -327,7 +327,7 @@ def test_the_exit_code_says_whether_all_is_well(
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(document, "SyncConnection", Connection)
+    monkeypatch.setattr(installations, "SyncConnection", Connection)
     monkeypatch.setattr(asking, "fetch", FakeScheduler(**GOOD).fetch)
     monkeypatch.setattr("secondary_scheduler.cli.connecting.load_connection", lambda *_: CONFIG)
     words = ["status", "-o", form]
