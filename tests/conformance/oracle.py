@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from devcluster import processes
 from tests.conformance import profiles
-from tests.conformance.apiclient import COLLECTIONS, Api, ApiError
+from tests.conformance.apiclient import COLLECTIONS, Api
 from tests.conformance.case import (
     BOUND,
     ERROR,
@@ -32,7 +32,7 @@ from tests.conformance.case import (
 )
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.schedulerlog import Attempt, LogState
-from tests.conformance.surroundings import NAMESPACES, PERMANENT
+from tests.conformance.surroundings import NAMESPACES, create_surroundings
 
 SETTLE_SECONDS = 0.03
 _POLL_SECONDS = 0.002
@@ -82,11 +82,7 @@ class Oracle:
 
     async def prepare(self) -> None:
         """Create what all cases share, and wait until the scheduler works."""
-        for item in PERMANENT:
-            with contextlib.suppress(ApiError):
-                # There already: `default`, and what an earlier oracle of this control plane has made.
-                await self._api.create(item)
-            self._permanent.append(await self._api.get(item) | {"kind": item["kind"]})
+        self._permanent = await create_surroundings(self._api)
         probe: Json = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "probe"}}
         await self._api.create(probe)
         await self._until(lambda: self._log.seen["node added", "probe"] > 0, "the scheduler sees nodes", _SEEN_SECONDS)

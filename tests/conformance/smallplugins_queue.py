@@ -27,6 +27,7 @@ from tests.conformance.profiles import scheduler_name
 from tests.conformance.schedulerlog import LogState
 from tests.conformance.schedulerplugins import options, scheduler_plugins_running
 from tests.conformance.smallplugins import GROUP, WORKLOAD, document
+from tests.conformance.surroundings import create_surroundings
 
 PLUGINS = ("QOSSort", "TopologicalSort")
 _PRIORITIES = ("lowest", "low", "", "middle", "high")
@@ -131,6 +132,7 @@ async def compare(control_plane: ControlPlane, plugin: str, seed: int) -> Compar
     api = Api(control_plane)
     created: list[Json] = []
     try:
+        await create_surroundings(api)
         await api.create_all(groups, created)
         # One after the other: the real scheduler lists them by name, and so do we.
         await api.create_all(pods, created)

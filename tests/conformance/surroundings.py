@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
+
+from tests.conformance.apiclient import Api, ApiError
 from tests.conformance.case import Json
+
+_ADMITTED_SECONDS = 30.0
 
 _NAMESPACE_LABELS: dict[str, dict[str, str]] = {
     "default": {},
@@ -19,6 +26,9 @@ OVERHEADS: dict[str, dict[str, str]] = {
     "wide-overhead": {"cpu": "1500m", "memory": "1G", "example.com/gpu": "1"},
 }
 """Runtime classes by what they add to a pod."""
+
+
+_CONTAINER = {"name": "main", "image": "registry.example/app"}
 
 
 def _named(api_version: str, kind: str, name: str, **fields: object) -> Json:
@@ -40,3 +50,30 @@ PERMANENT: tuple[Json, ...] = (
         for name, amounts in OVERHEADS.items()
     ),
 )
+
+
+async def create_surroundings(api: Api) -> list[Json]:
+    """Create what is not there yet, wait until pods may name it, and return it as the API server has it."""
+    there: list[Json] = []
+    for item in PERMANENT:
+        with contextlib.suppress(ApiError):
+            # There already: `default`, and what an earlier test on this control plane has made.
+            await api.create(item)
+        there.append(await api.get(item) | {"kind": item["kind"]})
+    for name in PRIORITIES:
+        await _admitted(api, name)
+    return there
+
+
+async def _admitted(api: Api, priority_class: str) -> None:
+    """Admission knows priority classes by a watch of its own, which may be behind."""
+    pod = _named("v1", "Pod", "probe", spec={"priorityClassName": priority_class, "containers": [_CONTAINER]})
+    deadline = time.monotonic() + _ADMITTED_SECONDS
+    while True:
+        try:
+            await api.call("POST", "/api/v1/namespaces/default/pods?dryRun=All", pod)
+            return
+        except ApiError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.02)
