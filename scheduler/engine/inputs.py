@@ -18,6 +18,7 @@ from scheduler.framework import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
+    ClusterEvent,
     NodeInfo,
     PodInfo,
     WallSeconds,
@@ -31,6 +32,8 @@ from scheduler.observe import Histograms
 from scheduler.state import ClusterState, SchedulingQueue
 
 log = structlog.get_logger(component="inputs")
+
+_Change = tuple[ClusterEvent, NodeInfo | None, NodeInfo]
 
 
 class PodInputs:
@@ -276,20 +279,20 @@ class NodeInputs:
         """Put no more pods on a node: to the plugins it has room for none."""
         node = self._closed[name] = self._state.node(name)
         if node is not None:
-            self._show(node)
+            self._tell(self._show(node))
 
     def reopen(self, name: str) -> None:
         """End what `close` began."""
         node = self._closed.pop(name)
         if node is not None:
-            self._show(node)
+            self._tell(self._show(node))
 
     def replace(self, items: Sequence[NodeUpdate], resource_version: ResourceVersion) -> None:
         """Take a complete list: what is not in it is gone."""
         seen = {update.node.name for update in items}
         self._remove(name for name in self._state.node_names if name not in seen)
-        for update in items:
-            self._upsert(update)
+        # All at once: thousands of pods may wait here at a start, and each would be asked about each node.
+        self._queue.on_events([change for update in items for change in self._upsert(update)])
         self._name_shared_addresses()
         self._wake()
 
@@ -301,7 +304,7 @@ class NodeInputs:
             if kind is EventType.DELETED:
                 self._remove([update.node.name])
             else:
-                labels = self._upsert(update)
+                labels = self._tell(self._upsert(update))
             if self._handling is not None:
                 for label in labels:
                     self._handling.labels(label).observe(time.perf_counter() - began)
@@ -313,8 +316,8 @@ class NodeInputs:
         self._remove([metadata.name])
         log.warning("a node cannot be decoded and is left out", node=metadata.name, error=str(error)[:300])
 
-    def _upsert(self, update: NodeUpdate) -> list[str]:
-        """Take in a node; returns the names of the events."""
+    def _upsert(self, update: NodeUpdate) -> list[_Change]:
+        """Take in a node; returns what the queue has to be told."""
         node = update.node
         self._shared |= self._addresses.set(node.name, update.addresses)
         if node.name in self._closed:
@@ -333,17 +336,19 @@ class NodeInputs:
                 )
         self._shared.clear()
 
-    def _show(self, node: NodeInfo) -> list[str]:
+    def _show(self, node: NodeInfo) -> list[_Change]:
         if node.name in self._closed:
             node = msgspec.structs.replace(node, allowed_pods=0)
         _, old = self._state.upsert_node(node)
         if old is None:
-            self._queue.on_event(NODE_ADD, new=node)
-            return [NODE_ADD.label]
-        events = node_update_events(old, node)
-        for event in events:
-            self._queue.on_event(event, old=old, new=node)
-        return [event.label for event in events]
+            return [(NODE_ADD, None, node)]
+        return [(event, old, node) for event in node_update_events(old, node)]
+
+    def _tell(self, changes: Sequence[_Change]) -> list[str]:
+        """Tell the queue; returns the names of the events."""
+        for event, old, new in changes:
+            self._queue.on_event(event, old=old, new=new)
+        return [event.label for event, _, _ in changes]
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in list(names):

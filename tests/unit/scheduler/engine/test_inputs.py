@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from scheduler.engine.inputs import NodeUpdate
+from scheduler.framework import PodInfo, Status
+from scheduler.kube.model import ResourceVersion
+from scheduler.plugins.dynamicresources import DynamicResources
 from tests.unit.scheduler.engine.fakes import Engine, eventually
-from tests.unit.scheduler.engine.pods import pod_info
+from tests.unit.scheduler.engine.pods import node_info, pod_info
 
 
 async def test_a_pod_that_waits_for_one_of_ours_is_placed_beside_it(engine: Engine) -> None:
@@ -101,3 +107,22 @@ async def test_a_pod_of_a_gang_of_kubernetes_own_hears_once_that_it_is_not_follo
     }
     assert notes["new"].startswith("spec.schedulingGroup train is not followed: this pod is placed by itself.")
     assert notes["old"].startswith("spec.workloadRef job/workers is not followed")
+
+
+async def test_a_list_of_nodes_asks_no_gated_pod_about_each(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5,000 nodes and as many pods whose claims do not exist kept a start busy for a minute."""
+    for number in range(320):
+        engine.add_pod(f"p{number}", resourceClaims=[{"name": "device", "resourceClaimName": "absent"}])
+    assert engine.queue.counts()["gated"] == 320
+    pre_enqueue, questions = DynamicResources.pre_enqueue, 0
+
+    def counted(plugin: DynamicResources, pod: PodInfo) -> Status:
+        nonlocal questions
+        questions += 1
+        return pre_enqueue(plugin, pod)
+
+    monkeypatch.setattr(DynamicResources, "pre_enqueue", counted)
+    engine.nodes.replace([NodeUpdate(node_info(f"n{number}"), ()) for number in range(320)], ResourceVersion("9"))
+    assert len(engine.state.node_names) == 320
+    assert 0 < questions <= 2 * 320
+    assert engine.queue.counts()["gated"] == 320
