@@ -54,15 +54,15 @@ PERMANENT: tuple[Json, ...] = (
 
 async def create_surroundings(api: Api) -> list[Json]:
     """Create what is not there yet, wait until pods may name it, and return it as the API server has it."""
-    there: list[Json] = []
+    items: list[Json] = []
     for item in PERMANENT:
         with contextlib.suppress(ApiError):
             # There already: `default`, and what an earlier test on this control plane has made.
             await api.create(item)
-        there.append(await api.get(item) | {"kind": item["kind"]})
+        items.append(await api.get(item) | {"kind": item["kind"]})
     for name in PRIORITIES:
         await _admitted(api, name)
-    return there
+    return items
 
 
 async def _admitted(api: Api, priority_class: str) -> None:
