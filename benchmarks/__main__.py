@@ -13,6 +13,7 @@ COMMANDS = {
     "start": "time from process start to the first binding on a full cluster, beside kube-scheduler",
     "endurance": "memory and file descriptors while 100,000 pods are created and deleted",
     "sharing": "pods that kubelets reject where kube-scheduler uses the same nodes",
+    "rebalancing": "evictions until an uneven cluster is even: our rebalancer beside the descheduler",
     "program": "the Pulumi program on a local cluster: time of preview and update, and its imports",
     "core": "decisions per second of the scheduling core, without I/O",
     "spreading": "decisions per second with topology spreading and pod affinity, without I/O",
@@ -29,6 +30,7 @@ _ENTRY_POINTS = {
     "endurance": "benchmarks.endurance",
     "program": "benchmarks.program",
     "sharing": "benchmarks.sharing.command",
+    "rebalancing": "benchmarks.rebalancing.command",
 }
 
 
@@ -45,7 +47,7 @@ def main() -> int:
         runpy.run_module(f"benchmarks.{_MODULES.get(name, name)}", run_name="__main__", alter_sys=True)
         return 0
     help_wanted = name in ("-h", "--help")
-    lines = [USAGE, "", *(f"  {command:<10}  {text}" for command, text in COMMANDS.items())]
+    lines = [USAGE, "", *(f"  {command:<11}  {text}" for command, text in COMMANDS.items())]
     print("\n".join(lines), file=sys.stdout if help_wanted else sys.stderr)
     return 0 if help_wanted else 2
 

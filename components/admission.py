@@ -98,7 +98,7 @@ class AdmissionPolicies(pulumi.ComponentResource):
         enforced: dict[str, Any] = {"policyName": policy_name, "validationActions": ["Deny"]}
         if namespaces is not None:
             served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
-            # With the API server's defaults, as in _constraints.
+            # With the API server's defaults, as in constraints.
             matched = {"matchPolicy": "Equivalent", "objectSelector": {}}
             enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}, **matched}
         k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
@@ -127,7 +127,7 @@ def images_policy(images: Collection[str], policy: str = IMAGES_POLICY) -> dict[
     """
     allowed = sorted({repository_of(image) for image in images})
     resource = "group('admissionregistration.k8s.io').resource('validatingadmissionpolicies')"
-    may_change = f"authorizer.{resource}.name({_cel(policy)}).check('update').allowed()"
+    may_change = f"authorizer.{resource}.name({cel(policy)}).check('update').allowed()"
     fields = {"image": ("schedulerImage", "''"), "command": ("command", "[]")}
     fields |= {"env": ("env", "[]"), "arguments": ("extraArgs", "[]"), "credentials": ("metricCredentials", "{}")}
     variables = [
@@ -143,15 +143,15 @@ def images_policy(images: Collection[str], policy: str = IMAGES_POLICY) -> dict[
         for name, (field, empty) in fields.items()
     ]
     matches = (
-        f"variables.image == '' || {_cel(allowed)}.exists(r, variables.image == r || "
+        f"variables.image == '' || {cel(allowed)}.exists(r, variables.image == r || "
         "variables.image.startsWith(r + '@') || (variables.image.startsWith(r + ':') && "
         "!variables.image.substring(size(r)).contains('/')))"
     )
-    flags = f"variables.arguments.all(a, {_cel(list(_FLAGS))}.exists(f, a == f || a.startsWith(f + '=')))"
+    flags = f"variables.arguments.all(a, {cel(list(_FLAGS))}.exists(f, a == f || a.startsWith(f + '=')))"
     by_others = "may be set only by who may change this policy"
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": _constraints("operator.openshift.io", ["secondaryschedulers"]),
+        "matchConstraints": constraints("operator.openshift.io", ["secondaryschedulers"]),
         "matchConditions": [{"name": "not-by-who-may-change-this-policy", "expression": f"!{may_change}"}],
         "variables": variables,
         "validations": [
@@ -163,7 +163,7 @@ def images_policy(images: Collection[str], policy: str = IMAGES_POLICY) -> dict[
             },
             _unless_kept(
                 "command",
-                f"size(variables.command) == 0 || variables.command == {_cel([_COMMAND])}",
+                f"size(variables.command) == 0 || variables.command == {cel([_COMMAND])}",
                 f"spec.command: {by_others}, as it runs with the scheduler's rights",
             ),
             _unless_kept(
@@ -196,14 +196,14 @@ def bindings_policy(namespace: str, account: str, instances: Sequence[Instance])
     user = f"system:serviceaccount:{namespace}:{account}"
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": _constraints("rbac.authorization.k8s.io", ["clusterrolebindings", "rolebindings"]),
+        "matchConstraints": constraints("rbac.authorization.k8s.io", ["clusterrolebindings", "rolebindings"]),
         "matchConditions": [
-            {"name": "by-the-operator", "expression": f"request.userInfo.username == {_cel(user)}"},
+            {"name": "by-the-operator", "expression": f"request.userInfo.username == {cel(user)}"},
         ],
         "validations": [
             {
                 "expression": "!has(object.subjects) || object.subjects.all(s, s.kind == 'ServiceAccount' && "
-                f"(s.?namespace.orValue('') + '/' + s.name) in {_cel(schedulers)})",
+                f"(s.?namespace.orValue('') + '/' + s.name) in {cel(schedulers)})",
                 "message": f"the operator binds only the ServiceAccounts {', '.join(schedulers)}",
                 "reason": "Forbidden",
             },
@@ -216,17 +216,17 @@ def bindings_policy(namespace: str, account: str, instances: Sequence[Instance])
     }
 
 
-def _constraints(group: str, resources: list[str]) -> dict[str, Any]:
-    """The constraints with the API server's defaults written out.
+def constraints(group: str, resources: list[str], operations: Sequence[str] = ("CREATE", "UPDATE")) -> dict[str, Any]:
+    """Return the constraints of a policy with the API server's defaults written out.
 
     The field is atomic in server-side apply: without them it differs from what is there, and the update that adopts a
     policy that `kubectl` applied ends with a conflict.
     """
-    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": resources}
+    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": resources}
     defaults = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     return {"resourceRules": [{**rule, "scope": "*"}], **defaults}
 
 
-def _cel(value: str | list[str]) -> str:
+def cel(value: str | list[str]) -> str:
     """Return a literal of CEL, whose strings and lists are written as JSON's."""
     return json.dumps(value)

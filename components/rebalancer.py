@@ -16,6 +16,7 @@ from scheduler.catalog import OPERAND, PolicyRule, base_rules, plugin_rules
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import joined
+from .admission import cel, constraints
 from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts
 from .labels import COMPONENT
 from .metric_access import MetricAccess
@@ -57,6 +58,7 @@ class RebalancerArgs:
     openshift: whether admission chooses the numeric user.
     ready_seconds: how long it may take to list the cluster before the update fails.
     needs: what must exist before: the scheduler, as nothing is moved without it.
+    admission_policies: let the API server refuse evictions of other schedulers' pods; needs Kubernetes 1.30.
     """
 
     namespace: pulumi.Input[str]
@@ -72,6 +74,7 @@ class RebalancerArgs:
     openshift: bool = False
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
+    admission_policies: bool = True
 
 
 class Rebalancer(pulumi.ComponentResource):
@@ -96,6 +99,8 @@ class Rebalancer(pulumi.ComponentResource):
         before: list[pulumi.Resource] = [account, *self._rights()]
         if args.network_policy:
             before.append(self._network_policy())
+        if args.admission_policies:
+            before += self._eviction_policy()
         deployment = k8s.apps.v1.Deployment(
             f"{name}-deployment",
             metadata=metadata,
@@ -166,6 +171,31 @@ class Rebalancer(pulumi.ComponentResource):
             spec=in_kubernetes_spelling(spec),
             opts=child(self),
         )
+
+    def _eviction_policy(self) -> list[pulumi.Resource]:
+        """What RBAC cannot say: which pods. It holds for whoever has the ServiceAccount's token."""
+        args, names = self._args, self._args.configuration.scheduler_names
+        policy_name = cluster_scoped_name(f"{self._object_name}-evictions", args.namespace)
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": policy_name, "labels": self._labels}
+        spec = pulumi.Output.from_input(args.namespace).apply(
+            lambda namespace: evictions_policy(namespace, self._object_name, names)
+        )
+        policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
+            f"{self._prefix}-evictions",
+            metadata=metadata,
+            spec=in_kubernetes_spelling(spec),
+            opts=child(self),
+        )
+        # All pods of the namespace in which one is to be evicted.
+        pods = {"selector": {}, "parameterNotFoundAction": "Deny"}
+        enforced = {"policyName": name_of(policy), "validationActions": ["Deny"], "paramRef": pods}
+        binding = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
+            f"{self._prefix}-evictions-binding",
+            metadata=metadata,
+            spec=in_kubernetes_spelling(enforced),
+            opts=child(self),
+        )
+        return [policy, binding]
 
     def _selector(self) -> dict[str, str]:
         return {operand.LABEL_APP: self._object_name}
@@ -254,6 +284,33 @@ def rebalancer_rules(configuration: Configuration) -> list[PolicyRule]:
     plugins = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
     read = [*base_rules(), *(rule for name in plugins for rule in plugin_rules(name))]
     return [*dict.fromkeys(_only_reading(read)), *_RULES]
+
+
+def evictions_policy(namespace: str, account: str, scheduler_names: Iterable[str]) -> dict[str, Any]:
+    """Return the spec of the policy for a rebalancer's evictions: only of pods that name one of its profiles.
+
+    An Eviction does not show its pod. So the pods of its namespace are the policy's parameters: the API server judges
+    with each of them, from the copy of all pods that its Node authorizer keeps, and only the one of that name counts.
+
+    Args:
+        namespace, account: the rebalancer's ServiceAccount.
+        scheduler_names: of the profiles.
+    """
+    user = f"system:serviceaccount:{namespace}:{account}"
+    names = sorted(scheduler_names)
+    return {
+        "failurePolicy": "Fail",
+        "paramKind": {"apiVersion": "v1", "kind": "Pod"},
+        "matchConstraints": constraints("", ["pods/eviction"], ["CREATE"]),
+        "matchConditions": [{"name": "by-the-rebalancer", "expression": f"request.userInfo.username == {cel(user)}"}],
+        "validations": [
+            {
+                "expression": f"params.metadata.name != request.name || params.spec.schedulerName in {cel(names)}",
+                "message": f"the rebalancer evicts only pods whose spec.schedulerName is {' or '.join(names)}",
+                "reason": "Forbidden",
+            }
+        ],
+    }
 
 
 def _only_reading(rules: Iterable[PolicyRule]) -> Iterable[PolicyRule]:

@@ -354,6 +354,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             args.openshift,
             args.ready_seconds,
             [scheduler.resource],
+            args.objects.admission_policies,
         )
         Rebalancer(self._parts.name("rebalancer"), rebalancer_args, self._parts.options("rebalancer"))
 

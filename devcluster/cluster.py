@@ -73,6 +73,7 @@ class LocalCluster:
                 nodes=recorded.nodes,
                 real_nodes=recorded.real_nodes,
                 prometheus="prometheus" in recorded.ports,
+                pod_loads="metrics-server" in recorded.ports,
                 default_scheduler="kube-scheduler" in recorded.ports,
                 kwok="kwok" in recorded.ports,
                 olm="opm" in recorded.ports,
@@ -121,6 +122,11 @@ class LocalCluster:
     def prometheus_url(self) -> str:
         """Address of Prometheus behind TLS and the token check. Raises ClusterStateError when it has none."""
         return f"https://{LOOPBACK}:{self._port('prometheus-gateway')}"
+
+    @property
+    def prometheus_backend_url(self) -> str:
+        """Address of Prometheus itself, in clear text. Raises ClusterStateError when the cluster has none."""
+        return f"http://{LOOPBACK}:{self._port('prometheus')}"
 
     @property
     def load_generator_url(self) -> str:

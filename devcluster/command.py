@@ -78,6 +78,10 @@ def up(
     ] = releases.DEFAULT,
     api_server_port: Annotated[int, typer.Option(help="Port of the API server; 0 picks a free one.")] = 0,
     prometheus_port: Annotated[int, typer.Option(help="Port of Prometheus; 0 picks a free one.")] = 0,
+    pod_loads: Annotated[
+        bool,
+        typer.Option("--pod-loads", help="Let the nodes' load follow the pods, as metrics-server and Prometheus show."),
+    ] = False,
     olm: Annotated[bool, typer.Option("--olm", help="Also run the Operator Lifecycle Manager with a catalog.")] = False,
     olm_catalog: Annotated[
         Path | None,
@@ -94,6 +98,7 @@ def up(
             real_nodes=real_nodes,
             api_server_port=api_server_port,
             prometheus_port=prometheus_port,
+            pod_loads=pod_loads,
             olm=olm or olm_catalog is not None,
             olm_catalog=olm_catalog,
         )

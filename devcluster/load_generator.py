@@ -1,5 +1,8 @@
 """Exports what node-exporter would for every node of the cluster, with a load that can be set per node while it runs.
 
+It can follow the pods of a cluster: a node's load is then what was set and what the pods that are bound to it use
+(`pod_loads`), and the same is served as a metrics server would (`metrics_server`).
+
 GET /metrics                the series, labelled `instance=<node>`
 GET /nodes                  every node with its targets
 PUT /nodes/<name>           `{"cpu": 0.85, "memory": 0.5}`, either or both, as fractions;
@@ -12,18 +15,24 @@ The load swings a little around its target, differently for every node and the s
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
+import ssl
 import time
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from devcluster import metrics_server
+from devcluster.pod_loads import PodUses, Use
 from devcluster.ports import LOOPBACK
+from scheduler.kube.client import ClientConfig, KubeClient, Reflector, unchanged
+from scheduler.kube.model import UnstructuredCodec
 
 _SWING = 0.015
 _SWING_PERIOD_SECONDS = 40.0
@@ -64,10 +73,20 @@ class _Meter:
     at: float
     busy_seconds: float = 0.0
     idle_seconds: float = 0.0
+    pods: Use = field(default_factory=Use)
+
+    @property
+    def cpu(self) -> float:
+        """Busy fraction; pods that would use more than there is share what there is."""
+        return min(1.0, self.load.cpu + self.pods.cpu / self.load.cpus)
+
+    @property
+    def memory(self) -> float:
+        return min(1.0, self.load.memory + self.pods.memory / self.load.memory_bytes)
 
     def cpu_at(self, now: float) -> float:
-        swing = min(_SWING, self.load.cpu / 4, (1 - self.load.cpu) / 4)
-        return self.load.cpu + swing * math.sin(2 * math.pi * (now / _SWING_PERIOD_SECONDS + self.phase))
+        swing = min(_SWING, self.cpu / 4, (1 - self.cpu) / 4)
+        return self.cpu + swing * math.sin(2 * math.pi * (now / _SWING_PERIOD_SECONDS + self.phase))
 
     def advance(self, now: float) -> None:
         elapsed = max(0.0, now - self.at)
@@ -104,6 +123,21 @@ class LoadGenerator:
             meter.load = load
         return load
 
+    def show_pods(self, uses: Mapping[str, Use], now: float) -> None:
+        """Let the pods of each node use this from now on, on top of its targets; those of other nodes nothing."""
+        for name, meter in self._meters.items():
+            use = uses.get(name, Use())
+            if use != meter.pods:
+                meter.advance(now)
+                meter.pods = use
+
+    def uses(self, now: float) -> dict[str, Use]:
+        """What is in use on every node, its pods included: cores and bytes."""
+        return {
+            name: Use(meter.cpu_at(now) * meter.load.cpus, meter.memory * meter.load.memory_bytes)
+            for name, meter in self._meters.items()
+        }
+
     def remove(self, name: str) -> bool:
         """End a node's series; False when it has none."""
         return self._meters.pop(name, None) is not None
@@ -127,7 +161,7 @@ class LoadGenerator:
                     f'node_cpu_seconds_total{{instance="{name}",cpu="{processor}",mode="{mode}"}} {seconds:.6f}'
                     for mode, seconds in modes.items()
                 ]
-            unused = round(meter.load.memory_bytes * (1 - meter.load.memory))
+            unused = round(meter.load.memory_bytes * (1 - meter.memory))
             total.append(f'node_memory_MemTotal_bytes{{instance="{name}"}} {meter.load.memory_bytes}')
             available.append(f'node_memory_MemAvailable_bytes{{instance="{name}"}} {unused}')
             free.append(f'node_memory_MemFree_bytes{{instance="{name}"}} {unused * 3 // 4}')
@@ -171,14 +205,47 @@ def application(generator: LoadGenerator) -> web.Application:
     return app
 
 
+def follow_pods(
+    app: web.Application, generator: LoadGenerator, kubeconfig: Path, port: int, context: ssl.SSLContext
+) -> None:
+    """Let the load follow the cluster's pods while the app runs, and serve it as `metrics.k8s.io` on a port."""
+
+    async def run(_: web.Application) -> AsyncIterator[None]:
+        pods = PodUses(lambda uses: generator.show_pods(uses, time.monotonic()))
+        api = metrics_server.application(pods, lambda: generator.uses(time.monotonic()))
+        runner = web.AppRunner(api, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, LOOPBACK, port, ssl_context=context).start()
+        async with KubeClient(ClientConfig.load(kubeconfig), user_agent="load-generator") as client:
+            # It waits until the API server is there, and goes on after it was away.
+            watching = asyncio.create_task(
+                Reflector(client, "/api/v1/pods", UnstructuredCodec(), pods, unchanged).run()
+            )
+            yield
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        await runner.cleanup()
+
+    app.cleanup_ctx.append(run)
+
+
 def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="load-generator")
     parser.add_argument("--nodes", type=Path, required=True, help="JSON file: node name to size and target load")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--follow-pods", type=Path, metavar="KUBECONFIG", help="add what the cluster's pods use")
+    parser.add_argument("--metrics-server-port", type=int, help="serve that as metrics.k8s.io")
+    parser.add_argument("--certificate", type=Path, help="for the metrics server")
+    parser.add_argument("--key", type=Path)
     arguments = parser.parse_args()
     nodes = {name: SimulatedLoad.model_validate(load) for name, load in json.loads(arguments.nodes.read_text()).items()}
-    app = application(LoadGenerator(nodes, time.monotonic()))
+    generator = LoadGenerator(nodes, time.monotonic())
+    app = application(generator)
+    if arguments.follow_pods:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(arguments.certificate, arguments.key)
+        follow_pods(app, generator, arguments.follow_pods, arguments.metrics_server_port, context)
     web.run_app(app, host=LOOPBACK, port=arguments.port, print=None, access_log=None)
 
 

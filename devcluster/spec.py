@@ -30,6 +30,9 @@ class ClusterSpec:
     """Nodes whose pods are processes of this machine."""
     prometheus: bool = True
     """Prometheus with its gateway, and the load generator it scrapes."""
+    pod_loads: bool = False
+    """Whether the load of simulated nodes follows the pods that are bound to them (`pod_loads`), and a metrics server
+    serves it; needs `prometheus`."""
     default_scheduler: bool = True
     kwok: bool = True
     olm: bool = False
@@ -49,6 +52,8 @@ class ClusterSpec:
 
     def __post_init__(self) -> None:
         releases.control_plane_of(self.kubernetes)
+        if self.pod_loads and not self.prometheus:
+            raise SpecError("pod loads need the load generator, which comes with Prometheus")
         for text, value, most in (("nodes", self.nodes, MAX_NODES), ("real nodes", self.real_nodes, MAX_REAL_NODES)):
             if not 0 <= value <= most:
                 raise SpecError(f"{value} {text}: use 0 to {most}")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from devcluster import bootstrap, inventory, olm, ports, processes, releases
+from devcluster import bootstrap, inventory, metrics_server, olm, ports, processes, releases
 from devcluster.api import AdminClient
 from devcluster.environment import link_tools
 from devcluster.errors import DevClusterError, ServiceError
@@ -89,6 +89,7 @@ def _port_names(spec: ClusterSpec) -> list[str]:
     names += ["kube-scheduler"] * spec.default_scheduler
     names += ["kwok"] * spec.kwok
     names += ["prometheus", "prometheus-gateway", "load-generator"] * spec.prometheus
+    names += ["metrics-server"] * spec.pod_loads
     names += ["opm"] * spec.olm
     return names
 
@@ -161,6 +162,9 @@ class _Startup:
         ]
         self._join(tasks)
         self._wait("namespaces and ServiceAccounts exist", self._namespaces_missing)
+        if spec.pod_loads:
+            metrics_server.register(self._api, state.ports["metrics-server"])
+            self._wait("the metrics server is there", lambda: metrics_server.not_served(self._api))
         if self._expected_nodes:
             self._wait(f"{self._expected_nodes} nodes are ready", self._nodes_missing)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -58,6 +59,8 @@ class Kubelets:
         self._node_of: dict[str, str] = {}
         self._ending: set[str] = set()
         self._known: set[str] = set()
+        self._waiting: set[str] = set()
+        self._progress = 0
         self._statuses: asyncio.Queue[tuple[str, Obj]] = asyncio.Queue()
         self._changed = asyncio.Event()
         self.outcomes: dict[str, Outcome] = {}
@@ -81,7 +84,7 @@ class Kubelets:
 
     def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
         """See Sink."""
-        for uid in self._node_of.keys() - {item.metadata.uid for item in items}:
+        for uid in (self._node_of.keys() | self._waiting) - {item.metadata.uid for item in items}:
             self._forget(uid)
         for item in items:
             self._show(item.content)
@@ -124,12 +127,32 @@ class Kubelets:
             except TimeoutError:
                 return
 
+    async def settled(self, stalled: float) -> int:
+        """Wait until every pod has a node, or none has got one or ended for so many seconds; return how many wait."""
+        seen, since = self._progress, time.monotonic()
+        while self._waiting:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, since + stalled - time.monotonic())):
+                    await self._changed.wait()
+            if self._progress != seen:
+                seen, since = self._progress, time.monotonic()
+            elif time.monotonic() - since >= stalled:
+                break
+        return len(self._waiting)
+
     # Internals ------------------------------------------------------------------------------------------------------
 
     def _show(self, pod: Obj) -> None:
         metadata, spec, uid = pod["metadata"], pod["spec"], pod["metadata"]["uid"]
-        if (pod.get("status") or {}).get("phase") in NEVER_RESTARTS or not spec.get("nodeName") or uid in self._known:
+        ended = (pod.get("status") or {}).get("phase") in NEVER_RESTARTS
+        if not ended and not spec.get("nodeName"):
+            self._waiting.add(uid)
+        else:
+            self._waiting.discard(uid)
+        if ended or not spec.get("nodeName") or uid in self._known:
             return
+        self._progress += 1
         self._known.add(uid)
         outcome = self.outcomes.setdefault(spec.get("schedulerName", ""), Outcome())
         outcome.bound += 1
@@ -148,6 +171,8 @@ class Kubelets:
 
     def _forget(self, uid: str) -> None:
         self._ending.discard(uid)
+        self._waiting.discard(uid)
+        self._progress += 1
         node = self._node_of.pop(uid, None)
         if node is not None:
             del self._running[node][uid]

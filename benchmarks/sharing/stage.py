@@ -41,6 +41,8 @@ _REQUESTS = {"cpu": "500m", "memory": "512Mi"}
 _CREATORS = 16
 _FIRST_SECONDS = 60.0
 _QUIET_SECONDS = 3.0
+_STALLED_SECONDS = 20.0
+"""Longer than the longest backoff, so that a pod that waits has been tried again meanwhile."""
 _FULL = re.compile(r'^secondary_scheduler_node_checks_total\{outcome="full"\} (\S+)$', re.MULTILINE)
 
 
@@ -84,7 +86,7 @@ class Result:
         cell: what was run.
         outcomes: by scheduler (OURS, PEER).
         given_up: Bindings of ours that were not written, as the node had filled up.
-        waiting: pods that had no node in the end.
+        waiting: pods that had no node in the end, when none had got one for longer than a backoff lasts.
         lost: requests that the API server did not carry out: the machine was too slow.
         seconds: that the arrivals took; longer than planned where the machine was too slow for the rate.
     """
@@ -129,13 +131,15 @@ class _Stage:
                     began = time.monotonic()
                     await self._arrive(kubelets)
                     seconds = time.monotonic() - began
+                    # By then the watch has shown all that arrived.
+                    await kubelets.quiet_for(_QUIET_SECONDS)
+                    waiting = await kubelets.settled(_STALLED_SECONDS)
                     await kubelets.quiet_for(_QUIET_SECONDS)
                     given_up = await self._given_up()
                     for record, _ in self._processes.values():
                         _require_alive(record)
                 outcomes = {role: kubelets.outcomes.get(name, Outcome()) for role, name in NAMES.items()}
                 await self._clear(kubelets)
-        waiting = max(0, cell.pods - self._lost - sum(outcome.bound for outcome in outcomes.values()))
         return Result(cell, outcomes, given_up, waiting, self._lost, seconds)
 
     # Objects --------------------------------------------------------------------------------------------------------

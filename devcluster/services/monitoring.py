@@ -103,8 +103,16 @@ def recording_rules(seconds: int) -> dict[str, Any]:
 
 
 def load_generator(layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
-    """Exports what node-exporter would, for every node of the cluster."""
+    """Exports what node-exporter would, for every node of the cluster; with a port for it, the pods' use as well."""
     port = ports["load-generator"]
+    following = []
+    if "metrics-server" in ports:
+        following = [
+            f"--follow-pods={layout.kubeconfig}",
+            f"--metrics-server-port={ports['metrics-server']}",
+            f"--certificate={layout.pki('prometheus.crt')}",
+            f"--key={layout.pki('prometheus.key')}",
+        ]
     return ServiceProcess(
         "load-generator",
         [
@@ -113,8 +121,9 @@ def load_generator(layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
             "devcluster.load_generator",
             f"--nodes={layout.config('load.json')}",
             f"--port={port}",
+            *following,
         ],
-        ports=[port],
+        ports=[port, *(ports[name] for name in ("metrics-server",) if name in ports)],
         ready=http_ok(port, "/healthz"),
         ready_seconds=30,
         stop_seconds=2,

@@ -159,6 +159,15 @@ BINARIES: dict[str, Binary] = {
         _scheduler_plugins("scheduler-plugins", "scheduler-plugins", "0.34.7", "1.34"),
         # The newest that the module proxy serves.
         _scheduler_plugins("scheduler-plugins-0.35", "scheduler-plugins-0.35", "0.35.4-devel", "1.35"),
+        # What `python -m benchmarks rebalancing` compares with. Without a version stamp, as prometheus.
+        Binary(
+            "descheduler",
+            "descheduler",
+            "sigs.k8s.io/descheduler/cmd/descheduler",
+            "0.36.0",
+            version_argument="version",
+            build_seconds=120,
+        ),
         # The operator lifecycle manager. Its commands `olm` and `catalog` have the names of its Deployments here.
         _olm("olm-operator", "olm", 90),
         _olm("catalog-operator", "catalog", 15),

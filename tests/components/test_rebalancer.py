@@ -122,6 +122,28 @@ def test_it_may_read_and_evict_and_neither_bind_nor_delete(graph: Graph) -> None
     assert not [each for each in others if NAME in str(each.manifest)]
 
 
+def test_the_api_server_refuses_its_evictions_of_other_schedulers_pods(graph: Graph) -> None:
+    (policy,) = [each for each in graph.of("ValidatingAdmissionPolicy") if "evictions" in str(each.object_name)]
+    (binding,) = [each for each in graph.of("ValidatingAdmissionPolicyBinding") if "evictions" in str(each.object_name)]
+    spec = policy.manifest["spec"]
+    (condition,) = spec["matchConditions"]
+    assert f":openshift-secondary-scheduler-operator:{NAME}" in condition["expression"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["pods/eviction"], ["CREATE"])
+    (validation,) = spec["validations"]
+    assert '["secondary-scheduler"]' in validation["expression"]
+    assert binding.manifest["spec"]["policyName"] == policy.object_name
+    assert binding.manifest["spec"]["validationActions"] == ["Deny"]
+    # Before it runs, the policy is there.
+    assert {policy.urn, binding.urn} <= set(graph.before(named(graph, "Deployment")))
+
+
+def test_without_admission_policies_there_is_none() -> None:
+    graph = installed(PREDICTIVE, objects=components.OptionalObjects(admission_policies=False))
+    assert not graph.of("ValidatingAdmissionPolicy")
+    assert named(graph, "Deployment")
+
+
 def test_the_scheduler_may_not_evict(graph: Graph) -> None:
     holders = [each.object_name for each in graph.of("ClusterRole") if "pods/eviction" in str(each.manifest)]
     assert holders == [NAME]

@@ -45,7 +45,11 @@ class Stage:
     def apply(self, item: Json) -> Json:
         version, kind = item["apiVersion"], item["kind"]
         meta = item["metadata"]
-        path = api_path(version, f"{kind.lower()}s", namespace=meta.get("namespace"), name=meta["name"])
+        return self.patch(
+            api_path(version, f"{kind.lower()}s", namespace=meta.get("namespace"), name=meta["name"]), item
+        )
+
+    def patch(self, path: str, item: Json) -> Json:
         answer = self._connection.request(
             "PATCH",
             path,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
+
+import pytest
 
 from benchmarks.sharing.command import table
 from benchmarks.sharing.kubelets import Kubelets, Outcome
@@ -71,6 +74,30 @@ async def test_pods_that_a_new_list_does_not_have_are_gone() -> None:
     bind(kubelets, pod("a", "ours"), pod("b", "ours"))
     kubelets.replace([pod("b", "ours")], ResourceVersion("7"))
     assert kubelets.running() == 1
+
+
+async def test_a_cell_goes_on_until_the_last_pod_has_a_node() -> None:
+    kubelets = await kubelets_of("n1")
+    waits = [pod(name, "ours", node="") for name in "ab"]
+    bind(kubelets, *waits)
+    settling = asyncio.create_task(kubelets.settled(600.0))
+    await asyncio.sleep(0)
+    bind(kubelets, pod("a", "ours"))
+    await asyncio.sleep(0)
+    assert not settling.done()
+    bind(kubelets, pod("b", "ours"))
+    assert await settling == 0
+
+
+@pytest.mark.parametrize("end", ["is stuck", "is gone", "has failed"])
+async def test_a_pod_that_nothing_happens_to_ends_the_cell_and_is_counted(end: str) -> None:
+    kubelets = await kubelets_of("n1")
+    bind(kubelets, pod("a", "ours", node=""))
+    if end == "is gone":
+        kubelets.apply([(EventType.DELETED, pod("a", "ours", node=""))])
+    elif end == "has failed":
+        bind(kubelets, pod("a", "ours", node="", phase="Failed"))
+    assert await kubelets.settled(0.01) == (end == "is stuck")
 
 
 def test_the_table_sums_rounds_and_says_ours_first() -> None:

@@ -1,0 +1,121 @@
+"""`python -m benchmarks rebalancing`: what makes an uneven cluster even, and at what price in evictions.
+
+The same pods are placed on the same nodes for each contestant; what they use is not what they request, so that some
+nodes are hot. The load of a node is what its pods use, as Prometheus and a metrics server show. Each contestant has the
+same thresholds and limits. A round is 10 s and stands for 5 minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.rebalancing.contestants import CONTESTANTS, IMAGE, Contestant, Moving, Placing, Setting
+from benchmarks.rebalancing.stage import Pace, Result, run
+from benchmarks.rebalancing.world import World, make_world
+from devcluster.cluster import LocalCluster
+from devcluster.errors import DevClusterError
+from devcluster.inventory import simulated_nodes
+from devcluster.progress import SilentReporter
+from devcluster.spec import ClusterSpec
+from devcluster.toolchain import binaries
+from scheduler.kube.client import KubeError
+
+_REFUSED = 400
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks rebalancing", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=40, help="simulated, of three sizes (40)")
+    parser.add_argument("--pods", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=24, help="at most (24)")
+    parser.add_argument("--quiet", type=int, default=8, help="rounds without an eviction that end a run (8)")
+    parser.add_argument(
+        "--contestant",
+        action="append",
+        choices=list(CONTESTANTS),
+        help="may be repeated (all); the descheduler is built when it is missing",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    names = options.contestant or list(CONTESTANTS)
+    try:
+        world = make_world(simulated_nodes(options.nodes), options.pods, options.seed)
+    except ValueError as error:
+        parser.error(str(error))
+    results: list[Result] = []
+    try:
+        for result in compare([CONTESTANTS[name] for name in names], world, Pace(options.rounds, options.quiet)):
+            results.append(result)
+            print(f"  {_line(result)}", file=sys.stderr, flush=True)
+    except (DevClusterError, RuntimeError, KubeError) as error:
+        print(f"benchmarks rebalancing: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if options.json and results:
+            options.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
+    print("\n".join(table(results)))
+    return 0
+
+
+def compare(contestants: Sequence[Contestant], world: World, pace: Pace) -> Iterator[Result]:
+    """Run contestants one after the other on a cluster that is there for them, and yield what came of each.
+
+    Raises:
+        DevClusterError: something cannot be built, or the cluster does not start.
+        RuntimeError: something has ended, or does not come.
+    """
+    placing = {contestant.placing for contestant in contestants}
+    others = [each for each in contestants if each.moving in (Moving.REQUESTS, Moving.PROMETHEUS)]
+    names = ["kube-scheduler"] * (Placing.KUBE in placing) + ["descheduler"] * bool(others)
+    paths = binaries.ensure(names, SilentReporter())
+    program = {"executables": {"/bin/descheduler": [str(paths["descheduler"])]}} if others else {}
+    with tempfile.TemporaryDirectory(prefix="rebalancing-") as root:
+        spec = ClusterSpec(
+            name="rebalancing",
+            nodes=len(world.nodes),
+            real_nodes=int(bool(others)),
+            pod_loads=True,
+            default_scheduler=False,
+            tools=False,
+            state_root=Path(root),
+            images={IMAGE: program} if program else {},
+        )
+        with LocalCluster(spec) as cluster:
+            for contestant in contestants:
+                yield asyncio.run(run(contestant, world, Setting(cluster, paths.get("kube-scheduler")), pace))
+
+
+def _line(result: Result) -> str:
+    when = f"balanced in round {result.balanced[0]}" if result.balanced else "not balanced"
+    return f"{result.contestant}: {len(result.evictions)} evictions, {when}, {result.rounds} rounds"
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """Return a Markdown table with a row for each result."""
+    lines = [
+        "| | evictions until balanced | in all | back on the same node | evicted again | refused | standard deviation |"
+        " largest | rounds until balanced |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        rounds, evictions = result.balanced or ("never", "never")
+        refused = sum(count for code, count in result.answers.items() if code >= _REFUSED)
+        before, after = result.before, result.after
+        cells = [result.contestant, evictions, len(result.evictions), result.came_back, result.again, refused]
+        cells += [f"{before.stddev:.1f} → {after.stddev:.1f}", f"{before.largest:.0f} → {after.largest:.0f} %", rounds]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines

@@ -1,0 +1,332 @@
+"""One run: the world is built, a scheduler and a contestant work for some rounds, and the world is taken away again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.rebalancing import contestants
+from benchmarks.rebalancing.contestants import DESCHEDULER, HIGH, OWN_NAMESPACE, Contestant, Json, Moving, Setting
+from benchmarks.rebalancing.observer import Eviction, Observer, Spread
+from benchmarks.rebalancing.world import BASE_CPU, BASE_MEMORY, LABEL, NAMESPACE, Guard, World, manifests
+from devcluster import ports, processes
+from devcluster.loads import LoadClient
+from devcluster.processes import ProcessRecord, ServiceProcess
+from devcluster.services.monitoring import CPU_RATIO
+from scheduler.kube.client import APPLY_PATCH, ClientConfig, KubeClient, NotFound, Reflector, api_path, unchanged
+from scheduler.kube.model import UnstructuredCodec
+
+_PLURALS = {"PodDisruptionBudget": "poddisruptionbudgets"}
+_PATIENCE_SECONDS = 180.0
+_POLL_SECONDS = 0.25
+_WRITERS = 8
+_CLOSE_POINTS = 4.0
+"""How near the measured load of every node must be to the true one before a run: its swing and some more."""
+_PODS = api_path("v1", "pods", namespace=NAMESPACE)
+_CONTESTANT = f"{api_path('v1', 'pods', namespace=OWN_NAMESPACE)}/{DESCHEDULER}"
+
+
+@dataclass
+class Result:
+    """What came of a run.
+
+    Attributes:
+        answers: how often the API server answered what to evictions, by code.
+        guarded: evicted pods that a rule of ours would have kept.
+        balanced: in which round no node was overloaded any more, for the rest of the run, and after how many evictions;
+            None if that was not reached.
+        waiting: pods without a node in the end.
+    """
+
+    contestant: str
+    before: Spread
+    after: Spread
+    evictions: list[Eviction] = field(default_factory=list)
+    came_back: int = 0
+    answers: dict[int, int] = field(default_factory=dict)
+    guarded: int = 0
+    balanced: tuple[int, int] | None = None
+    rounds: int = 0
+    waiting: int = 0
+
+    @property
+    def again(self) -> int:
+        """Evictions of pods that had come in place of others."""
+        return sum(eviction.again for eviction in self.evictions)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a run goes on: for so many rounds at most, and until nothing was evicted in so many."""
+
+    rounds: int
+    quiet: int
+
+
+async def run(contestant: Contestant, world: World, setting: Setting, pace: Pace) -> Result:
+    """Run a contestant on a cluster without workloads, and leave it so.
+
+    Raises:
+        RuntimeError: something has ended, or does not come.
+    """
+    config = ClientConfig.load(setting.cluster.kubeconfig)
+    async with KubeClient(config, qps=0, user_agent="benchmark", timeout=120) as client:
+        stage = _Stage(contestant, world, setting, client, pace)
+        try:
+            return await stage.run()
+        finally:
+            await stage.clear()
+
+
+class _Stage:
+    def __init__(self, contestant: Contestant, world: World, setting: Setting, client: KubeClient, pace: Pace) -> None:
+        self._contestant, self._world, self._setting, self._client = contestant, world, setting, client
+        self._pace = pace
+        self._observer = Observer(world.cores, world.pods, HIGH)
+        self._started: list[ProcessRecord] = []
+
+    async def run(self) -> Result:
+        async with self._observing():
+            await self._build()
+            with self._scheduler():
+                await self._until(self._measured, "the measured load of every node is the true one")
+                return await self._compete()
+
+    async def clear(self) -> None:
+        """Take away all that was made."""
+        processes.stop(self._started)
+        for path in (
+            f"{api_path('apps/v1', 'deployments', namespace=NAMESPACE)}",
+            f"{api_path('policy/v1', 'poddisruptionbudgets', namespace=NAMESPACE)}",
+            f"{api_path('apps/v1', 'deployments', namespace=OWN_NAMESPACE)}",
+        ):
+            await self._client.delete(path, {"propagationPolicy": "Background"})
+        for path in (
+            _CONTESTANT,
+            f"{api_path('v1', 'configmaps', namespace=OWN_NAMESPACE)}/{contestants.REBALANCER}",
+            f"{api_path('coordination.k8s.io/v1', 'leases', namespace=OWN_NAMESPACE)}/{contestants.SCHEDULER}",
+        ):
+            with contextlib.suppress(NotFound):
+                await self._client.delete(path, None)
+
+        async def left() -> str:
+            names = [
+                item["metadata"]["name"]
+                for namespace in (NAMESPACE, OWN_NAMESPACE)
+                for item in await self._list(api_path("v1", "pods", namespace=namespace))
+            ]
+            return f"{len(names)} pods, such as {names[0]}" if names else ""
+
+        await self._until(left, "all pods are gone")
+
+    # Before -----------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _observing(self) -> AsyncIterator[None]:
+        reflector = Reflector(self._client, "/api/v1/pods", UnstructuredCodec(), self._observer, unchanged)
+        task = asyncio.create_task(reflector.run())
+        try:
+            await reflector.synced.wait()
+            yield
+        finally:
+            self._observer.end()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _build(self) -> None:
+        for name in (NAMESPACE, OWN_NAMESPACE):
+            await self._apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        loads = LoadClient(self._setting.cluster.load_generator_url)
+        for name in self._world.cores:
+            loads.change(name, {"cpu": BASE_CPU, "memory": BASE_MEMORY})
+        # Whatever has no node selector stays off the nodes that are not simulated.
+        for item in await self._list("/api/v1/nodes"):
+            if item["metadata"]["name"] not in self._world.cores:
+                path = f"/api/v1/nodes/{item['metadata']['name']}"
+                await self._client.patch(path, {"spec": {"unschedulable": True}})
+        for workload in self._world.workloads:
+            for item in manifests(workload):
+                await self._apply(item)
+        await self._until(self._absent, "the controllers have made all pods")
+        await self._place()
+        await self._until(self._unready, "all pods are ready")
+
+    async def _place(self) -> None:
+        """Bind the pods to where they are in the beginning; no scheduler runs yet."""
+        left = {name: list(nodes) for name, nodes in self._world.placement.items()}
+        pods = sorted(await self._list(_PODS), key=lambda item: str(item["metadata"]["name"]))
+        todo = [
+            (item["metadata"]["name"], left[item["metadata"]["labels"][LABEL]].pop(0))
+            for item in pods
+            if not item["spec"].get("nodeName")
+        ]
+        bindings = iter(todo)
+
+        async def bind() -> None:
+            for name, node in bindings:
+                target = {"apiVersion": "v1", "kind": "Node", "name": node}
+                body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+                await self._client.post(f"{_PODS}/{name}/binding", body)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_WRITERS):
+                group.create_task(bind())
+
+    @contextlib.contextmanager
+    def _scheduler(self) -> Iterator[None]:
+        port = ports.allocate(["scheduler"], {})["scheduler"]
+        record = self._start(contestants.scheduler(self._contestant.placing, self._setting, port))
+        yield
+        processes.stop([record])
+
+    # While it runs ----------------------------------------------------------------------------------------------------
+
+    async def _compete(self) -> Result:
+        observer, interval = self._observer, contestants.INTERVAL_SECONDS
+        audit = Audit(self._setting.cluster.audit_log)
+        observer.begin()
+        result = Result(str(self._contestant), observer.spread(), observer.spread())
+        began = time.monotonic()
+        await self._begin_moving()
+        for number in range(1, self._pace.rounds + 1):
+            result.rounds = number
+            await asyncio.sleep(max(0.0, began + number * interval - time.monotonic()))
+            await self._require_alive()
+            last = observer.evictions[-1].at if observer.evictions else began
+            if time.monotonic() - last > self._pace.quiet * interval:
+                break
+        # What was evicted last is placed before it is counted.
+        with contextlib.suppress(RuntimeError):
+            await self._until(self._unplaced, "all pods have a node", interval)
+        observer.end()
+        guards = {workload.name: workload.guard for workload in self._world.workloads}
+        result.after, result.waiting = observer.spread(), observer.waiting
+        result.evictions, result.came_back = list(observer.evictions), observer.came_back()
+        result.answers = audit.evictions()
+        result.guarded = sum(guards[eviction.workload] is not Guard.NONE for eviction in result.evictions)
+        if observer.balanced_since is not None:
+            at, evictions = observer.balanced_since
+            result.balanced = max(0, math.ceil((at - began) / interval)), evictions
+        return result
+
+    async def _begin_moving(self) -> None:
+        moving, prometheus = self._contestant.moving, self._setting.prometheus
+        if moving is Moving.OURS:
+            text = contestants.configuration(self._contestant.placing, self._setting)
+            for item in contestants.stand_in(next(iter(self._world.cores)), text):
+                await self._apply(item)
+            self._start(contestants.rebalancer(self._setting))
+        elif moving is not Moving.NOTHING:
+            for item in contestants.descheduler(self._setting.real_node, moving, prometheus):
+                await self._apply(item)
+            await self._until(self._not_running, "the descheduler runs")
+
+    async def _require_alive(self) -> None:
+        for record in self._started:
+            if not processes.is_alive(record):
+                raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
+        if self._contestant.moving in (Moving.REQUESTS, Moving.PROMETHEUS) and (problem := await self._not_running()):
+            raise RuntimeError(problem)
+
+    # Conditions -------------------------------------------------------------------------------------------------------
+
+    async def _until(
+        self, missing: Callable[[], Awaitable[str]], condition: str, seconds: float = _PATIENCE_SECONDS
+    ) -> None:
+        """Wait until nothing is missing. Raises RuntimeError when that takes too long."""
+        deadline = time.monotonic() + seconds
+        while lacking := await missing():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"gave up waiting until {condition}: {lacking}")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _absent(self) -> str:
+        pods = self._observer.pods
+        return f"{pods} of {self._world.pods} pods are there" if pods != self._world.pods else ""
+
+    async def _unplaced(self) -> str:
+        return "" if self._observer.placed else "some are on their way"
+
+    async def _unready(self) -> str:
+        path = api_path("apps/v1", "deployments", namespace=NAMESPACE)
+        for item in await self._list(path):
+            ready, wanted = item["status"].get("readyReplicas", 0), item["spec"]["replicas"]
+            if ready != wanted:
+                return f"{item['metadata']['name']} has {ready} of {wanted}"
+        return ""
+
+    async def _measured(self) -> str:
+        """Return which node's measured load is not the true one."""
+        query = f"avg_over_time({CPU_RATIO}[{contestants.WINDOW_SECONDS}s])"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self._setting.prometheus}/api/v1/query", params={"query": query}) as answer,
+        ):
+            series = (await answer.json())["data"]["result"]
+        measured = {each["metric"]["instance"]: 100.0 * float(each["value"][1]) for each in series}
+        for name, load in self._observer.loads().items():
+            if abs(measured.get(name, math.inf) - load) > _CLOSE_POINTS:
+                return f"{name} has {load:.0f} %, and {measured.get(name, math.nan):.0f} % are measured"
+        return ""
+
+    async def _not_running(self) -> str:
+        status = json.loads(await self._client.get(_CONTESTANT))["status"]
+        if status.get("phase") == "Running":
+            return ""
+        log = ""
+        with contextlib.suppress(Exception):  # there is none yet
+            log = (await self._client.get(f"{_CONTESTANT}/log", {"tailLines": "5"})).decode(errors="replace")
+        return f"the descheduler is {status.get('phase')}: {log or status}"
+
+    # Requests ---------------------------------------------------------------------------------------------------------
+
+    def _start(self, service: ServiceProcess) -> ProcessRecord:
+        record = processes.start(service, self._setting.cluster.state_dir)
+        self._started.append(record)
+        processes.wait_ready(service, record)
+        return record
+
+    async def _apply(self, item: Json) -> None:
+        metadata, kind = item["metadata"], item["kind"]
+        plural = _PLURALS.get(kind, f"{kind.lower()}s")
+        path = api_path(item["apiVersion"], plural, namespace=metadata.get("namespace"), name=metadata["name"])
+        params = {"fieldManager": "benchmark", "force": "true"}
+        await self._client.patch(path, item, params, content_type=APPLY_PATCH)
+
+    async def _list(self, path: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(await self._client.get(path))["items"]
+        return items
+
+
+class Audit:
+    """What the API server has answered to evictions, from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._begin = path, path.stat().st_size
+
+    def evictions(self) -> dict[int, int]:
+        """How often which code."""
+        codes: dict[int, int] = {}
+        for event in self._events():
+            reference = event.get("objectRef") or {}
+            if event.get("verb") == "create" and reference.get("subresource") == "eviction":
+                code = int((event.get("responseStatus") or {}).get("code") or 0)
+                codes[code] = codes.get(code, 0) + 1
+        return codes
+
+    def _events(self) -> Iterable[Mapping[str, Any]]:
+        with self._path.open("rb") as file:
+            # A log that was begun anew is read from its beginning.
+            file.seek(self._begin if self._path.stat().st_size >= self._begin else 0)
+            for line in file:
+                with contextlib.suppress(ValueError):  # the last line may not be complete
+                    yield json.loads(line)
