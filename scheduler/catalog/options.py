@@ -107,6 +107,7 @@ class SecondarySchedulerOptionsArgs(ArgsModel):
     `compatibility: upstream` turns every deliberate difference off. `recheckNodesAbovePercent`: before a pod is bound,
     a node that is as full as this, or fuller, is read again from the API server (none: no node is).
     `explainAnnotation`: pods that fit nowhere get an annotation with the command that explains why.
+    `hideQuotaFromAutoscalers`: pods that an ElasticQuota holds back are no reason for an autoscaler to add a node.
     `shadow`: another profile that is tried without effect beside this one (none: no profile is).
     """
 
@@ -114,6 +115,7 @@ class SecondarySchedulerOptionsArgs(ArgsModel):
     compatibility: Literal["safe", "upstream"] = "safe"
     recheck_nodes_above_percent: int | None = None
     explain_annotation: bool = False
+    hide_quota_from_autoscalers: bool = False
     shadow: ShadowOptions | None = None
     load: LoadOptions = Field(default_factory=LoadOptions)
 

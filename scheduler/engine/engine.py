@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from scheduler.catalog import Watch
-from scheduler.config import Configuration
+from scheduler.config import Configuration, EffectiveProfile
 from scheduler.engine.assembly import assemble, assemble_shadows
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempttraces import AttemptTraces
@@ -118,7 +118,8 @@ class Engine:
         self.waiting = WaitingPods()
         self.pending: dict[str, PodInfo] = {}
         self.failures = FailureReporter(
-            {profile.scheduler_name for profile in configuration.profiles if profile.options.explain_annotation}
+            {profile.scheduler_name for profile in configuration.profiles if profile.options.explain_annotation},
+            {profile.scheduler_name for profile in configuration.profiles if _hides_quota(profile)},
         )
         self.clocks = clocks
         self.may_write = permissions.may_write
@@ -285,3 +286,8 @@ class Engine:
 def _resources_of(pod: PodInfo) -> PodResources:
     amounts = pod.spec.requests, pod.spec.limits
     return PodResources(pod.namespace, pod.name, pod.node_name, pod.scheduler_name, str(pod.priority), *amounts)
+
+
+def _hides_quota(profile: EffectiveProfile) -> bool:
+    options = profile.options
+    return options.hide_quota_from_autoscalers and options.compatibility == "safe"

@@ -14,6 +14,12 @@ from scheduler.kube.primitives import format_time
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+QUOTA_EXCEEDED = "QuotaExceeded"
+"""Reason of the condition where only a quota holds a pod, and a profile asks for it: Cluster Autoscaler and Karpenter
+add nodes for pods with reason Unschedulable, and no node helps these."""
+_QUOTAS: Final = frozenset({"CapacityScheduling"})
+_GANGS: Final = frozenset({"Coscheduling", "GangScheduling"})
+"""They reject the members of a gang for what another plugin says of one of them."""
 _PODS_REMEMBERED = 50_000
 PATCHES_AT_ONCE = 8
 """Patches of conditions under way at once. The others wait here and not for a connection of the client: bindings would
@@ -67,10 +73,12 @@ class FailureReporter:
 
     Args:
         annotated: scheduler names of the profiles whose pods get the command that explains the failure.
+        quiet: scheduler names of the profiles whose pods are no reason for a new node while a quota holds them.
     """
 
-    def __init__(self, annotated: Collection[str] = ()) -> None:
+    def __init__(self, annotated: Collection[str] = (), quiet: Collection[str] = ()) -> None:
         self._annotated = frozenset(annotated)
+        self._quiet = frozenset(quiet)
         self._written: OrderedDict[str, _Written] = OrderedDict()
         self._patches = asyncio.Semaphore(PATCHES_AT_ONCE)
 
@@ -79,7 +87,7 @@ class FailureReporter:
 
         `handle` is that of the pod's profile, `pod` is as the API server shows it now.
         """
-        reason, message, nominated_node = failure.reason, failure.message, failure.nominated_node
+        reason, message, nominated_node = self._reason(pod, failure), failure.message, failure.nominated_node
         handle.event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         last = self._written.get(pod.uid)
         # The watch may show less than what was written last, or more: the patch is only saved where both agree.
@@ -103,6 +111,11 @@ class FailureReporter:
             command = f"kubectl secondary-scheduler explain pod {pod.name} -n {pod.namespace}"
             patch["metadata"] = {"annotations": {EXPLAIN_ANNOTATION: command}}
         handle.spawn(self._patch(handle, pod, patch), f"status {pod.key}")
+
+    def _reason(self, pod: PodInfo, failure: AttemptFailure) -> str:
+        """The condition's reason; Events and metrics say Unschedulable in any case."""
+        held = failure.reason == UNSCHEDULABLE and failure.rejectors - _GANGS == _QUOTAS
+        return QUOTA_EXCEEDED if held and pod.scheduler_name in self._quiet else failure.reason
 
     async def nominate(self, handle: EngineHandle, pod: PodInfo, node: str, is_wanted: Callable[[], bool]) -> Status:
         """Write the node that a pod is about to be bound to into its status, if that is still wanted in its turn.

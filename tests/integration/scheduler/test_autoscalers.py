@@ -28,7 +28,7 @@ from tests.support.waiting import eventually_on_loop
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 Json = dict[str, Any]
-PLAIN, LIMITED, QUOTAS, GANGS = "plain", "limited", "quotas", "gangs"
+PLAIN, LIMITED, QUOTAS, HIDDEN, GANGS = "plain", "limited", "quotas", "hidden", "gangs"
 GROUP = "scheduling.x-k8s.io/pod-group"
 GROUP_VERSION = "scheduling.x-k8s.io/v1alpha1"
 GROUP_CRD = QUOTA_CRD.with_name("scheduling.x-k8s.io_podgroups.yaml")
@@ -39,24 +39,27 @@ def _profiles(watcher: str) -> list[Json]:
     sorting = {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]}
     limit = {"load": {"refreshSeconds": 1, "limit": {"whenAllExceed": "reject"}}}
     high_load = {"watcherAddress": watcher, "usageThresholds": {"cpu": 60}, "failOpen": False}
+    quotas = {
+        "multiPoint": {"enabled": [{"name": "CapacityScheduling"}]},
+        "postFilter": {"enabled": [{"name": "CapacityScheduling"}], "disabled": [{"name": "*"}]},
+    }
     plugins: dict[str, Json] = {
         PLAIN: {},
         LIMITED: {point: {"enabled": [{"name": "HighLoadFilter"}]} for point in ("preFilter", "filter")},
-        QUOTAS: {
-            "multiPoint": {"enabled": [{"name": "CapacityScheduling"}]},
-            "postFilter": {"enabled": [{"name": "CapacityScheduling"}], "disabled": [{"name": "*"}]},
-        },
+        QUOTAS: quotas,
+        HIDDEN: quotas,
         GANGS: {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}},
     }
-    config = [
-        {"name": "HighLoadFilter", "args": high_load},
-        {"name": "SecondarySchedulerOptions", "args": limit},
-    ]
+    options = "SecondarySchedulerOptions"
+    config = {
+        LIMITED: [{"name": "HighLoadFilter", "args": high_load}, {"name": options, "args": limit}],
+        HIDDEN: [{"name": options, "args": {"hideQuotaFromAutoscalers": True}}],
+    }
     return [
         {
             "schedulerName": name,
             "plugins": {"queueSort": sorting, **points},
-            **({"pluginConfig": config} if name == LIMITED else {}),
+            **({"pluginConfig": config[name]} if name in config else {}),
         }
         for name, points in plugins.items()
     ]
@@ -155,9 +158,9 @@ class World:
     async def placed(self, name: str) -> None:
         await eventually_on_loop(lambda: bool(self._spec(name).get("nodeName")), f"{name} gets a node")
 
-    async def refused(self, name: str) -> Json:
+    async def refused(self, name: str, reason: str = "Unschedulable") -> Json:
         """Wait until the scheduler has said that a pod fits nowhere; its state then."""
-        await eventually_on_loop(lambda: ("Unschedulable", "") in self._said(name), f"{name} is unschedulable")
+        await eventually_on_loop(lambda: (reason, "") in self._said(name), f"{name} is unschedulable")
         return self.history.latest(name)
 
     async def will_not_scale_up(self) -> list[str]:
@@ -280,3 +283,25 @@ async def test_a_pod_that_a_quota_holds_asks_and_where_the_nodes_are_full_a_node
     assert await world.will_not_scale_up() == [held]
     await world.placed(await world.pod("filler", PLAIN, "500m"))
     assert await world.will_not_scale_up() == []
+
+
+async def test_with_the_option_a_pod_that_a_quota_holds_never_asks_and_one_that_it_lets_go_does_once_it_fits_nowhere(
+    world: World,
+) -> None:
+    await world.node("1")
+    metadata = {"name": "quota", "namespace": world.namespace}
+    spec = {"min": {"cpu": "500m"}, "max": {"cpu": "500m"}}
+    quota = {"apiVersion": GROUP_VERSION, "kind": "ElasticQuota", "metadata": metadata, "spec": spec}
+    await world.api.create(quota)
+    await world.placed(await world.pod("inside", HIDDEN, "500m"))
+    held = await world.pod("held", HIDDEN, "500m")
+    assert not asks(await world.refused(held, "QuotaExceeded"))
+    # Also where the nodes are full: the purchase would be in vain.
+    await world.placed(await world.pod("filler", PLAIN, "500m"))
+    assert not world.history.ever_asked(held)
+    # More quota: now a node would help, and the pod says so.
+    more = {"min": {"cpu": "1"}, "max": {"cpu": "1"}}
+    path = f"/apis/{GROUP_VERSION}/namespaces/{world.namespace}/elasticquotas/quota"
+    await world.api.call("PATCH", path, {"spec": more})
+    await eventually_on_loop(lambda: asks(world.history.latest(held)), "it asks")
+    assert [reason for reason, _ in world.history.conditions(held)] == ["QuotaExceeded", "Unschedulable"]
