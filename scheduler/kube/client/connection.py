@@ -304,6 +304,8 @@ class Stream:
 
 def _closed(error: Exception | None, *, answered: bool) -> ConnectionClosed:
     words = "the server closed the connection" + (" before the answer was complete" if answered else "")
+    if error is not None:
+        words += f": {error.strerror if isinstance(error, OSError) and error.strerror else error}"
     closed = ConnectionClosed(words, answered=answered)
     closed.__cause__ = error
     return closed

@@ -1,4 +1,7 @@
-"""The asynchronous client: one connection pool, one token bucket, typed failures."""
+"""The asynchronous client: one connection pool, one token bucket, typed failures.
+
+Why not an HTTP library: docs/adr/0031-our-own-http-connections.md.
+"""
 
 from __future__ import annotations
 
@@ -294,9 +297,9 @@ class KubeClient:
     ) -> bytes:
         started = time.monotonic()
         status = received = 0
+        request = self._writer.write(method, target, self._credentials.authorization(), data, content_type)
+        self._require_open()
         try:
-            request = self._writer.write(method, target, self._credentials.authorization(), data, content_type)
-            self._require_open()
             answer = await self._ask(method, path, request, deadline, allowed)
             status = answer.status
             if not 200 <= status < 300:
