@@ -149,9 +149,9 @@ async def test_a_stream_is_read_no_faster_than_its_reader_takes_it(server: Hosti
     ):
         first = await settled()
         assert first < 64 << 20, "the rest stays with the server and in the sockets' buffers"
-        taken = 0
-        while taken < 4 * first:
-            taken += len(await anext(chunks))
+        received = 0
+        while received < 4 * first:
+            received += len(await anext(chunks))
         assert sent > first
 
 
@@ -313,16 +313,16 @@ async def test_a_cancelled_request_takes_its_connection_with_it(server: HostileS
     async def script(visit: Visit) -> None:
         server.requests.append(await visit.request())
         if visit.number == 0:
-            asked.set()
+            arrived.set()
             await visit.until_closed()
         await visit.send(EMPTY)
         await visit.until_closed()
 
-    asked = asyncio.Event()
+    arrived = asyncio.Event()
     server.script = script
     async with KubeClient(server.config, timeout=LONG, qps=0) as client:
         asking = asyncio.create_task(client.post("/x", {}))
-        await asked.wait()
+        await arrived.wait()
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
@@ -331,12 +331,12 @@ async def test_a_cancelled_request_takes_its_connection_with_it(server: HostileS
 
 
 async def test_closing_the_client_ends_what_is_under_way(server: HostileServer) -> None:
-    asked = asyncio.Semaphore(0)
+    arrived = asyncio.Semaphore(0)
 
     async def script(visit: Visit) -> None:
         request = await visit.request()
         await visit.send(IN_CHUNKS if b"/stream" in request else b"")
-        asked.release()
+        arrived.release()
         await visit.until_closed()
 
     server.script = script
@@ -344,7 +344,7 @@ async def test_closing_the_client_ends_what_is_under_way(server: HostileServer) 
     requests = client.get("/x"), client.post("/x", {}), read_stream(client, "/stream")
     tasks = [asyncio.create_task(request) for request in requests]
     for _ in tasks:
-        await asked.acquire()
+        await arrived.acquire()
     await client.close()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(result) for result in results] == [kube.ConnectionFailed, kube.ConnectionLost, kube.ConnectionFailed]

@@ -76,11 +76,11 @@ async def test_a_refused_connection_leaves_its_place_to_the_next(unused_tcp_port
 
 async def test_the_connection_that_was_used_last_is_used_first(server: HostileServer) -> None:
     connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
-    both = [await connections.open(None, later()) for _ in range(2)]
-    for connection in both:
+    opened = [await connections.open(None, later()) for _ in range(2)]
+    for connection in opened:
         connections.release(connection)
-    assert connections.take(None) is both[1]
-    connections.release(both[1])
+    assert connections.take(None) is opened[1]
+    connections.release(opened[1])
     await connections.close()
 
 
