@@ -24,6 +24,7 @@ from typing import Any
 
 CLIENTS = ("ours", "kubernetes", "kubernetes_asyncio", "lightkube", "kr8s")
 PODS, BINDINGS, AT_ONCE = 5000, 1000, 16
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def api_pod(number: int) -> dict[str, Any]:
@@ -272,10 +273,10 @@ current-context: local
 """
 
 
-def run_one(name: str, server: str) -> dict[str, float] | None:
-    """Run a client in a process of its own; None where it is not installed."""
+def run_one(name: str, server: str, root: Path = ROOT) -> dict[str, float] | None:
+    """Run a client of a checkout in a process of its own; None where it is not installed."""
     child = [sys.executable, "-m", "benchmarks.clients", "--client", name, "--server", server]
-    answer = subprocess.run(child, capture_output=True, text=True, check=False)
+    answer = subprocess.run(child, capture_output=True, text=True, check=False, cwd=root)
     if "ModuleNotFoundError" in answer.stderr:
         return None
     if answer.returncode:
@@ -297,6 +298,7 @@ def main() -> int:
     """Run all clients in turn, several rounds, and print medians with their range."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.clients", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="ours and that of this checkout, and no other")
     parser.add_argument("--client", choices=CLIENTS, help=argparse.SUPPRESS)
     parser.add_argument("--server", help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -312,9 +314,12 @@ def main() -> int:
             assert server.stdout is not None
             address = f"http://127.0.0.1:{server.stdout.readline().strip()}"
             rounds: dict[str, list[dict[str, float]]] = {}
+            roots = dict.fromkeys(CLIENTS, ROOT)
+            if options.before is not None:
+                roots = {"ours": ROOT, "before": options.before.resolve()}
             for _ in range(options.rounds):
-                for name in CLIENTS:
-                    figures = run_one(name, address)
+                for name, root in roots.items():
+                    figures = run_one("ours" if name == "before" else name, address, root)
                     if figures is not None:
                         rounds.setdefault(name, []).append(figures)
         finally:

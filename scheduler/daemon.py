@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -22,7 +22,6 @@ from scheduler.engine import (
     MAX_ANSWER_BYTES,
     Engine,
     EventRecorder,
-    Extending,
     HistoryLimits,
     LoadFeeds,
     Outputs,
@@ -59,6 +58,9 @@ from scheduler.observe import (
 from scheduler.options import USER_AGENT, LeaderElection, Options
 from scheduler.reporting import Reporter, introduce
 from scheduler.serving import new_authorities, new_review_client, new_server, pages_of
+
+if TYPE_CHECKING:
+    from scheduler.engine import Extending
 
 EXIT_OK, EXIT_ERROR = 0, 1
 _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
@@ -164,6 +166,8 @@ class Daemon:
         """The extenders of the configuration, with a client that reads what they are sent."""
         if not self.configuration.model.extenders:
             return None
+        from scheduler.engine import Extending  # here, since it takes aiohttp, and few have extenders
+
         connection = self.configuration.model.client_connection
         # A rate limit of its own: reads for extenders never delay a binding.
         client = self._new_client(f"{USER_AGENT}/extenders", connection.qps, connection.burst)

@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchmarks.race import report
-from benchmarks.race.figures import Round, excesses, shortfalls
-from benchmarks.race.rounds import race
+from benchmarks.race.contestants import OURS
+from benchmarks.race.figures import UNITS, ContestantRun, Round, excesses, shortfalls, summary
+from benchmarks.race.rounds import BEFORE, race, race_pair
 from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
 from devcluster.errors import DevClusterError
 from devcluster.progress import SilentReporter
@@ -40,6 +41,12 @@ def _parser() -> argparse.ArgumentParser:
         "--label", help="only workloads with this label (default: `performance`, unless --scenario or --nodes is given)"
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="CHECKOUT",
+        help="race ours with that of another checkout only; no result is written",
+    )
     parser.add_argument("--resume", action="store_true", help="reuse the finished rounds of an interrupted race")
     parser.add_argument("--check", action="store_true", help="exit with 3 when the workload misses a threshold")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -92,6 +99,11 @@ def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespa
     peers = {scenario.peer for scenario, _ in chosen}
     paths = binaries.ensure(["etcd", "kube-apiserver", *sorted(peers)], SilentReporter())
     about = report.machine(paths)
+    if options.before is not None:
+        for scenario, workload in chosen:
+            runs = race_pair(scenario, workload, options.rounds, paths, options.before.resolve())
+            print(f"{scenario.name}/{workload.name}, {options.rounds} rounds", _pair_table(runs), sep="\n", flush=True)
+        return _OK
     results, missed = [], []
     for scenario, workload in chosen:
         try:
@@ -133,6 +145,23 @@ def _race_one(
     result = report.document(scenario, workload, rounds, about)
     report.write(options.results, stem, result, report.plot(scenario, workload, rounds))
     return result
+
+
+def _pair_table(runs: list[dict[str, ContestantRun]]) -> str:
+    """Median (range) of each figure before and now, and of now divided by before in the same round."""
+    lines = [f"{'':<20} {'before':>28} {'now':>28} {'now / before':>24}"]
+    for name, unit in UNITS.items():
+        pairs = [(run[BEFORE].figures.get(name, 0.0), run[OURS].figures.get(name, 0.0)) for run in runs]
+        if not all(before for before, _ in pairs):
+            continue
+        before, now = (_range([pair[side] for pair in pairs]) for side in (0, 1))
+        lines.append(f"{name:<20} {before:>28} {now:>28} {_range([b / a for a, b in pairs]):>24}  {unit}".rstrip())
+    return "\n".join(lines)
+
+
+def _range(values: list[float]) -> str:
+    of = summary(values)
+    return f"{of['median']:g} ({of['min']:g}-{of['max']:g})"
 
 
 def _key(scenario: Scenario, workload: Workload, about: dict[str, Any]) -> str:

@@ -29,6 +29,8 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.primitives import quantity_milli_value
 
 _BATCH_ATTEMPTS = re.compile(r'^scheduler_batch_attempts_total\{.*result="(\w+)".*\} (\S+)$', re.MULTILINE)
+BEFORE = "before"
+"""Ours from another checkout."""
 _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0
 """Events have ended when none came for so long."""
@@ -47,7 +49,7 @@ def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str
     """
     load_before, stolen = os.getloadavg()[0], stolen_seconds()
     with servers.running(binaries) as cluster:
-        runs = asyncio.run(_Round(scenario, workload, cluster, binaries).run(number))
+        [runs] = asyncio.run(_Round(scenario, workload, cluster, binaries).run(number))
     return Round(
         number=number,
         key=key,
@@ -57,9 +59,30 @@ def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str
     )
 
 
+def race_pair(
+    scenario: Scenario, workload: Workload, rounds: int, binaries: dict[str, Path], before: Path
+) -> list[dict[str, ContestantRun]]:
+    """Run ours and that of another checkout in turn, all rounds on one new cluster.
+
+    Raises:
+        RuntimeError: a server or a contestant has exited; the message ends with its log.
+    """
+    with servers.running(binaries) as cluster:
+        stage = _Round(scenario, workload, cluster, binaries, {BEFORE: before, OURS: contestants.ROOT})
+        return asyncio.run(stage.run(1, rounds))
+
+
 class _Round:
-    def __init__(self, scenario: Scenario, workload: Workload, cluster: RaceCluster, binaries: dict[str, Path]) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        workload: Workload,
+        cluster: RaceCluster,
+        binaries: dict[str, Path],
+        roots: dict[str, Path] | None = None,
+    ) -> None:
         self._scenario, self._workload = scenario, workload
+        self._roots = roots or dict.fromkeys((NULL, PEER, OURS), contestants.ROOT)
         self._cluster, self._binaries = cluster, binaries
         self._operations: list[Operation] = resolved(scenario, workload)
         self._backlog = next(
@@ -67,10 +90,12 @@ class _Round:
         )
         self._watcher = ""
 
-    async def run(self, number: int) -> dict[str, ContestantRun]:
+    async def run(self, number: int, rounds: int = 1) -> list[dict[str, ContestantRun]]:
         # Nobody is always the first on fresh servers; in a single round the ceiling is, which warms them up.
-        order = [NULL, PEER, OURS]
-        order = order[(number - 1) % 3 :] + order[: (number - 1) % 3]
+        roles = list(self._roots)
+        orders = [
+            roles[shift:] + roles[:shift] for shift in ((number - 1 + each) % len(roles) for each in range(rounds))
+        ]
         config = self._cluster.client_config()
         async with KubeClient(config, qps=0, user_agent="race", timeout=300) as client:
             self._world = World(client, self._scenario, self._workload.params, self._operations)
@@ -83,9 +108,9 @@ class _Round:
                     self._watcher = stack.enter_context(watcher.serving(self._measured_loads))
                 await stack.enter_async_context(self._seen.watch())
                 if warm := self._workload.params.get("warmup", 0):
-                    for role in order:
+                    for role in orders[0]:
                         await self._warm_up(role, warm)
-                return {role: await self._contest(role) for role in order}
+                return [{role: await self._contest(role) for role in order} for order in orders]
 
     async def _warm_up(self, role: str, pods: int) -> None:
         """Programs into the page cache, servers to their speed; nothing is measured."""
@@ -200,7 +225,9 @@ class _Round:
         return {"load_stddev": deviation, "load_max": most}
 
     def _start(self, role: str) -> Contestant:
-        return contestants.start(role, self._scenario, self._cluster, self._binaries, self._watcher)
+        known_as = OURS if role == BEFORE else role
+        root = self._roots[role]
+        return contestants.start(known_as, self._scenario, self._cluster, self._binaries, self._watcher, root)
 
     async def _wait_until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> bool:
         wanted, bound = set(names), self._seen.bound

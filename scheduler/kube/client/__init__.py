@@ -1,8 +1,8 @@
 """The door of the API server's client: configuration, requests (asynchronous and blocking), list and watch.
 
 What belongs here: everything between a caller and the API server's HTTP interface. It imports `kube.model` and
-`kube.primitives`, and knows nothing of scheduling. Modules that need the HTTP library are imported on first use, since
-that library alone takes a tenth of a second and many callers only need `ClientConfig` or the errors.
+`kube.primitives`, and knows nothing of scheduling. Modules that open connections are imported on first use, since many
+callers only need `ClientConfig` or the errors.
 """
 
 from typing import TYPE_CHECKING

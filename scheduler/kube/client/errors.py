@@ -174,7 +174,7 @@ def connection_error(method: str, path: str, cause: BaseException, *, sent: bool
 
 def _reason(cause: BaseException) -> str:
     """The cause in the system's words: HTTP libraries quote their own objects and error numbers."""
-    # Of aiohttp, which is not imported for its names alone.
+    # Of NotConnected, and of aiohttp's errors, which are not imported for their names alone.
     host, port = getattr(cause, "host", None), getattr(cause, "port", None)
     inner = getattr(cause, "os_error", None) or getattr(cause, "certificate_error", None)
     if host and port and isinstance(inner, Exception):

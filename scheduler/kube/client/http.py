@@ -1,24 +1,27 @@
-"""The asynchronous client: one connection pool, one token bucket, typed failures."""
+"""The asynchronous client: one connection pool, one token bucket, typed failures.
+
+Why not an HTTP library: docs/adr/0031-our-own-http-connections.md.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
+import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
-from aiohttp.abc import AbstractStreamWriter
-from yarl import URL
 
 from scheduler.kube.client.config import ClientConfig
+from scheduler.kube.client.connection import ERROR_BODY, Answer, Connection, ConnectionClosed, Stream
 from scheduler.kube.client.credentials import Credentials
 from scheduler.kube.client.errors import (
-    ApiError,
+    ConnectionFailed,
     KubeError,
     MalformedResponse,
     ResponseTooLarge,
@@ -27,9 +30,13 @@ from scheduler.kube.client.errors import (
     WriteWithheld,
     api_error,
     connection_error,
+    sanitize,
 )
 from scheduler.kube.client.limiter import TokenBucket
 from scheduler.kube.client.paths import JSON, MERGE_PATCH
+from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
+from scheduler.kube.client.responses import MalformedAnswer
+from scheduler.kube.client.writing import RequestWriter
 
 Body = bytes | Mapping[str, Any] | msgspec.Struct
 Params = Mapping[str, str | int]
@@ -51,11 +58,10 @@ class Observer(Protocol):
 _CONNECTIONS: Final = 320
 """Each caller limits how many requests it has under way, to some dozens. This leaves room for requests that hang, so
 that the others still find a connection."""
-_KEEP_ALIVE: Final = 60.0
-"""Below the API server's 90 s, so that the server is not the one to close a connection we are about to use."""
-_CONNECT_TIMEOUT: Final = 10.0
-_ERROR_BODY: Final = 64 << 10
-_NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+_REPEATED: Final = ("GET", "HEAD", "PUT", "DELETE")
+"""Sent once more where the connection ends before an answer begins: mostly, the server has just closed it."""
+_UNSAFE: Final = re.compile(r"[^\x21-\x7e]")
+_FAILURES: Final = (ConnectionClosed, MalformedAnswer, OSError, TimeoutError)
 
 
 class KubeClient:
@@ -87,15 +93,16 @@ class KubeClient:
         `observer` is told of waits and exchanges, for metrics.
         """
         self._credentials = Credentials(config)
-        self._base = config.server.rstrip("/")
-        self._server_hostname = config.tls_server_name
+        self._secure = self._credentials.secure
+        address = Address.of(config.server, config.tls_server_name)
+        self._prefix = address.prefix
+        self._writer = RequestWriter(address.netloc, user_agent)
         self._limiter = TokenBucket(qps, burst)
-        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._observer = observer
-        self._requests: aiohttp.ClientSession | None = None
-        self._streams: aiohttp.ClientSession | None = None
+        self._pool = ConnectionPool(address, limit=_CONNECTIONS)
+        self._streams = ConnectionPool(address, limit=None)
         self._closed = False
 
     @property
@@ -116,10 +123,8 @@ class KubeClient:
     async def close(self) -> None:
         """Close all connections; the client cannot be used any more."""
         self._closed = True
-        for session in (self._requests, self._streams):
-            if session is not None:
-                await session.close()
-        self._requests = self._streams = None
+        await self._pool.close()
+        await self._streams.close()
 
     async def wait_for_rate(self) -> None:
         """Wait for the rate limit on behalf of a request that is to follow without delay, as `prepaid`."""
@@ -156,8 +161,8 @@ class KubeClient:
     async def put(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
         """Replace an object.
 
-        A keep-alive connection that the server has just closed makes the HTTP library send a PUT twice; the second one
-        then meets a Conflict with the first, so read the object back before believing one.
+        A keep-alive connection that the server has just closed makes the client send a PUT twice; the second one may
+        meet a Conflict with the first, so read the object back before believing one.
         """
         return await self.request("PUT", path, body=body, params=params, timeout=timeout)
 
@@ -204,12 +209,12 @@ class KubeClient:
         """Send one request and return the body of a 2xx answer.
 
         `body` is encoded as JSON unless it is bytes; `content_type` says which kind of patch it is (see `paths`).
-        `timeout` (seconds) replaces the client's own. `allowed` needs a body: with its first byte the headers go out.
-        `prepaid`: the caller has waited for the rate limit (`wait_for_rate`). Without `repeat`, a 429 is raised at
-        once: to an eviction it is the answer that a PodDisruptionBudget gives.
+        `timeout` (seconds) replaces the client's own. `prepaid`: the caller has waited for the rate limit
+        (`wait_for_rate`). Without `repeat`, a 429 is raised at once: to an eviction it is the answer that a
+        PodDisruptionBudget gives.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        url = self._url(path, params)
+        target = self._target(method, path, params)
         if not prepaid:
             await self._wait_for_turn(method)
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
@@ -217,8 +222,7 @@ class KubeClient:
         delay = 1.0
         while True:
             try:
-                content = data if allowed is None else _AllowedBody(data or b"{}", allowed)
-                return await self._exchange(method, path, url, content, content_type, deadline)
+                return await self._exchange(method, path, target, data, content_type, deadline, allowed)
             except Unauthorized:
                 if reread or not self._credentials.reread():
                     raise
@@ -239,177 +243,141 @@ class KubeClient:
         It ends with ConnectionFailed after `timeout` seconds in all, or `silence` seconds without data. Streams have
         connections of their own: watches must not use up the pool that requests wait for.
         """
-        url = self._url(path, params)
+        target = self._target("GET", path, params)
         await self._wait_for_turn("WATCH")
-        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         started = time.monotonic()
-        response = await self._open_stream(path, url, limits)
-        self._observe("WATCH", response.status, started)
+        connection, stream = await self._open_stream(path, target, timeout, silence)
+        self._observe("WATCH", stream.head.status, started)
         try:
-            yield self._chunks(path, response)
+            yield self._chunks(path, stream)
         finally:
-            response.close()
+            stream.stop()
+            self._streams.release(connection)
 
-    async def _open_stream(self, path: str, url: URL, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _open_stream(self, path: str, target: str, timeout: float, silence: float) -> tuple[Connection, Stream]:
+        deadline = time.monotonic() + timeout
         reread = False
         while True:
-            session = self._stream_session()
+            request = self._writer.write("GET", target, self._credentials.authorization())
+            self._require_open()
             try:
-                response = await session.get(url, allow_redirects=False, timeout=limits, **self._security())
-                if response.status == 200:
-                    return response
-                raise await self._failure("GET", path, response)
-            except Unauthorized:
-                if reread or not self._credentials.reread():
+                connection = await self._streams.open(self._tls(), deadline)
+                try:
+                    stream = await connection.open(request, timeout=deadline - time.monotonic(), silence=silence)
+                    if stream.head.status == 200:
+                        return connection, stream
+                    answer = await _refusal(stream)
+                except BaseException:
+                    self._streams.release(connection)
                     raise
-                reread = True
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            except (NotConnected, *_FAILURES) as error:
                 raise connection_error("GET", path, error, sent=True) from error
+            self._streams.release(connection)
+            failure = self._failure("GET", path, answer)
+            if reread or not isinstance(failure, Unauthorized) or not self._credentials.reread():
+                raise failure
+            reread = True
 
-    async def _chunks(self, path: str, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _chunks(self, path: str, stream: Stream) -> AsyncIterator[bytes]:
         try:
-            async for chunk in response.content.iter_any():
+            while chunk := await stream.read():
                 yield chunk
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except _FAILURES as error:
             raise connection_error("GET", path, error, sent=True) from error
 
     async def _exchange(
         self,
         method: str,
         path: str,
-        url: URL,
-        data: bytes | _AllowedBody | None,
+        target: str,
+        data: bytes | None,
         content_type: str,
         deadline: float,
+        allowed: Allowed | None,
     ) -> bytes:
         started = time.monotonic()
-        limits = aiohttp.ClientTimeout(total=max(deadline - started, 0.001), sock_connect=_CONNECT_TIMEOUT)
-        options = self._security(content_type if data is not None else None)
         status = received = 0
+        request = self._writer.write(method, target, self._credentials.authorization(), data, content_type)
+        self._require_open()
         try:
-            async with self._request_session().request(
-                method, url, data=data, allow_redirects=False, timeout=limits, **options
-            ) as response:
-                status = response.status
-                if 200 <= status < 300:
-                    try:
-                        answer = await self._body(method, path, response, self._max_bytes)
-                        received = len(answer)
-                        return answer
-                    except ResponseTooLarge as error:
-                        error.outcome_unknown = data is not None
-                        raise
-                raise await self._failure(method, path, response)
-        except _NEVER_SENT as error:
+            answer = await self._ask(method, path, request, deadline, allowed)
+            status = answer.status
+            if not 200 <= status < 300:
+                raise self._failure(method, path, answer)
+            if answer.body is None:
+                too_large = ResponseTooLarge(f"{method} {path}: the answer is larger than {self._max_bytes} bytes")
+                too_large.outcome_unknown = data is not None
+                raise too_large
+            received = len(answer.body)
+            return answer.body
+        except NotConnected as error:
             raise connection_error(method, path, error, sent=False) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            if isinstance(data, _AllowedBody):
-                if data.withheld:
-                    raise WriteWithheld(f"{method} {path}: not sent: this process may no longer write") from error
-                raise connection_error(method, path, error, sent=data.sent) from error
+        except _FAILURES as error:
             raise connection_error(method, path, error, sent=True) from error
         finally:
-            self._observe(method, status, started, _size(data), received)
+            self._observe(method, status, started, 0 if data is None else len(data), received)
 
-    async def _failure(self, method: str, path: str, response: aiohttp.ClientResponse) -> KubeError:
-        if 300 <= response.status < 400:
-            return MalformedResponse(f"{method} {path}: {response.status}: redirects are not followed")
-        try:
-            body = await self._body(method, path, response, _ERROR_BODY)
-        except ResponseTooLarge:
-            body = b""
-        error: ApiError = api_error(method, path, response.status, body, _retry_after(response))
-        return error
+    async def _ask(self, method: str, path: str, request: bytes, deadline: float, allowed: Allowed | None) -> Answer:
+        """Send a request, and once more where that does no harm and the connection ended before an answer."""
+        tls = self._tls()
+        pool = self._pool
+        lost: ConnectionClosed | None = None
+        while True:
+            try:
+                connection = (pool.take(tls) if lost is None else None) or await pool.open(tls, deadline)
+            except NotConnected:
+                if lost is not None:
+                    raise lost from None
+                raise
+            try:
+                if allowed is not None and not allowed():
+                    if lost is not None:
+                        raise lost
+                    raise WriteWithheld(f"{method} {path}: not sent: this process may no longer write")
+                return await connection.ask(request, timeout=deadline - time.monotonic(), limit=self._max_bytes)
+            except ConnectionClosed as error:
+                if lost is not None or error.answered or method not in _REPEATED or self._closed:
+                    raise
+                lost = error
+            finally:
+                pool.release(connection)
 
-    async def _body(self, method: str, path: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
-        length = response.content_length
-        if length is not None and length <= limit:
-            return await response.read()
-        parts: list[bytes] = []
-        size = 0
-        if length is None:
-            async for chunk in response.content.iter_any():
-                size += len(chunk)
-                if size > limit:
-                    break
-                parts.append(chunk)
-            else:
-                return b"".join(parts)
-        response.close()
-        raise ResponseTooLarge(f"{method} {path}: the answer is larger than {limit} bytes")
+    def _failure(self, method: str, path: str, answer: Answer) -> KubeError:
+        if 300 <= answer.status < 400:
+            return MalformedResponse(f"{method} {path}: {answer.status}: redirects are not followed")
+        return api_error(method, path, answer.status, answer.body or b"", _retry_after(answer.retry_after))
 
-    def _url(self, path: str, params: Params | None) -> URL:
-        return URL(f"{self._base}{path}?{urlencode(params)}" if params else self._base + path, encoded=True)
+    def _target(self, method: str, path: str, params: Params | None) -> str:
+        target = f"{self._prefix}{path}?{urlencode(params)}" if params else self._prefix + path
+        if _UNSAFE.search(target) is not None:
+            raise ConnectionFailed(f"{method} {sanitize(path)}: not sent: this is no path of a URL")
+        return target
 
-    def _security(self, content_type: str | None = None) -> dict[str, Any]:
-        """Options computed for each request, so that rotated tokens and certificates take effect."""
-        headers = {"Content-Type": content_type} if content_type is not None else {}
-        authorization = self._credentials.authorization()
-        if authorization is not None:
-            headers["Authorization"] = authorization
-        options: dict[str, Any] = {"headers": headers}
-        if self._credentials.secure:
-            options["ssl"] = self._credentials.ssl_context()
-            if self._server_hostname is not None:
-                options["server_hostname"] = self._server_hostname
-        return options
+    def _tls(self) -> ssl.SSLContext | None:
+        """The context for the next request: rotated certificates take effect."""
+        return self._credentials.ssl_context() if self._secure else None
 
-    def _request_session(self) -> aiohttp.ClientSession:
-        if self._requests is None:
-            self._requests = self._session(_CONNECTIONS)
-        return self._requests
-
-    def _stream_session(self) -> aiohttp.ClientSession:
-        if self._streams is None:
-            self._streams = self._session(0)
-        return self._streams
-
-    def _session(self, limit: int) -> aiohttp.ClientSession:
+    def _require_open(self) -> None:
         if self._closed:
             raise KubeError("the client is closed")
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=_KEEP_ALIVE),
-            headers=self._headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-        )
 
     def _observe(self, method: str, status: int, started: float, sent: int = 0, received: int = 0) -> None:
         if self._observer is not None:
             self._observer.exchanged(method, status, time.monotonic() - started, sent, received)
 
 
-class _AllowedBody(aiohttp.BytesPayload):
-    """A body that asks whether it may be sent. aiohttp keeps the headers back until the body's first byte, so a body
-    that is refused leaves nothing on the wire.
-
-    Attributes:
-        sent: some of it may have gone out.
-        withheld: it was refused.
-    """
-
-    def __init__(self, content: bytes, allowed: Allowed) -> None:
-        super().__init__(content)
-        self._allowed = allowed
-        self.sent = False
-        self.withheld = False
-
-    def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> Coroutine[Any, Any, None]:
-        """Write the body, unless it may not be sent."""
-        if not self._allowed():
-            self.withheld = True
-            raise WriteWithheld("not allowed")
-        self.sent = True
-        return super().write_with_length(writer, content_length)
+async def _refusal(stream: Stream) -> Answer:
+    """Read the answer to a stream that is not opened, and end it."""
+    head = stream.head
+    body = b""
+    try:
+        while not 300 <= head.status < 400 and len(body) <= ERROR_BODY and (part := await stream.read()):
+            body += part
+    finally:
+        stream.stop()
+    return Answer(head.status, body if len(body) <= ERROR_BODY else None, head.retry_after)
 
 
-def _size(data: bytes | _AllowedBody | None) -> int:
-    if data is None:
-        return 0
-    return len(data) if isinstance(data, bytes) else data.size or 0
-
-
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+def _retry_after(text: str) -> float | None:
     """Read Retry-After in seconds; the API server never sends the date form. At most five minutes are believed."""
-    text = response.headers.get("Retry-After", "")
     return min(float(text), 300.0) if text.isascii() and text.isdigit() and len(text) < 10 else None

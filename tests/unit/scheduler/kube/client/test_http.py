@@ -338,7 +338,7 @@ async def test_a_write_asks_for_permission_after_it_has_its_connection(api: Fake
         return web.json_response({})
 
     def refuse() -> bool:
-        connections_in_use.append(len(client._requests.connector._acquired))  # type: ignore[union-attr]
+        connections_in_use.append(client._pool.in_use)
         return False
 
     api.handle = take  # type: ignore[method-assign]

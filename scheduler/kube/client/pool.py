@@ -1,0 +1,227 @@
+"""The connections to one API server: kept for the next request, opened when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohappyeyeballs
+
+from scheduler.kube.client.connection import Connection
+from scheduler.kube.client.errors import ConfigError
+
+CONNECT_TIMEOUT: Final = 10.0
+_FALLBACK_DELAY: Final = 0.25
+"""Seconds after which the next address of the server's name is tried beside the first (RFC 8305)."""
+_KEEP_ALIVE: Final = 60.0
+"""Below the API server's 90 s, so that the server is not the one to close a connection we are about to use."""
+_CLOSING: Final = 2.0
+
+
+class NotConnected(Exception):
+    """There is no connection; nothing was sent.
+
+    Attributes:
+        host: of the server.
+        port: of the server.
+        os_error: why, in the system's words.
+    """
+
+    def __init__(self, host: str, port: int, os_error: Exception) -> None:
+        super().__init__(f"cannot connect to {host}:{port}: {os_error}")
+        self.host = host
+        self.port = port
+        self.os_error = os_error
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an API server is.
+
+    Attributes:
+        netloc: host and port as in the URL.
+        prefix: the path before those of the API, without a slash at its end.
+        tls_name: the name that its certificate must have.
+    """
+
+    host: str
+    port: int
+    netloc: str
+    prefix: str
+    tls_name: str
+
+    @classmethod
+    def of(cls, server: str, tls_server_name: str | None) -> Address:
+        """Read a server's URL, which ClientConfig has checked. Raise ConfigError for a host or port that cannot be."""
+        parts = urlsplit(server)
+        standard = 443 if parts.scheme == "https" else 80
+        try:
+            host = _ascii(parts.hostname or "")
+            port = parts.port or standard
+        except ValueError as error:
+            raise ConfigError(f"server {server!r}: {error}") from error
+        name = f"[{host}]" if ":" in host else host
+        netloc = name if port == standard else f"{name}:{port}"
+        return cls(host, port, netloc, parts.path.rstrip("/"), (tls_server_name or host).rstrip("."))
+
+    async def connect(self, tls: ssl.SSLContext | None, seconds: float) -> Connection:
+        """Open a connection, with TLS unless that is None. Raises NotConnected."""
+        seconds = max(min(CONNECT_TIMEOUT, seconds), 0.0)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._connect(tls)
+        except TimeoutError:
+            late = TimeoutError(f"no connection within {seconds:.3g} s")
+            raise NotConnected(self.host, self.port, late) from None
+        except (OSError, ValueError) as error:
+            # ValueError: a host that is no name, such as one with a label of more than 63 characters.
+            raise NotConnected(self.host, self.port, error) from error
+
+    async def _connect(self, tls: ssl.SSLContext | None) -> Connection:
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_FALLBACK_DELAY, loop=loop)
+        try:
+            _, connection = await loop.create_connection(
+                lambda: Connection(loop, tls),
+                sock=sock,
+                ssl=tls,
+                server_hostname=self.tls_name if tls is not None else None,
+            )
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+
+class ConnectionPool:
+    """At most `limit` connections in use at a time (None: any number); they are given out in the order of arrival.
+
+    Every connection that `take` or `open` returned is given back by `release`.
+    """
+
+    def __init__(self, address: Address, *, limit: int | None) -> None:
+        self._address = address
+        self._limit = sys.maxsize if limit is None else limit
+        self._in_use: set[Connection] = set()
+        self._slots_taken = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._idle: deque[Connection] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def in_use(self) -> int:
+        """How many connections carry a request."""
+        return len(self._in_use)
+
+    def take(self, tls: ssl.SSLContext | None) -> Connection | None:
+        """Return an idle connection with this TLS context; None if there is none, or the limit is reached."""
+        if not self._idle or self._slots_taken >= self._limit:
+            return None
+        oldest = asyncio.get_running_loop().time() - _KEEP_ALIVE
+        while self._idle:
+            # The one that was used last: the others grow old and are closed.
+            connection = self._idle.pop()
+            if connection.tls is tls and connection.idle_since > oldest and connection.reusable:
+                self._slots_taken += 1
+                self._in_use.add(connection)
+                return connection
+            connection.abort()
+        return None
+
+    async def open(self, tls: ssl.SSLContext | None, deadline: float) -> Connection:
+        """Return a new connection, or at the limit the next that is free.
+
+        `deadline` is a time of time.monotonic. Raises NotConnected.
+        """
+        if self._slots_taken >= self._limit:
+            await self._wait_for_slot(deadline)
+            self._slots_taken -= 1
+            connection = self.take(tls)
+            if connection is not None:
+                return connection
+        self._slots_taken += 1
+        try:
+            connection = await self._address.connect(tls, deadline - time.monotonic())
+        except BaseException:
+            self._free_slot()
+            raise
+        self._in_use.add(connection)
+        if self._closed:
+            connection.abort()
+        return connection
+
+    async def _wait_for_slot(self, deadline: float) -> None:
+        """Wait for a slot, which the one before hands over: it counts as taken."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await waiter
+        except BaseException as error:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._free_slot()
+            if isinstance(error, TimeoutError):
+                late = TimeoutError("no connection became free in time")
+                raise NotConnected(self._address.host, self._address.port, late) from None
+            raise
+
+    def _free_slot(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._slots_taken -= 1
+
+    def release(self, connection: Connection) -> None:
+        """Give a connection back, whatever became of it."""
+        self._in_use.discard(connection)
+        if connection.reusable and not self._closed:
+            loop = asyncio.get_running_loop()
+            connection.idle_since = loop.time()
+            self._idle.append(connection)
+            if self._sweep is None:
+                self._sweep = loop.call_later(_KEEP_ALIVE, self._close_old)
+        else:
+            connection.abort()
+        self._free_slot()
+
+    async def close(self) -> None:
+        """Close all connections; what is under way fails."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for waiter in self._waiters:
+            if not waiter.done():
+                closed = ConnectionAbortedError("the client was closed")
+                waiter.set_exception(NotConnected(self._address.host, self._address.port, closed))
+        connections = [*self._idle, *self._in_use]
+        self._idle.clear()
+        for connection in connections:
+            connection.abort()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                for connection in connections:
+                    await connection.wait_closed()
+
+    def _close_old(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._idle and self._idle[0].idle_since <= loop.time() - _KEEP_ALIVE:
+            self._idle.popleft().abort()
+        self._sweep = loop.call_later(_KEEP_ALIVE, self._close_old) if self._idle else None
+
+
+def _ascii(host: str) -> str:
+    return host if host.isascii() else host.encode("idna").decode("ascii")

@@ -1,0 +1,174 @@
+"""The pool of connections: its limit, their order, their age, and what changes with a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from scheduler.kube.client import ConfigError, pool
+from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
+from tests.unit.scheduler.kube.client.hostile import HostileServer, hostile_server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[HostileServer]:
+    async with hostile_server() as hostile:
+        yield hostile
+
+
+def later() -> float:
+    return time.monotonic() + 3600
+
+
+async def test_at_the_limit_callers_get_the_connection_in_the_order_of_their_arrival(server: HostileServer) -> None:
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    first = await connections.open(None, later())
+    served: list[int] = []
+
+    async def use(number: int) -> None:
+        assert connections.take(None) is None
+        connection = await connections.open(None, later())
+        served.append(number)
+        assert connections.in_use == 1
+        await asyncio.sleep(0)
+        connections.release(connection)
+
+    users = [asyncio.create_task(use(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    connections.release(first)
+    await asyncio.gather(*users)
+    assert served == [0, 1, 2, 3, 4]
+    assert len(server.visits) == 1
+    await connections.close()
+
+
+async def test_who_no_longer_waits_keeps_nobody_from_a_connection(server: HostileServer) -> None:
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    first = await connections.open(None, later())
+    with pytest.raises(NotConnected, match="no connection became free in time"):
+        await connections.open(None, time.monotonic())
+    waiting = [asyncio.create_task(connections.open(None, later())) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    connections.release(first)
+    waiting[1].cancel()  # it has been given the slot, and cannot use it any more
+    second = await waiting[2]
+    assert [task.cancelled() for task in waiting] == [True, True, False]
+    connections.release(second)
+    third = connections.take(None)
+    assert third is second
+    connections.release(second)
+    await connections.close()
+
+
+async def test_a_refused_connection_leaves_its_place_to_the_next(unused_tcp_port: int) -> None:
+    connections = ConnectionPool(Address.of(f"http://127.0.0.1:{unused_tcp_port}", None), limit=1)
+    for _ in range(3):
+        with pytest.raises(NotConnected, match=r"cannot connect to 127\.0\.0\.1"):
+            await connections.open(None, later())
+    assert connections.in_use == 0
+    await connections.close()
+
+
+async def test_the_connection_that_was_used_last_is_used_first(server: HostileServer) -> None:
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    opened = [await connections.open(None, later()) for _ in range(2)]
+    for connection in opened:
+        connections.release(connection)
+    assert connections.take(None) is opened[1]
+    connections.release(opened[1])
+    await connections.close()
+
+
+async def test_a_connection_that_was_idle_for_long_is_closed(
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = asyncio.Event()
+
+    async def script(visit: object) -> None:
+        await server.visits[-1].until_closed()
+        closed.set()
+
+    server.script = script
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connection = await connections.open(None, later())
+    connections.release(connection)
+    monkeypatch.setattr(pool, "_KEEP_ALIVE", -1.0)
+    assert connections.take(None) is None
+    await closed.wait()
+    closed.clear()
+    monkeypatch.setattr(pool, "_KEEP_ALIVE", 0.01)
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connections.release(await connections.open(None, later()))
+    await closed.wait()  # without another request
+    await connections.close()
+
+
+async def test_a_connection_of_an_older_certificate_is_not_used_again(server: HostileServer) -> None:
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connections.release(await connections.open(None, later()))
+    assert connections.take(ssl.create_default_context()) is None
+    assert connections.take(None) is None, "it was closed"
+    await connections.close()
+
+
+async def test_closing_ends_the_wait_for_a_connection(server: HostileServer) -> None:
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    await connections.open(None, later())
+    waiting = asyncio.create_task(connections.open(None, later()))
+    await asyncio.sleep(0)
+    await connections.close()
+    with pytest.raises(NotConnected, match="the client was closed"):
+        await waiting
+
+
+async def test_a_server_that_does_not_speak_tls_is_named_with_the_reason(server: HostileServer) -> None:
+    async def script(visit: object) -> None:
+        await server.visits[-1].send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await server.visits[-1].until_closed()
+
+    server.script = script
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    with pytest.raises(NotConnected, match=f"cannot connect to 127.0.0.1:{server.port}: .*SSL"):
+        await connections.open(ssl.create_default_context(), later())
+    await connections.close()
+
+
+async def test_a_server_that_is_silent_in_the_handshake_costs_the_timeout(server: HostileServer) -> None:
+    async def script(visit: object) -> None:
+        await server.visits[-1].until_closed()
+
+    server.script = script
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    with pytest.raises(NotConnected, match="no connection within"):
+        await connections.open(ssl.create_default_context(), time.monotonic() + 0.1)
+    await connections.close()
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("https://10.0.0.1", Address("10.0.0.1", 443, "10.0.0.1", "", "10.0.0.1")),
+        ("https://10.0.0.1:6443/", Address("10.0.0.1", 6443, "10.0.0.1:6443", "", "10.0.0.1")),
+        ("http://localhost:80/a/b/", Address("localhost", 80, "localhost", "/a/b", "localhost")),
+        ("https://[fd00::1]:6443", Address("fd00::1", 6443, "[fd00::1]:6443", "", "fd00::1")),
+        ("https://API.example.com.:443", Address("api.example.com.", 443, "api.example.com.", "", "api.example.com")),
+        (
+            "https://bücher.example",
+            Address("xn--bcher-kva.example", 443, "xn--bcher-kva.example", "", "xn--bcher-kva.example"),
+        ),
+    ],
+)
+def test_addresses(server: str, address: Address) -> None:
+    assert Address.of(server, None) == address
+    assert Address.of(server, "other.example").tls_name == "other.example"
+
+
+@pytest.mark.parametrize("server", ["https://host:99999", "https://host:port", f"https://{'ä' * 80}.example"])
+def test_an_address_that_cannot_be_is_refused(server: str) -> None:
+    with pytest.raises(ConfigError, match="server"):
+        Address.of(server, None)
