@@ -104,10 +104,10 @@ class Observer:
 
     def came_back(self) -> int:
         """How many evictions ended where they began: the replacement is on the same node."""
-        made = {workload: list(uids) for workload, uids in self._made.items()}
+        uids_of = {workload: list(uids) for workload, uids in self._made.items()}
         count = 0
         for eviction in self.evictions:
-            replacements = made.get(eviction.workload)
+            replacements = uids_of.get(eviction.workload)
             if replacements:
                 count += self._node_of.get(replacements.pop(0)) == eviction.node
         return count

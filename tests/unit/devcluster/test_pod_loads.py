@@ -46,8 +46,8 @@ def test_the_use_moves_with_a_pod_and_ends_with_it() -> None:
     uses.replace([pod("a", "n1")], ResourceVersion("1"))
     uses.apply([(EventType.ADDED, pod("b")), (EventType.MODIFIED, pod("b", "n2"))])
     uses.apply([(EventType.DELETED, pod("a", "n1"))])
-    one = Use(1.0, GIB)
-    assert seen == [{"n1": one}, {"n1": one, "n2": one}, {"n2": one}]
+    use = Use(1.0, GIB)
+    assert seen == [{"n1": use}, {"n1": use, "n2": use}, {"n2": use}]
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
