@@ -16,7 +16,7 @@ from scheduler.kube.client import ClientConfig, ConfigError, KubeClient, KubeErr
 from scheduler.load import LoadError, nodes_by_address
 from secondary_scheduler.cli.clustersnapshot.measuring import read_load_document
 from secondary_scheduler.cli.clustersnapshot.reading import RESOURCES, SnapshotResource, read_objects
-from secondary_scheduler.cli.connecting import load_connection
+from secondary_scheduler.cli.connecting import load_connection, renewed_connection
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.loadoptions import LoadOrigin
 from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, VERSION_KIND
@@ -37,22 +37,30 @@ class Document(NamedTuple):
 
 
 @contextlib.contextmanager
-def cluster_to_read(kubeconfig: Path | None, context: str | None) -> Iterator[ClientConfig]:
+def cluster_to_read(kubeconfig: Path | None, context: str | None, *, renewed: bool = False) -> Iterator[ClientConfig]:
     """Yield the connection to a cluster of which a snapshot is taken.
+
+    Args:
+        kubeconfig, context: as for kubectl.
+        renewed: it is used for longer than a login is valid.
 
     Raises:
         CommandError: there is no connection, or the cluster or the source of its load does not answer.
     """
     try:
-        config = load_connection(kubeconfig, context)
-    except ConfigError as error:
-        raise CommandError(printable(str(error))) from error
-    try:
-        yield config
+        with contextlib.ExitStack() as stack:
+            if renewed:
+                config = stack.enter_context(renewed_connection(kubeconfig, context))
+            else:
+                config = load_connection(kubeconfig, context)
+            try:
+                yield config
+            except ConfigError:
+                raise
+            except KubeError as error:
+                raise CommandError(printable(f"{config.server}: {error}")) from error
     except (ConfigError, LoadError) as error:
         raise CommandError(printable(str(error))) from error
-    except KubeError as error:
-        raise CommandError(printable(f"{config.server}: {error}")) from error
 
 
 def take_snapshot(

@@ -13,11 +13,12 @@ from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanRequest
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
-from secondary_scheduler.cli.typed import moment
+from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 
 _EXAMPLES = examples(
     "plan --old config.yaml --new changed.yaml --snapshot cluster.json",
     "plan --old config.yaml --new changed.yaml --snapshot cluster.json --over all -o wide",
+    "plan --old config.yaml --new changed.yaml --recording cluster.recording",
     "plan --old stacks/Pulumi.before.yaml --new stacks/Pulumi.prod.yaml --snapshot cluster.json -o markdown",
 )
 
@@ -28,20 +29,30 @@ def register(parent: typer.Typer) -> None:
 
 
 def plan(
+    call: typer.Context,
     old: Annotated[
         Path, typer.Option("--old", help="KubeSchedulerConfiguration, ConfigMap or stack file as it is now.")
     ],
     new: Annotated[Path, typer.Option("--new", help="The same as it is to be.")],
     snapshot: Annotated[
-        list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
-    ],
+        list[str] | None, typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
+    ] = None,
     more: MoreFilesArgument = None,
+    recording: Annotated[
+        str | None,
+        typer.Option(
+            "--recording",
+            metavar="FILE",
+            help="What snapshot --record wrote, in place of --snapshot: its arrivals and deletions are replayed.",
+        ),
+    ] = None,
     over: Annotated[
         Over,
         typer.Option(
             "--over",
             help="Which pods are placed: the pending ones of the profiles, or all of the profiles, as if none had a "
-            "node yet, in the order in which they were created.",
+            "node yet, in the order in which they were created; with --recording those that arrive in it.",
+            show_default="pending, or recording with --recording",
         ),
     ] = Over.PENDING,
     load: LoadOption = None,
@@ -79,16 +90,17 @@ def plan(
 ) -> None:
     """Show what a changed configuration would do to a snapshot.
 
-    Both configurations decide about the same pods, as simulate does. Exit code 3: a pod is placed differently; 0: none
+    Both configurations decide about the same pods, as simulate does, or about those that arrive in a recording. Exit code 3: a pod is placed differently; 0: none
     is; 4: a file, or an object of the snapshot, is not valid.
     """
-    files = [*snapshot, *(more or ())]
-    require_single_stdin([str(old), str(new), *files, load, extender_recording])
+    files = [*(snapshot or ()), *(more or ())]
+    over = _over(call, over, files, recording)
+    require_single_stdin([str(old), str(new), *files, recording, load, extender_recording])
     time = moment(now, "--now") if now is not None else None
     if summary and output not in (PlanFormat.TABLE, PlanFormat.MARKDOWN):
         raise CommandError(f"--summary: is text or Markdown, not -o {output}; leave one of them out", ExitCode.USAGE)
     request = PlanRequest(
-        old, new, files, over, load, seed, time, as_scheduler or [], extender_recording, output, summary
+        old, new, files, over, load, seed, time, as_scheduler or [], extender_recording, output, summary, recording
     )
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
@@ -98,3 +110,23 @@ def plan(
         raise typer.Exit(ExitCode.INVALID_INPUT)
     if outcome.differs:
         raise typer.Exit(ExitCode.DIFFERENCES)
+
+
+def _over(call: typer.Context, over: Over, files: list[str], recording: str | None) -> Over:
+    """Return which pods are placed, as the options that name objects say.
+
+    Raises:
+        CommandError: they do not go together.
+    """
+    if recording is None:
+        if not files:
+            raise CommandError("give --snapshot, or --recording", ExitCode.USAGE)
+        if over is Over.RECORDING:
+            raise CommandError("--over recording: give --recording in place of --snapshot", ExitCode.USAGE)
+        return over
+    if files:
+        raise CommandError("--recording and --snapshot exclude each other; leave one out", ExitCode.USAGE)
+    require_apart(call, "recording", "load", "now")
+    if was_typed(call, "over") and over is not Over.RECORDING:
+        raise CommandError(f"--over {over}: of a snapshot; a recording is replayed", ExitCode.USAGE)
+    return Over.RECORDING

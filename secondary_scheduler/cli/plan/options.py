@@ -12,6 +12,7 @@ class Over(enum.StrEnum):
 
     PENDING = "pending"
     ALL = "all"
+    RECORDING = "recording"
 
 
 class PlanFormat(enum.StrEnum):
@@ -41,3 +42,5 @@ class PlanRequest:
     output: PlanFormat
     summary: bool
     """Only the summary, as text."""
+    recording: str | None = None
+    """A recording in place of `files`."""

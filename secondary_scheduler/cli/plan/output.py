@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import IO, Any
 
 import msgspec
 
 from scheduler.framework import FloatArray
+from scheduler.kube.primitives import format_time
 from secondary_scheduler.balance import Spread
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
+from secondary_scheduler.cli.plan.figures import FIGURES, LOAD, REQUESTS, STATISTICS, Peak
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
-from secondary_scheduler.cli.plan.results import FIGURES, LOAD, REQUESTS, PlanResult, SideSummary
-from secondary_scheduler.cli.plan.summary import markdown_lines, summary_lines
+from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, SideSummary
+from secondary_scheduler.cli.plan.summary import clock, markdown_lines, summary_lines
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "PlanResult"
 _MOST_PODS = 5
 _MOST_NODES = 10
+_TITLES = {
+    Over.PENDING: "PENDING PODS",
+    Over.ALL: "PODS, PLACED AGAIN",
+    Over.RECORDING: "PODS THAT WAITED OR ARRIVED",
+}
 _WORDS = {
     Change.SAME: "same node",
     Change.MOVED: "other node",
@@ -59,6 +67,7 @@ def document(result: PlanResult) -> dict[str, Any]:
         "kind": KIND,
         "over": str(result.over),
         "seed": result.seed,
+        **_recording(result),
         "changes": list(result.changes),
         "counts": {
             "pods": len(comparison.pods),
@@ -68,6 +77,20 @@ def document(result: PlanResult) -> dict[str, Any]:
         **{name: _side(side) for name, side in result.sides.items()},
         "differences": [_difference(pod) for pod in comparison.pods if pod.old.node != pod.new.node],
         "nodes": [_node(result, index) for index in result.nodes_by_change()],
+    }
+
+
+def _recording(result: PlanResult) -> dict[str, Any]:
+    if result.replayed is None:
+        return {}
+    replayed = result.replayed
+    return {
+        "recording": {
+            "start": rfc3339(replayed.start),
+            "end": rfc3339(replayed.end),
+            "gaps": list(replayed.gaps),
+            "podsOnNodes": replayed.recorded,
+        }
     }
 
 
@@ -81,7 +104,26 @@ def _side(side: SideSummary) -> dict[str, Any]:
         "hash": side.configuration.hash,
         "schedulerNames": list(side.configuration.scheduler_names),
         **figures,
+        **({} if side.replayed is None else _replayed(side.replayed)),
     }
+
+
+def _replayed(replayed: ReplayedSide) -> dict[str, Any]:
+    worst: dict[str, dict[str, Any]] = {REQUESTS: {}, LOAD: {}}
+    for kind, resource in FIGURES:
+        peaks = {name: replayed.worst.spreads.get((kind, resource, name)) for name in STATISTICS}
+        known = {name: _peak(peak) for name, peak in peaks.items() if peak is not None}
+        worst[kind][resource] = known or None
+    return {"asRecorded": replayed.as_recorded, "worst": {**worst, "waiting": _peak(replayed.worst.waiting)}}
+
+
+def _peak(peak: Peak) -> dict[str, Any]:
+    return {"value": round(peak.value, 3), "time": rfc3339(peak.time) if peak.time else None}
+
+
+def rfc3339(seconds: float) -> str:
+    """Return a time as the API writes it."""
+    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 def _rounded_spread(spread: Spread) -> dict[str, float]:
@@ -113,8 +155,8 @@ def _node(result: PlanResult, index: int) -> dict[str, Any]:
 
 def _table(result: PlanResult, *, wide: bool) -> Iterator[str]:
     yield from (printable(line) for line in _changes(result))
-    title = "PENDING PODS" if result.over is Over.PENDING else "PODS, PLACED AGAIN"
-    rows = [[title, "COUNT", ""]]
+    yield from (printable(line) for line in _time(result))
+    rows = [[_TITLES[result.over], "COUNT", ""]]
     for change, count in result.comparison.counts.items():
         chance = result.comparison.equally_good if change is Change.MOVED else 0
         rows.append([_WORDS[change], str(count), f"{chance} by chance among equally good nodes" if chance else ""])
@@ -122,6 +164,7 @@ def _table(result: PlanResult, *, wide: bool) -> Iterator[str]:
     yield from _pods(result, None if wide else _MOST_PODS)
     yield ""
     yield from aligned(_spread_rows(result))
+    yield from _worst(result)
     yield from _nodes(result, wide=wide)
 
 
@@ -131,6 +174,20 @@ def _changes(result: PlanResult) -> Iterator[str]:
         yield from (f"  {line}" for line in result.changes)
     else:
         yield "Both configurations say the same."
+    yield ""
+
+
+def _time(result: PlanResult) -> Iterator[str]:
+    if result.replayed is None:
+        return
+    replayed = result.replayed
+    yield f"Replayed: {clock(replayed.start)} to {clock(replayed.end)}."
+    yield from (f"  {line}" for line in replayed.gaps)
+    if replayed.recorded and result.old.replayed is not None and result.new.replayed is not None:
+        yield (
+            f"On the node where the recording has them, of {replayed.recorded} pods: {result.old.replayed.as_recorded} "
+            f"with the old configuration, {result.new.replayed.as_recorded} with the new one."
+        )
     yield ""
 
 
@@ -161,6 +218,24 @@ def _spread_rows(result: PlanResult) -> Iterator[list[str]]:
             pairs = ((old.stddev, new.stddev), (old.p95, new.p95), (old.max, new.max))
             name = f"{resource} {'load, estimated' if kind == LOAD else 'requests'}"
             yield [name, *(f"{before:.1f} → {after:.1f}" for before, after in pairs)]
+
+
+def _worst(result: PlanResult) -> Iterator[str]:
+    """Show the highest values over time, and when the new configuration has them."""
+    if result.old.replayed is None or result.new.replayed is None:
+        return
+    old, new = result.old.replayed.worst, result.new.replayed.worst
+    rows = [["WORST OVER TIME, %", *(name.upper() for name in STATISTICS), "MAX OF THE NEW ONE AT"]]
+    for kind, resource in FIGURES:
+        keys = [(kind, resource, name) for name in STATISTICS]
+        pairs = [(old.spreads.get(key), new.spreads.get(key)) for key in keys]
+        cells = [f"{before.value:.1f} → {after.value:.1f}" for before, after in pairs if before and after]
+        if len(cells) == len(keys):
+            name = f"{resource} {'load, estimated' if kind == LOAD else 'requests'}"
+            rows.append([name, *cells, clock(new.spreads[kind, resource, "max"].time)])
+    yield ""
+    yield from aligned(rows)
+    yield f"pods waiting at a time, at most: {old.waiting.value:.0f} → {new.waiting.value:.0f}"
 
 
 def _nodes(result: PlanResult, *, wide: bool) -> Iterator[str]:

@@ -11,12 +11,36 @@ from scheduler.config import Configuration
 from scheduler.framework import FloatArray
 from secondary_scheduler.balance import NodeFigures, Spread, spread_of
 from secondary_scheduler.cli.plan.comparing import Comparison
+from secondary_scheduler.cli.plan.figures import FIGURES, Worst, figure_values
 from secondary_scheduler.cli.plan.options import Over
 
-REQUESTS = "requests"
-LOAD = "estimatedLoad"
-FIGURES = ((REQUESTS, "cpu"), (REQUESTS, "memory"), (LOAD, "cpu"), (LOAD, "memory"))
-"""What is said of each node, by kind and resource."""
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSide:
+    """What is said of a replay beside its end.
+
+    Attributes:
+        worst: over time.
+        as_recorded: pods on the node where the recording has them.
+    """
+
+    worst: Worst
+    as_recorded: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedTime:
+    """The time that was replayed, in seconds since the epoch.
+
+    Attributes:
+        gaps: what the recording does not hold, a line each.
+        recorded: pods that the recording has on a node.
+    """
+
+    start: float
+    end: float
+    gaps: tuple[str, ...]
+    recorded: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +49,17 @@ class SideSummary:
 
     Attributes:
         source: the file, as the user named it.
+        replayed: where a recording was replayed.
     """
 
     source: str
     configuration: Configuration
     figures: NodeFigures
+    replayed: ReplayedSide | None = None
 
     def values(self, kind: str, resource: str) -> FloatArray:
         """Return a figure of `FIGURES` per node, in per cent."""
-        figures = self.figures
-        if kind == REQUESTS:
-            return figures.cpu_requests if resource == "cpu" else figures.memory_requests
-        return figures.cpu_load if resource == "cpu" else figures.memory_load
+        return figure_values(self.figures, kind, resource)
 
     def spread(self, kind: str, resource: str) -> Spread | None:
         """Return how a figure of `FIGURES` is spread over the nodes."""
@@ -49,6 +72,7 @@ class PlanResult:
 
     Attributes:
         changes: what the new configuration changes, in words.
+        replayed: the time of the recording, where one was replayed.
     """
 
     over: Over
@@ -57,6 +81,7 @@ class PlanResult:
     new: SideSummary
     changes: tuple[str, ...]
     comparison: Comparison
+    replayed: ReplayedTime | None = None
 
     @property
     def sides(self) -> Mapping[str, SideSummary]:

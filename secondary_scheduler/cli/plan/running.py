@@ -5,18 +5,22 @@ Apart from the command itself, because importing this takes longer than reading 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import typer
 
 from scheduler.config import Configuration, differences
 from secondary_scheduler.balance import NodeFigures, node_figures
+from secondary_scheduler.cli.clusterrecording.reading import Recording
+from secondary_scheduler.cli.clusterrecording.reading import read_recording as read_cluster_recording
 from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.cli.plan.comparing import PodPlacement, compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
-from secondary_scheduler.cli.plan.results import PlanResult, SideSummary
+from secondary_scheduler.cli.plan.replaying import Replay, pod_names
+from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, ReplayedTime, SideSummary
 from secondary_scheduler.cli.plan.takenoff import without_taken_off
 from secondary_scheduler.cli.simulation.cluster import PodSelection
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
@@ -24,7 +28,7 @@ from secondary_scheduler.cli.simulation.documents import read_objects
 from secondary_scheduler.cli.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.cli.simulation.recording import read_recording
 from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import Conditions, set_up
+from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, set_up
 from secondary_scheduler.cli.simulation.watcherload import read_load
 
 
@@ -49,21 +53,35 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What both sides decide on; `scheduler_names` are the profiles of both."""
+    """What both sides decide on.
+
+    Attributes:
+        scheduler_names: the profiles of both.
+        recording: what happened after that.
+        pod_names: of the recording's pods, by UID.
+    """
 
     objects: RecordedObjects
     conditions: Conditions
     scheduler_names: frozenset[str]
+    recording: Recording | None = None
+    pod_names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What one side placed, by pod; the figures of the nodes after that."""
+    """What one side placed, by pod; the figures of the nodes after that.
+
+    Attributes:
+        recorded: pods that the recording has on a node, where there is one.
+    """
 
     placements: Mapping[str, PodPlacement]
     equally_good: Collection[str]
     figures: NodeFigures
     configuration: Configuration
+    replayed: ReplayedSide | None = None
+    recorded: int = 0
 
 
 def run(request: PlanRequest) -> PlanOutcome:
@@ -74,12 +92,17 @@ def run(request: PlanRequest) -> PlanOutcome:
         for file in (ConfigurationFile.read("--old", request.old), ConfigurationFile.read("--new", request.new))
     ]
     measured = read_load(read_objects(request.load), request.load, of_files) if request.load is not None else None
-    objects = read_recorded(request.files, of_files)
+    recording = read_cluster_recording(request.recording, of_files) if request.recording is not None else None
+    if recording is not None:
+        objects = recording.objects_at(-math.inf, of_files)
+    else:
+        objects = read_recorded(request.files, of_files)
     recorded = read_recording(request.extender_recording, of_files) if request.extender_recording else None
     anew = request.over is Over.ALL
-    conditions = Conditions(request.seed, request.now, measured, recorded, without_taken_off if anew else None)
+    now = request.now if recording is None else recording.start
+    conditions = Conditions(request.seed, now, measured, recorded, without_taken_off if anew else None)
     names = frozenset(name for side in sides for name in side.configuration.scheduler_names)
-    snapshot = _Snapshot(objects, conditions, names)
+    snapshot = _Snapshot(objects, conditions, names, recording, pod_names(recording) if recording is not None else {})
     of_files.close()
     remarks = _RemarksOfBoth()
     try:
@@ -90,10 +113,11 @@ def run(request: PlanRequest) -> PlanOutcome:
     result = PlanResult(
         over=request.over,
         seed=request.seed,
-        old=SideSummary(str(request.old), old.configuration, old.figures),
-        new=SideSummary(str(request.new), new.configuration, new.figures),
+        old=SideSummary(str(request.old), old.configuration, old.figures, old.replayed),
+        new=SideSummary(str(request.new), new.configuration, new.figures, new.replayed),
         changes=tuple(differences(old.configuration, new.configuration)),
         comparison=compare(old.placements, new.placements, new.equally_good),
+        replayed=_replayed_time(recording, max(old.recorded, new.recorded)) if recording is not None else None,
     )
     forms.write(result, sys.stdout.buffer, request.output, summary_only=request.summary)
     return PlanOutcome(result.comparison.differs, not of_files.invalid + remarks.invalid)
@@ -116,7 +140,10 @@ def _decided(
         snapshot.conditions,
         report,
         decided_elsewhere=elsewhere,
+        about_pending=snapshot.recording is None,
     )
+    if snapshot.recording is not None:
+        return _replayed(ready, request, snapshot, snapshot.recording, report, former)
     placements: dict[str, PodPlacement] = {}
     equally_good: set[str] = set()
     simulation = ready.simulation(lambda placement: _is_other_node(former.get(placement.pod.key), placement.node))
@@ -129,6 +156,39 @@ def _decided(
         placements[pod.key] = PodPlacement(pod.scheduler_name, None, pod.reason)
     figures = node_figures(ready.cluster.state, ready.load, ready.now)
     return _Decided(placements, equally_good, figures, ready.configuration)
+
+
+def _replayed(
+    ready: ReadyCluster,
+    request: PlanRequest,
+    snapshot: _Snapshot,
+    recording: Recording,
+    report: Report,
+    former: Mapping[str, PodPlacement],
+) -> _Decided:
+    """Decide for one side about what arrived in a recording."""
+    replayed = Replay(
+        ready,
+        recording,
+        snapshot.pod_names,
+        taken_over=taken_over(request.as_scheduler, ready.configuration),
+        scheduler_names=snapshot.scheduler_names,
+        report=report,
+        former=former,
+    ).run()
+    if not replayed.placements:
+        names = ", ".join(ready.configuration.scheduler_names)
+        report.warn(f"no pod of {names} waited or arrived in the recording; to place those of another: --as-scheduler")
+    for pod in ready.cluster.undecidable:
+        replayed.placements[pod.key] = PodPlacement(pod.scheduler_name, None, pod.reason)
+    side = ReplayedSide(replayed.worst, replayed.as_recorded)
+    return _Decided(
+        replayed.placements, replayed.equally_good, replayed.figures, ready.configuration, side, replayed.recorded
+    )
+
+
+def _replayed_time(recording: Recording, recorded: int) -> ReplayedTime:
+    return ReplayedTime(recording.start, recording.end, tuple(recording.gaps), recorded)
 
 
 def _is_other_node(former: PodPlacement | None, node: str | None) -> bool:

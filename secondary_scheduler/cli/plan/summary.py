@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.markdowntext import escaped
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
+from secondary_scheduler.cli.plan.figures import FIGURES, LOAD
 from secondary_scheduler.cli.plan.options import Over
-from secondary_scheduler.cli.plan.results import FIGURES, LOAD, PlanResult
+from secondary_scheduler.cli.plan.results import PlanResult
 
+_TITLES = {
+    Over.PENDING: "pending pods",
+    Over.ALL: "pods, placed again",
+    Over.RECORDING: "pods of a recording",
+}
 _NAMED = 3
 _LONGEST_NAMES = 120
 _LONGEST_REASON = 160
@@ -25,6 +32,7 @@ def summary_lines(result: PlanResult) -> list[str]:
             reason = f": {_cut(pods[0].new.message or '', _LONGEST_REASON)}" if change is Change.UNSCHEDULABLE else ""
             lines.append(f"{words}: {_names(pods)}{reason}")
     lines += _spreads(result)
+    lines += _worst(result)
     return [printable(line) for line in lines[:5]]
 
 
@@ -37,8 +45,7 @@ def markdown_lines(result: PlanResult) -> list[str]:
 def headline(result: PlanResult) -> str:
     """Return the counts in one line."""
     counts, comparison = result.comparison.counts, result.comparison
-    title = "pending pods" if result.over is Over.PENDING else "pods, placed again"
-    total = f"{len(comparison.pods)} {title}"
+    total = f"{len(comparison.pods)} {_TITLES[result.over]}"
     if not comparison.differs:
         unschedulable = counts[Change.NEITHER]
         also = f" ({unschedulable} unschedulable with both)" if unschedulable else ""
@@ -52,6 +59,11 @@ def headline(result: PlanResult) -> str:
     if counts[Change.NEITHER]:
         parts.append(f"{counts[Change.NEITHER]} unschedulable with both")
     return f"{total}: {', '.join(parts)}"
+
+
+def clock(seconds: float) -> str:
+    """Return a time in UTC, to the second."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _of_chance(count: int) -> str:
@@ -75,7 +87,23 @@ def _spreads(result: PlanResult) -> Iterator[str]:
                     f"{new.stddev:.1f}, p95 {old.p95:.0f} → {new.p95:.0f} %, maximum {old.max:.0f} → {new.max:.0f} %"
                 )
         if parts:
-            yield f"{'estimated load' if kind == LOAD else 'requests'} per node: {'; '.join(parts)}"
+            at_end = " at the end" if result.replayed is not None else ""
+            yield f"{'estimated load' if kind == LOAD else 'requests'} per node{at_end}: {'; '.join(parts)}"
+
+
+def _worst(result: PlanResult) -> Iterator[str]:
+    """The highest CPU figure over time, and how many pods waited."""
+    if result.old.replayed is None or result.new.replayed is None:
+        return
+    old, new = result.old.replayed.worst, result.new.replayed.worst
+    parts = []
+    for kind, words in ((LOAD, "estimated load of CPU"), ("requests", "requests of CPU")):
+        before, after = (worst.spreads.get((kind, "cpu", "max")) for worst in (old, new))
+        if before is not None and after is not None:
+            parts.append(f"{words} on one node {before.value:.0f} → {after.value:.0f} %")
+            break
+    parts.append(f"pods waiting {old.waiting.value:.0f} → {new.waiting.value:.0f}")
+    yield f"worst over time: {', '.join(parts)}"
 
 
 def _cut(text: str, most: int) -> str:

@@ -84,6 +84,7 @@ class SimulatedCluster:
         minor: minor version of the cluster's Kubernetes 1.x; None where the files do not say.
         others: pending pods of other schedulers, by the scheduler's name; nothing is decided about them.
         taken_off: pods as they were on their nodes, where they are to be decided anew; they are pending, too.
+        templates: of pods' claims.
     """
 
     state: ClusterState
@@ -95,6 +96,7 @@ class SimulatedCluster:
     minor: int | None = None
     others: Counter[str] = field(default_factory=Counter)
     taken_off: list[PodInfo] = field(default_factory=list)
+    templates: ClaimTemplates = field(default_factory=ClaimTemplates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,6 @@ class _Builder:
         self._selection = selection
         self._newest = math.nan
         self._defaults = Defaults()
-        self._templates = ClaimTemplates()
         self._cluster = SimulatedCluster(state)
 
     def build(self) -> SimulatedCluster:
@@ -231,13 +232,12 @@ class _Builder:
             self._note_times(condition.last_heartbeat_time, condition.last_transition_time)
 
     def _pods(self) -> None:
-        minor = self._cluster.minor
-        reducer = PodReducer() if minor is None else PodReducer(nearest_kubernetes(minor))
+        reducer = pod_reducer(self._cluster.minor)
         state, pending = self._cluster.state, self._cluster.pending
         for obj in self._objects.of("ResourceClaimTemplate"):
             template = self._decode(obj, RESOURCECLAIMTEMPLATES)
             if template is not None:
-                self._templates.add(template)
+                self._cluster.templates.add(template)
         namespaces: set[str] = set()
         for obj in self._objects.of("Pod"):
             namespaces.add(obj.namespace)
@@ -254,18 +254,17 @@ class _Builder:
                     state.upsert_pod(info, observed_at=info.assigned_at)
                     continue
                 self._cluster.taken_off.append(info)
-                info = _without_node(info)
+                info = without_node(info)
             if info.scheduler_name in self._selection.scheduler_names:
                 if info.nominated_node:
                     state.nominator.set(info, info.nominated_node)
-                pending.append(self._templates.with_claims(info, state.objects))
+                pending.append(self._cluster.templates.with_claims(info, state.objects))
             else:
                 self._cluster.others[info.scheduler_name] += 1
         self._add_implied_namespaces(namespaces)
 
     def _is_decided_anew(self, pod: PodInfo) -> bool:
-        from_file = pod.controller is not None and pod.controller.kind == "Node"
-        return pod.scheduler_name in self._selection.anew and not pod.deleting and not from_file
+        return pod.scheduler_name in self._selection.anew and not pod.deleting and not is_static(pod)
 
     def _pod(self, obj: NamedObject, reducer: PodReducer, *, requested: bool) -> PodInfo | None:
         try:
@@ -356,7 +355,17 @@ class _Builder:
                     self._newest = seconds
 
 
-def _without_node(pod: PodInfo) -> PodInfo:
+def pod_reducer(minor: int | None) -> PodReducer:
+    """Return what reduces the pods of a cluster of that minor version."""
+    return PodReducer() if minor is None else PodReducer(nearest_kubernetes(minor))
+
+
+def is_static(pod: PodInfo) -> bool:
+    """Tell whether a kubelet made a pod from a file; no scheduler decides about it."""
+    return pod.controller is not None and pod.controller.kind == "Node"
+
+
+def without_node(pod: PodInfo) -> PodInfo:
     """Return a pod as if it had never been bound. What it claims (volumes, devices) stays bound to it."""
     return msgspec.structs.replace(
         pod,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -57,6 +57,7 @@ class Simulation:
         extenders: of the configuration.
         recorded: their answers. Without any, pods that they are interested in are not decided, as nobody is asked.
         chance: the random source of `attempts`, where it has to know about whom a decision is.
+        post_filters: run them where no node fits; without them, a message does not say what preemption would do.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Simulation:
         extenders: Sequence[Extender] = (),
         recorded: RecordedAnswers | None = None,
         chance: SeededByPod | None = None,
+        post_filters: bool = True,
     ) -> None:
         self._attempts = attempts
         self._state = attempts.state
@@ -77,6 +79,7 @@ class Simulation:
         self._extenders = extenders
         self._recorded = recorded
         self._chance = chance
+        self._post_filters = post_filters
 
     def run(self, pods: Sequence[PodInfo], *, by_creation: bool = False) -> Iterator[Outcome]:
         """Yield the outcomes in queue order, or in the order in which the pods were created; a gang's at the place of
@@ -84,12 +87,20 @@ class Simulation:
 
         An outcome's matrix is valid until the next outcome is requested: it is computed from the state as it is then.
         """
+        self.register(pods)
+        yield from self.decide(pods, by_creation=by_creation)
+
+    def register(self, pods: Sequence[PodInfo]) -> None:
+        """Make known which pods there are beside those that are decided next: gangs count their members."""
         directory = self._state.directory
         for uid in self._state.pod_uids:
             if (placed := self._state.pod(uid)) is not None:
                 directory.upsert(placed)
         for pod in pods:
             directory.upsert(pod)
+
+    def decide(self, pods: Sequence[PodInfo], *, by_creation: bool = False) -> Iterator[Outcome]:
+        """Yield the outcomes of pods that are registered, as `run` does."""
         ordered = sorted(pods, key=self._queued_at) if by_creation else self._in_queue_order(pods)
         left = {pod.uid for pod in ordered}
         for pod in ordered:
@@ -107,6 +118,11 @@ class Simulation:
             for uid, outcome in self._attempt_gang(gang, members).items():
                 left.discard(uid)
                 yield outcome
+
+    def companions(self, pod: PodInfo) -> Collection[str]:
+        """Return the UIDs of the pods that have to be decided together with a pod; none where it is alone."""
+        gang = self._gang_of(pod)
+        return () if gang is None else {member.uid for member in gang.waiting}
 
     def _gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang that has to be placed together with a pod."""
@@ -217,7 +233,7 @@ class Simulation:
         placement, explanation = self._decide(snapshot, pod, runner)
         message = placement.message
         victims: tuple[str, ...] = ()
-        if placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None:
+        if self._post_filters and placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None:
             outcome = self._post_filter(snapshot, placement)
             message = outcome.message
             if outcome.nominated_node == "":

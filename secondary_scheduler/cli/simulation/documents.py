@@ -16,6 +16,7 @@ from secondary_scheduler.cli.simulation.report import Place, Report, with_field
 
 _BOM = b"\xef\xbb\xbf"
 _TRAILING = "trailing characters"
+_RECORDING = re.compile(rb'\s*\{\s*"apiVersion":\s*"[^"]*",\s*"kind":\s*"ClusterRecording"')
 _SPACE = re.compile(r"\s*")
 _UNUSABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, TypeError, ValueError)
 
@@ -70,6 +71,8 @@ def position(data: bytes, offset: int) -> str:
 
 def _documents(file: str, data: bytes) -> Iterator[tuple[Place, bytes | None, Sequence[int]]]:
     """Yield (place, JSON, lines of items) per document; None for one that cannot be written as JSON."""
+    if _RECORDING.match(data):
+        raise InputError(f"{file}: is a recording, not a snapshot; plan takes it with --recording")
     if data.lstrip()[:1] in (b"{", b"["):
         try:
             # Nothing is decoded yet: this only finds out whether it is JSON as a whole.

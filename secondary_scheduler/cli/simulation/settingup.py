@@ -51,6 +51,7 @@ class ReadyCluster:
     Attributes:
         load: by name of node, as plugins see it; None where there is none.
         now: the time of the decisions, seconds since the epoch.
+        clock: what the decisions take as the time.
     """
 
     configuration: Configuration
@@ -60,9 +61,14 @@ class ReadyCluster:
     load: LoadReading | None
     now: float
     recorded: RecordedAnswers | None
+    clock: SnapshotClock
 
     def simulation(
-        self, explained: Callable[[Placement], bool] = none_explained, *, preempt: bool = False
+        self,
+        explained: Callable[[Placement], bool] = none_explained,
+        *,
+        preempt: bool = False,
+        post_filters: bool = True,
     ) -> Simulation:
         """Return what decides pods on this cluster, and changes it."""
         return Simulation(
@@ -72,6 +78,7 @@ class ReadyCluster:
             extenders=configured_extenders(self.configuration.model.extenders),
             recorded=self.recorded,
             chance=self.chance,
+            post_filters=post_filters,
         )
 
 
@@ -120,25 +127,27 @@ def make_ready(cluster: SimulatedCluster, configuration: Configuration, conditio
     Raises:
         CommandError: a plugin refuses its args, or cannot be imported.
     """
-    clock, chance = _SnapshotClock(), SeededByPod(conditions.seed)
+    clock, chance = SnapshotClock(), SeededByPod(conditions.seed)
     assembly = _assembled(configuration, clock, chance, cluster.state)
     measured = conditions.measured or cluster.load
-    load = _set_load(cluster, configuration, measured, conditions.adapt_load) if measured is not None else None
+    load = set_load(cluster, configuration, measured, conditions.adapt_load) if measured is not None else None
     clock.seconds = conditions.now if conditions.now is not None else _now(measured, cluster.newest)
-    return ReadyCluster(configuration, cluster, assembly, chance, load, clock.seconds, conditions.recorded)
+    return ReadyCluster(configuration, cluster, assembly, chance, load, clock.seconds, conditions.recorded, clock)
 
 
-class _SnapshotClock:
-    """The clock of a simulation. It stands still; its time is set once the files are read, as it may come from them."""
+class SnapshotClock:
+    """The clock of a simulation. It stands still; its time is set once the files are read, as it may come from them,
+    and by whoever replays what happened."""
 
     seconds = 0.0
 
     def wall(self) -> WallSeconds:
+        """Return the time that is set."""
         return WallSeconds(self.seconds)
 
 
 def _assembled(
-    configuration: Configuration, clock: _SnapshotClock, chance: SeededByPod, state: ClusterState
+    configuration: Configuration, clock: SnapshotClock, chance: SeededByPod, state: ClusterState
 ) -> Assembly:
     try:
         with importing():
@@ -148,7 +157,7 @@ def _assembled(
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 
 
-def _set_load(
+def set_load(
     cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading, adapt: AdaptLoad | None
 ) -> LoadReading:
     """Give this load to every plugin that reads one, whatever source its args name; returns it by name of node."""

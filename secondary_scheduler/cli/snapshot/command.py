@@ -1,4 +1,5 @@
-"""`secondary-scheduler snapshot`: what a scheduler knows of a running cluster, in one file for `simulate`."""
+"""`secondary-scheduler snapshot`: what a scheduler knows of a running cluster, in one file for `simulate`; or a
+recording of what happens there, for `plan`."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
     AllowInsecureOption,
     CaFileOption,
+    LoadOrigin,
     PrometheusOption,
     TokenFileOption,
     WatcherOption,
@@ -20,6 +23,7 @@ from secondary_scheduler.cli.loadoptions import (
     load_origin,
 )
 from secondary_scheduler.cli.reading import require_writable
+from secondary_scheduler.cli.typed import was_typed
 
 
 class SnapshotFormat(enum.StrEnum):
@@ -33,7 +37,10 @@ _EXAMPLES = examples(
     "snapshot --file cluster.json",
     "snapshot --context prod --prometheus https://prometheus.example.com --token-file token --file cluster.json",
     "snapshot -o yaml > cluster.yaml",
+    "snapshot --record 2h --prometheus https://prometheus.example.com --file cluster.recording",
 )
+_LEAST_SIZE, _MOST_SIZE = 1 << 20, 1 << 30
+_MOST_SECONDS = 7 * 86_400.0
 
 
 def register(parent: typer.Typer) -> None:
@@ -55,22 +62,100 @@ def snapshot(
     allow_insecure: AllowInsecureOption = False,
     window: WindowOption = "15m",
     output: Annotated[SnapshotFormat, typer.Option("-o", "--output", help="Form of the file.")] = SnapshotFormat.JSON,
+    record: Annotated[
+        str | None,
+        typer.Option(
+            "--record",
+            metavar="DURATION",
+            help="Go on for so long (such as 2h), and write what happens: a recording, for plan --recording. "
+            "Ctrl-C ends it earlier.",
+        ),
+    ] = None,
+    record_limit: Annotated[
+        str, typer.Option("--record-limit", metavar="SIZE", help="Largest file of a recording; it ends there.")
+    ] = "256Mi",
+    load_interval: Annotated[
+        str, typer.Option("--load-interval", metavar="DURATION", help="How often a recording reads the load.")
+    ] = "1m",
 ) -> None:
     """Write a cluster's objects and load to one file.
 
     These are nodes, pods, volumes and policies. The cluster is only read. Only fields that a scheduler reads are kept:
-    no Secrets, no environment variables, no commands.
+    no Secrets, no environment variables, no commands. With --record, exit code 1 means that the recording ended at
+    --record-limit, or while a watch was lost; the file can be used all the same.
     """
+    if record is not None:
+        if typed := was_typed(call, "output"):
+            raise CommandError(f"{typed}: a recording is lines of JSON; leave it out", ExitCode.USAGE)
+        seconds = _seconds("--record", record, 1.0, _MOST_SECONDS)
+        interval = _seconds("--load-interval", load_interval, 1.0, _MOST_SECONDS)
+        limit = _size(record_limit)
+    elif typed := was_typed(call, "record_limit", "load_interval"):
+        raise CommandError(f"{typed}: only with --record", ExitCode.USAGE)
     origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
     if file is not None:
         require_writable(file, "--file")
+    if record is not None:
+        if origin is None and (typed := was_typed(call, "load_interval")):
+            raise CommandError(f"{typed}: of a load source, which --prometheus or --watcher names", ExitCode.USAGE)
+        _record(kubeconfig, context, origin, file, seconds, limit, interval)
+        return
     # Here, not above: reading them takes longer than all the rest of the command line.
     from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read, take_snapshot
-    from secondary_scheduler.cli.errors import printable
-
-    def say(text: str) -> None:
-        typer.echo(printable(text), err=True)
 
     with cluster_to_read(kubeconfig, context) as config:
-        counts = take_snapshot(config, origin, file, as_yaml=output is SnapshotFormat.YAML, say=say)
-    say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+        counts = take_snapshot(config, origin, file, as_yaml=output is SnapshotFormat.YAML, say=_say)
+    _say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+
+
+def _record(
+    kubeconfig: Path | None,
+    context: str | None,
+    origin: LoadOrigin | None,
+    file: Path | None,
+    seconds: float,
+    limit: int,
+    interval: float,
+) -> None:
+    from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest, ending, take_recording
+    from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read
+
+    request = RecordingRequest(seconds, limit, interval)
+    with cluster_to_read(kubeconfig, context, renewed=True) as config:
+        recorded = take_recording(config, origin, file, request, _say)
+    _say(
+        f"{config.server}: recorded {recorded.seconds:.0f} s: {recorded.objects:,} objects at the beginning, "
+        f"{recorded.events:,} changes, {recorded.size / (1 << 20):.1f} MiB"
+    )
+    if problem := ending(recorded, request):
+        raise CommandError(problem)
+
+
+def _say(text: str) -> None:
+    typer.echo(printable(text), err=True)
+
+
+def _seconds(option: str, text: str, least: float, most: float) -> float:
+    from scheduler.catalog import format_duration, parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}", ExitCode.USAGE) from error
+    if not least <= seconds <= most:
+        raise CommandError(
+            f"{option}: {text}: from {format_duration(least)} to {format_duration(most)}", ExitCode.USAGE
+        )
+    return seconds
+
+
+def _size(text: str) -> int:
+    from scheduler.kube.primitives import QuantityError, quantity_value
+
+    try:
+        size = quantity_value(text)
+    except QuantityError as error:
+        raise CommandError(f"--record-limit: {error}", ExitCode.USAGE) from error
+    if not _LEAST_SIZE <= size <= _MOST_SIZE:
+        raise CommandError(f"--record-limit: {text}: from 1Mi to 1Gi", ExitCode.USAGE)
+    return size

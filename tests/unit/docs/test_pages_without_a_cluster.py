@@ -6,12 +6,15 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
 
+from tests.support import simulating
 from tests.support.environments import build_wheel, install_wheel, link_requirements, make_locked_environment
 from tests.support.pages import CHECKOUT, INSTALL, JOURNEYS, File, Shell, followed
+from tests.support.recordings import MadeRecording, bound
 
 PROFILE = {
     "schedulerName": "mine",
@@ -53,6 +56,19 @@ def pod(name: str) -> str:
     return yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
+def recording() -> str:
+    """One pod waits, two arrive and are bound, one of them goes."""
+    recorded = MadeRecording().there(simulating.node("node-1"), simulating.node("node-2"), of_mine("one"))
+    for number, name in enumerate(("two", "three")):
+        second = 10 + 10 * number
+        recorded.added(second, of_mine(name)).modified(second + 1, bound(of_mine(name), "node-1", second + 1))
+    return recorded.deleted(40, of_mine("two")).text()
+
+
+def of_mine(name: str) -> dict[str, Any]:
+    return simulating.pod(name, schedulerName="mine")
+
+
 def stack_file() -> str:
     """The stack of the install guide."""
     (text,) = [
@@ -73,6 +89,7 @@ FILES: dict[str, Callable[[], str]] = {
     "pods.yaml": lambda: pod("one"),
     "one-more.yaml": lambda: pod("two"),
     "cluster.json": lambda: f"{nodes()}---\n{pod('one')}",
+    "cluster.recording": recording,
     "load.json": lambda: '{"timestamp": 0, "window": {}, "source": "", "data": {"NodeMetricsMap": {}}}',
 }
 """The reader's own files, which the pages take for granted."""

@@ -1,0 +1,99 @@
+"""The form of a recording: lines of JSON. The first says what it is; then come the cluster as it was, what happened,
+and how it ended."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from secondary_scheduler.cli.nodeload import LOAD_API_VERSION
+
+API_VERSION: Final = LOAD_API_VERSION
+KIND: Final = "ClusterRecording"
+FORMAT_VERSION: Final = 1
+"""It changes where a reader of the former one would misread a file."""
+
+
+class LineType(enum.StrEnum):
+    """What a line says."""
+
+    SNAPSHOT = "SNAPSHOT"
+    """An object that was there when the recording began."""
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    """The object's identity only."""
+    LOST = "LOST"
+    """The watch of a kind, or the source of the load, does not answer."""
+    RESUMED = "RESUMED"
+    """It answers again, and nothing is missing; what happened meanwhile has the time at which it was read."""
+    RELISTED = "RELISTED"
+    """A kind was listed again, as its watch could not be resumed. What happened meanwhile is known by its result."""
+    END = "END"
+
+
+class EndReason(enum.StrEnum):
+    """Why a recording ended; `message` of the line END."""
+
+    DURATION = "duration"
+    INTERRUPTED = "interrupted"
+    LIMIT = "limit"
+
+
+class Header(Struct, rename="camel", frozen=True):
+    """The first line.
+
+    Attributes:
+        git_version: of the cluster; "" where it does not say.
+        load: where the load comes from, "Prometheus" or "load-watcher"; "" where it is not recorded.
+        load_interval_seconds: between two readings of it.
+    """
+
+    api_version: str
+    kind: str
+    format_version: int
+    git_version: str
+    start: datetime
+    load: str = ""
+    load_interval_seconds: float = 0.0
+
+
+class ObjectLine(Struct, frozen=True):
+    """A line about an object: `object` is its JSON, reduced as in a snapshot."""
+
+    time: datetime
+    type: LineType
+    object: Raw
+
+
+class NoteLine(Struct, frozen=True, omit_defaults=True):
+    """Any other line.
+
+    Attributes:
+        time: when it was read.
+        kind: of the watch that was lost, resumed or listed again; `NodeLoad` for the load.
+        message: why it was lost; why the recording ended.
+    """
+
+    time: datetime
+    type: LineType
+    kind: str = ""
+    message: str = ""
+
+
+class Line(Struct, frozen=True):
+    """Any line but the first, for readers; `object` is empty where there is none."""
+
+    time: datetime
+    type: LineType
+    kind: str = ""
+    message: str = ""
+    object: Raw = Raw(b"")
+
+
+decode_header: Final = msgspec.json.Decoder(Header)
+decode_line: Final = msgspec.json.Decoder(Line)
