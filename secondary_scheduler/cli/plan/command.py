@@ -90,8 +90,8 @@ def plan(
 ) -> None:
     """Show what a changed configuration would do to a snapshot.
 
-    Both configurations decide about the same pods, as simulate does, or about those that arrive in a recording. Exit code 3: a pod is placed differently; 0: none
-    is; 4: a file, or an object of the snapshot, is not valid.
+    Both configurations decide about the same pods, as simulate does, or about those that arrive in a recording. Exit
+    code 3: a pod is placed differently; 0: none is; 4: a file, or an object of the snapshot, is not valid.
     """
     files = [*(snapshot or ()), *(more or ())]
     over = _over(call, over, files, recording)

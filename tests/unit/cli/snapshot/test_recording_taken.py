@@ -103,41 +103,41 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 async def recording(
     cluster: FakeCluster, directory: Path, *, seconds: float = 600, most: int = WIDE, origin: LoadOrigin | None = None
 ) -> AsyncIterator[Recording]:
-    taken = Recording(cluster, directory / "cluster.recording", RecordingRequest(seconds, most, 1.0), origin)
-    await taken.start()
+    recorder = Recording(cluster, directory / "cluster.recording", RecordingRequest(seconds, most, 1.0), origin)
+    await recorder.start()
     try:
-        yield taken
+        yield recorder
     finally:
-        if taken.task is not None and not taken.task.done():
-            taken.task.cancel()
-            await asyncio.gather(taken.task, return_exceptions=True)
+        if recorder.task is not None and not recorder.task.done():
+            recorder.task.cancel()
+            await asyncio.gather(recorder.task, return_exceptions=True)
 
 
 async def test_it_holds_the_cluster_as_it_was_and_then_what_happens(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.kinds["nodes"].put("n1", status={"capacity": {"cpu": "4"}})
     cluster.kinds["pods"].put("before")
-    async with recording(cluster, tmp_path) as taken:
-        assert taken.file.stat().st_mode & 0o077 == 0
+    async with recording(cluster, tmp_path) as recorder:
+        assert recorder.file.stat().st_mode & 0o077 == 0
         cluster.kinds["pods"].put("after", spec={"schedulerName": "mine"})
         cluster.kinds["pods"].put("after", spec={"schedulerName": "mine", "nodeName": "n1"})
         cluster.kinds["pods"].remove("before")
-        await eventually_on_loop(lambda: len(taken.happened) == 3)
-        recorded = await taken.interrupt()
-    head, *lines = taken.lines
+        await eventually_on_loop(lambda: len(recorder.happened) == 3)
+        recorded = await recorder.interrupt()
+    head, *lines = recorder.lines
     assert (head["kind"], head["formatVersion"], head["gitVersion"]) == ("ClusterRecording", 1, "v1.34.4")
-    there = [line["object"] for line in lines if line["type"] == "SNAPSHOT"]
-    assert {(item["kind"], item["metadata"]["name"]) for item in there} == {
+    items = [line["object"] for line in lines if line["type"] == "SNAPSHOT"]
+    assert {(item["kind"], item["metadata"]["name"]) for item in items} == {
         ("ClusterVersion", "cluster"),
         ("Node", "n1"),
         ("Pod", "before"),
     }
-    assert taken.happened == [("ADDED", "Pod", "after"), ("MODIFIED", "Pod", "after"), ("DELETED", "Pod", "before")]
+    assert recorder.happened == [("ADDED", "Pod", "after"), ("MODIFIED", "Pod", "after"), ("DELETED", "Pod", "before")]
     (gone,) = [line["object"] for line in lines if line["type"] == "DELETED"]
     assert gone["metadata"] == {"name": "before", "namespace": "ns", "uid": "uid-before"}
     assert lines[-1]["type"] == "END"
     assert lines[-1]["message"] == "interrupted"
     assert (recorded.reason, recorded.events, recorded.objects) == (EndReason.INTERRUPTED, 3, 3)
-    assert recorded.size == taken.file.stat().st_size
+    assert recorded.size == recorder.file.stat().st_size
     assert ending(recorded, RecordingRequest(600, WIDE, 60)) == ""
 
 
@@ -167,13 +167,13 @@ async def test_no_secret_of_an_object_is_in_it(cluster: FakeCluster, tmp_path: P
     put("before")
     nodes.put("n1", status={"nodeInfo": {"machineID": CANARY}, "images": []})
     cluster.kinds["services"].put("web", spec={"selector": {"app": "web"}, "externalName": CANARY})
-    async with recording(cluster, tmp_path) as taken:
+    async with recording(cluster, tmp_path) as recorder:
         put("after")
         put("after", nodeName="n1")
         nodes.put("n1", status={"nodeInfo": {"machineID": CANARY}, "capacity": {"cpu": "2"}})
-        await eventually_on_loop(lambda: len(taken.happened) == 3)
-        await taken.interrupt()
-    text = taken.file.read_text()
+        await eventually_on_loop(lambda: len(recorder.happened) == 3)
+        await recorder.interrupt()
+    text = recorder.file.read_text()
     assert "registry.example/app:v1" in text
     assert CANARY not in text
 
@@ -181,34 +181,34 @@ async def test_no_secret_of_an_object_is_in_it(cluster: FakeCluster, tmp_path: P
 async def test_a_change_of_nothing_that_a_scheduler_reads_is_not_written(cluster: FakeCluster, tmp_path: Path) -> None:
     nodes = cluster.kinds["nodes"]
     nodes.put("n1", status={"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1"}]})
-    async with recording(cluster, tmp_path) as taken:
+    async with recording(cluster, tmp_path) as recorder:
         nodes.put("n1", status={"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2"}]})
         nodes.put("n1", status={"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": "3"}]})
-        await eventually_on_loop(lambda: bool(taken.happened))
-        await taken.interrupt()
-    assert taken.happened == [("MODIFIED", "Node", "n1")]
+        await eventually_on_loop(lambda: bool(recorder.happened))
+        await recorder.interrupt()
+    assert recorder.happened == [("MODIFIED", "Node", "n1")]
 
 
 async def test_it_ends_after_its_duration(cluster: FakeCluster, tmp_path: Path) -> None:
-    async with recording(cluster, tmp_path, seconds=0.2) as taken:
-        assert taken.task is not None
-        recorded = await taken.task
+    async with recording(cluster, tmp_path, seconds=0.2) as recorder:
+        assert recorder.task is not None
+        recorded = await recorder.task
     assert recorded.reason is EndReason.DURATION
-    assert taken.lines[-1]["message"] == "duration"
+    assert recorder.lines[-1]["message"] == "duration"
 
 
 async def test_at_its_limit_it_ends_and_says_so_and_the_file_is_complete(cluster: FakeCluster, tmp_path: Path) -> None:
     most = 20_000
-    async with recording(cluster, tmp_path, most=most) as taken:
+    async with recording(cluster, tmp_path, most=most) as recorder:
         for number in range(400):
             cluster.kinds["pods"].put(f"pod-{number}")
-        assert taken.task is not None
-        recorded = await taken.task
+        assert recorder.task is not None
+        recorded = await recorder.task
     assert recorded.reason is EndReason.LIMIT
-    assert most - 5000 < recorded.size == taken.file.stat().st_size <= most
-    assert taken.lines[-1]["message"] == "limit"
+    assert most - 5000 < recorded.size == recorder.file.stat().st_size <= most
+    assert recorder.lines[-1]["message"] == "limit"
     assert "--record-limit: ended after" in ending(recorded, RecordingRequest(600, most, 60))
-    numbers = [int(name.removeprefix("pod-")) for _, _, name in taken.happened]
+    numbers = [int(name.removeprefix("pod-")) for _, _, name in recorder.happened]
     assert numbers == list(range(len(numbers)))
 
 
@@ -227,7 +227,7 @@ async def test_a_watch_that_cannot_be_resumed_is_listed_again_and_that_is_said(
     pods = cluster.kinds["pods"]
     for name in ("stays", "goes", "changes"):
         pods.put(name)
-    async with recording(cluster, tmp_path) as taken:
+    async with recording(cluster, tmp_path) as recorder:
 
         async def expired(request: web.Request, response: web.StreamResponse) -> None:
             response.set_status(410)
@@ -240,24 +240,24 @@ async def test_a_watch_that_cannot_be_resumed_is_listed_again_and_that_is_said(
         pods.remove("goes", silently=True)
         pods.objects["changes"]["spec"] = {"nodeName": "n1"}
         pods.objects["new"] = {"metadata": {"name": "new", "namespace": "ns", "uid": "uid-new", "resourceVersion": "1"}}
-        await eventually_on_loop(lambda: len(taken.happened) == 3)
-        await taken.interrupt()
-    assert sorted(taken.happened) == [
+        await eventually_on_loop(lambda: len(recorder.happened) == 3)
+        await recorder.interrupt()
+    assert sorted(recorder.happened) == [
         ("ADDED", "Pod", "new"),
         ("DELETED", "Pod", "goes"),
         ("MODIFIED", "Pod", "changes"),
     ]
-    assert ("RELISTED", "Pod") in [(line["type"], line.get("kind")) for line in taken.lines[1:]]
-    assert any(line.startswith("Pod: listed again; what happened since the watch was lost") for line in taken.said)
+    assert ("RELISTED", "Pod") in [(line["type"], line.get("kind")) for line in recorder.lines[1:]]
+    assert any(line.startswith("Pod: listed again; what happened since the watch was lost") for line in recorder.said)
 
 
 async def test_a_watch_that_is_lost_at_the_end_is_said(cluster: FakeCluster, tmp_path: Path) -> None:
     pods = cluster.kinds["pods"]
-    async with recording(cluster, tmp_path) as taken:
+    async with recording(cluster, tmp_path) as recorder:
         pods.token = "another"  # every request is refused from now on
         pods.close_watches()
-        await eventually_on_loop(lambda: any(line.get("type") == "LOST" for line in taken.lines))
-        recorded = await taken.interrupt()
+        await eventually_on_loop(lambda: any(line.get("type") == "LOST" for line in recorder.lines))
+        recorded = await recorder.interrupt()
     assert recorded.lost
     assert recorded.lost[0].startswith("Pod: ")
     assert "ended while a watch was lost" in ending(recorded, RecordingRequest(600, WIDE, 60))
@@ -287,12 +287,12 @@ async def test_the_load_is_read_again_and_a_source_that_fails_is_said_once(
 
     monkeypatch.setattr(taking, "read_load_document", fake_load)
     origin = LoadOrigin("https://prometheus.example.com", None, None, None, "15m")
-    async with recording(cluster, tmp_path, origin=origin) as taken:
-        await eventually_on_loop(lambda: '"n1":30' in taken.file.read_text(), 30)
-        await taken.interrupt()
+    async with recording(cluster, tmp_path, origin=origin) as recorder:
+        await eventually_on_loop(lambda: '"n1":30' in recorder.file.read_text(), 30)
+        await recorder.interrupt()
     noted = [
         (line["type"], line.get("kind") or line["object"]["data"]["n1"])
-        for line in taken.lines[1:]
+        for line in recorder.lines[1:]
         if "NodeLoad" in str(line)
     ]
     assert noted[:5] == [
@@ -302,8 +302,8 @@ async def test_the_load_is_read_again_and_a_source_that_fails_is_said_once(
         ("RESUMED", "NodeLoad"),
         ("MODIFIED", 30),
     ]
-    assert taken.lines[0]["load"] == "Prometheus"
-    assert [line for line in taken.said if line.startswith("load:")] == [
+    assert recorder.lines[0]["load"] == "Prometheus"
+    assert [line for line in recorder.said if line.startswith("load:")] == [
         "load: not read, and tried again: refused",
         "load: read again",
     ]
