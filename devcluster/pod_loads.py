@@ -59,7 +59,7 @@ class PodUses:
         parts: dict[str, list[Use]] = {}
         for pod in self.pods.values():
             parts.setdefault(pod.node, []).append(pod.use)
-        # Summed anew, and exactly: what was added and taken away a thousand times is still nothing.
+        # Summed again each time, and exactly: what was added and taken away a thousand times is still nothing.
         return {
             node: Use(math.fsum(use.cpu for use in uses), math.fsum(use.memory for use in uses))
             for node, uses in parts.items()

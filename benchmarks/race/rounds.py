@@ -62,7 +62,7 @@ def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str
 def race_pair(
     scenario: Scenario, workload: Workload, rounds: int, binaries: dict[str, Path], before: Path
 ) -> list[dict[str, ContestantRun]]:
-    """Run ours and that of another checkout in turn, all rounds on one new cluster.
+    """Run ours and that of another checkout alternately, all rounds on one new cluster.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.

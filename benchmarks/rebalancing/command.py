@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.rebalancing.contestants import CONTESTANTS, IMAGE, Contestant, Moving, Placing, Setting
 from benchmarks.rebalancing.stage import Pace, Result, run
 from benchmarks.rebalancing.world import World, make_world
+from benchmarks.reporting import report
 from devcluster.cluster import LocalCluster
-from devcluster.errors import DevClusterError
 from devcluster.inventory import simulated_nodes
 from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain import binaries
-from scheduler.kube.client import KubeError
 
 _REFUSED = 400
 
@@ -56,19 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         world = make_world(simulated_nodes(options.nodes), options.pods, options.seed)
     except ValueError as error:
         parser.error(str(error))
-    results: list[Result] = []
-    try:
-        for result in compare([CONTESTANTS[name] for name in names], world, Pace(options.rounds, options.quiet)):
-            results.append(result)
-            print(f"  {_line(result)}", file=sys.stderr, flush=True)
-    except (DevClusterError, RuntimeError, KubeError) as error:
-        print(f"benchmarks rebalancing: {error}", file=sys.stderr)
-        return 1
-    finally:
-        if options.json and results:
-            options.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
-    print("\n".join(table(results)))
-    return 0
+    results = compare([CONTESTANTS[name] for name in names], world, Pace(options.rounds, options.quiet))
+    return report("rebalancing", results, _line, table, options.json)
 
 
 def compare(contestants: Sequence[Contestant], world: World, pace: Pace) -> Iterator[Result]:

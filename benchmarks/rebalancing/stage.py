@@ -325,7 +325,7 @@ class Audit:
 
     def _events(self) -> Iterable[Mapping[str, Any]]:
         with self._path.open("rb") as file:
-            # A log that was begun anew is read from its beginning.
+            # A log that was started again is read from its beginning.
             file.seek(self._begin if self._path.stat().st_size >= self._begin else 0)
             for line in file:
                 with contextlib.suppress(ValueError):  # the last line may not be complete

@@ -7,18 +7,14 @@ stay as full as they are. Nothing replaces a rejected pod. The kubelets of the n
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.race import cluster as servers
+from benchmarks.reporting import report
 from benchmarks.sharing.stage import OURS, PEER, Cell, Result, Way, run
-from devcluster.errors import DevClusterError
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
-from scheduler.kube.client import KubeError
 
 _SERVERS = ["etcd", "kube-apiserver", "kube-scheduler"]
 _MOST_PODS = 1000
@@ -47,23 +43,15 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.nodes < 2 or options.rounds < 1:
         parser.error("at least two nodes and one round")
-    results: list[Result] = []
-    try:
-        paths = binaries.ensure(_SERVERS, SilentReporter())
-        with servers.running(paths) as cluster:
-            for cell in _cells(options):
-                result = run(cell, cluster, paths["kube-scheduler"])
-                results.append(result)
-                print(f"  {_line(result)}", file=sys.stderr, flush=True)
-                cluster.require_alive()
-    except (DevClusterError, RuntimeError, KubeError) as error:
-        print(f"benchmarks sharing: {error}", file=sys.stderr)
-        return 1
-    finally:
-        if options.json and results:
-            options.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
-    print("\n".join(table(results)))
-    return 0
+    return report("sharing", _results(options), _line, table, options.json)
+
+
+def _results(options: argparse.Namespace) -> Iterator[Result]:
+    paths = binaries.ensure(_SERVERS, SilentReporter())
+    with servers.running(paths) as cluster:
+        for cell in _cells(options):
+            yield run(cell, cluster, paths["kube-scheduler"])
+            cluster.require_alive()
 
 
 def _cells(options: argparse.Namespace) -> Iterator[Cell]:

@@ -20,10 +20,7 @@ def private_file(file: Path, option: str) -> Iterator[IO[bytes]]:
     Raises:
         CommandError: it cannot be made there.
     """
-    try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    except OSError as error:
-        raise CommandError(f"{option} {file}: {error.strerror}") from error
+    handle, name = _temporary_beside(file, option)
     try:
         with os.fdopen(handle, "wb") as out:
             yield out
@@ -67,13 +64,18 @@ def growing_file(file: Path | None, option: str) -> Iterator[GrowingFile]:
     if file is None:
         yield GrowingFile(sys.stdout.buffer, None, None)
         return
-    try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    except OSError as error:
-        raise CommandError(f"{option} {file}: {error.strerror}") from error
+    handle, name = _temporary_beside(file, option)
     with os.fdopen(handle, "wb") as out:
         growing = GrowingFile(out, Path(name), file)
         try:
             yield growing
         finally:
             growing.discard()
+
+
+def _temporary_beside(file: Path, option: str) -> tuple[int, str]:
+    """Make a hidden file in the directory of `file`, with mode 0600; returns its descriptor and its path."""
+    try:
+        return tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    except OSError as error:
+        raise CommandError(f"{option} {file}: {error.strerror}") from error

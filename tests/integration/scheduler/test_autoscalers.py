@@ -268,14 +268,19 @@ async def test_a_pod_that_only_the_load_keeps_waiting_is_one_that_no_autoscaler_
     assert await world.will_not_scale_up() == [waiting]
 
 
-async def test_a_pod_that_a_quota_holds_asks_and_where_the_nodes_are_full_a_node_is_bought_in_vain(
-    world: World,
-) -> None:
-    await world.node("1")
+async def create_quota(world: World) -> None:
+    """Half a CPU for the namespace, no more."""
     metadata = {"name": "quota", "namespace": world.namespace}
     spec = {"min": {"cpu": "500m"}, "max": {"cpu": "500m"}}
     quota = {"apiVersion": GROUP_VERSION, "kind": "ElasticQuota", "metadata": metadata, "spec": spec}
     await world.api.create(quota)
+
+
+async def test_a_pod_that_a_quota_holds_asks_and_where_the_nodes_are_full_a_node_is_bought_in_vain(
+    world: World,
+) -> None:
+    await world.node("1")
+    await create_quota(world)
     inside = await world.pod("inside", QUOTAS, "500m")
     await world.placed(inside)
     held = await world.pod("held", QUOTAS, "500m")
@@ -289,10 +294,7 @@ async def test_with_the_option_a_pod_that_a_quota_holds_never_asks_and_one_that_
     world: World,
 ) -> None:
     await world.node("1")
-    metadata = {"name": "quota", "namespace": world.namespace}
-    spec = {"min": {"cpu": "500m"}, "max": {"cpu": "500m"}}
-    quota = {"apiVersion": GROUP_VERSION, "kind": "ElasticQuota", "metadata": metadata, "spec": spec}
-    await world.api.create(quota)
+    await create_quota(world)
     await world.placed(await world.pod("inside", HIDDEN, "500m"))
     held = await world.pod("held", HIDDEN, "500m")
     assert not asks(await world.refused(held, "QuotaExceeded"))
