@@ -302,7 +302,7 @@ async def test_with_the_option_a_pod_that_a_quota_holds_never_asks_and_one_that_
     await world.placed(await world.pod("filler", PLAIN, "500m"))
     assert not world.history.ever_asked(held)
     # More quota: now a node would help, and the pod says so.
-    more = {"min": {"cpu": "1"}, "max": {"cpu": "1"}}
+    more = {"min": {"cpu": "2"}, "max": {"cpu": "2"}}
     path = f"/apis/{GROUP_VERSION}/namespaces/{world.namespace}/elasticquotas/quota"
     await world.api.call("PATCH", path, {"spec": more})
     await eventually_on_loop(lambda: asks(world.history.latest(held)), "it asks")
