@@ -393,7 +393,7 @@ class SchedulingCycle:
         pod, node, state = attempt.pod, attempt.node, attempt.placement.state
         runner = self._attempts.runner_of(pod)
         timing = self._timings[pod.scheduler_name]
-        await self._nominations.begin_binding(attempt, runner, timing, waiting)
+        nomination = await self._nominations.begin_binding(attempt, runner, timing, waiting)
         if waiting is not None:
             began = timing.now()
             status = await waiting
@@ -405,10 +405,14 @@ class SchedulingCycle:
         self._queue.done(pod.uid)
         self._log.binding(pod)
         began = timing.now()
-        if attempt.gang is not None:
-            status = await self._gangs.pre_bind(attempt, runner, self._nominations.begin_wait)
-        else:
-            status = await runner.run_pre_bind(state, pod, node)
+        try:
+            if attempt.gang is not None:
+                status = await self._gangs.pre_bind(attempt, runner, self._nominations.begin_wait)
+            else:
+                status = await runner.run_pre_bind(state, pod, node)
+        finally:
+            if nomination is not None:
+                await nomination.end()
         ready = timing.now()
         timing.point("PreBind", status.code, ready - began)
         if not status.is_success:

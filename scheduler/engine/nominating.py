@@ -1,15 +1,20 @@
 """Nominations of pods whose binding takes long: `status.nominatedNodeName` says early where they are going.
 
 From 1.35 on kube-scheduler writes it before a pod waits for permission, volumes or devices
-(NominatedNodeNameForExpectation): autoscalers count on the room that the pod needs on its node. It is written before
-the wait begins, since API servers refuse a nomination that comes after the Binding. They clear it at the Binding; the
-report of a failure clears it else.
+(NominatedNodeNameForExpectation): autoscalers count on the room that the pod needs on its node. API servers refuse a
+nomination that comes after the Binding, and clear it at the Binding; the report of a failure clears it else.
+
+With `compatibility: safe` a pod that was never unschedulable is nominated only if its volumes or devices take longer
+than `PATIENCE_SECONDS`: no autoscaler adds a node for it meanwhile, and a pod with a ResourceClaim costs the API server
+three writes instead of four.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
 
 import structlog
 
@@ -20,6 +25,26 @@ from scheduler.engine.timing import ProfileTiming
 from scheduler.framework import Code, PodInfo, ProfileRunner, Status
 
 log = structlog.get_logger(component="nominating")
+PATIENCE_SECONDS: Final = 2.0
+"""Less than autoscalers take from one look at the pods to the next, more than claims take on a busy API server."""
+
+
+class LateNomination:
+    """A nomination that is written once its time has come, unless it is ended before."""
+
+    def __init__(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._write = write
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._write())
+
+    async def end(self) -> None:
+        """Write it no more. What is being written is waited for: the Binding or a report must come after it."""
+        self._timer.cancel()
+        if self._task is not None:
+            await self._task
 
 
 class BindingNominations:
@@ -44,21 +69,33 @@ class BindingNominations:
         runner: ProfileRunner,
         timing: ProfileTiming,
         permission: asyncio.Future[Status] | None,
-    ) -> None:
+    ) -> LateNomination | None:
         """Nominate a pod that has to wait for a permission, or for a PreBind plugin.
+
+        Returns:
+            The nomination that follows if PreBind takes long, to be ended after it.
 
         Raises:
             Exception: what a plugin raised.
         """
         if not runner.nominates_before_binding:
-            return
+            return None
         began = timing.now()
         is_slow = runner.run_pre_bind_pre_flights(attempt.placement.state, attempt.pod, attempt.node)
         timing.point("PreBindPreFlight", Code.SUCCESS if is_slow else Code.SKIP, timing.now() - began)
+        if is_slow and permission is None and not self._counts_at_once(attempt, runner):
+            return LateNomination(partial(self._nominate, attempt, lambda: True))
         if is_slow:
             await self._nominate(attempt, lambda: True)
         elif permission is not None:
             await self.begin_wait(attempt, runner, permission)
+        return None
+
+    def _counts_at_once(self, attempt: BindingAttempt, runner: ProfileRunner) -> bool:
+        """Whether the nomination cannot wait: autoscalers may be adding a node for the pod."""
+        pod = self._pending.get(attempt.pod.uid)
+        reported = pod is not None and any(each.type == "PodScheduled" for each in pod.conditions)
+        return reported or attempt.queued.attempts > 1 or runner.options.compatibility != "safe"
 
     async def begin_wait(
         self, attempt: BindingAttempt, runner: ProfileRunner, permission: asyncio.Future[Status]

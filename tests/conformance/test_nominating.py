@@ -134,7 +134,8 @@ def minor(request: pytest.FixtureRequest) -> str:
 def cluster(minor: str, tmp_path: Path) -> Iterator[Cluster]:
     """Both schedulers on one API server: that of the minor where it has been built, else the default's."""
     with control_plane_running(minor) as plane:
-        options = {"name": "SecondarySchedulerOptions", "args": {"kubernetesVersion": minor}}
+        arguments = {"kubernetesVersion": minor, "compatibility": "upstream"}
+        options = {"name": "SecondarySchedulerOptions", "args": arguments}
         ours = [
             {
                 "schedulerName": name,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine.nominating import PATIENCE_SECONDS
 from scheduler.framework import SUCCESS, Code, CycleState, PodInfo, Status, failure
 from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, eventually, started
@@ -17,7 +18,7 @@ VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 OPTIONS = """
     pluginConfig:
       - name: SecondarySchedulerOptions
-        args: {{kubernetesVersion: "{}"}}
+        args: {{kubernetesVersion: "{}", compatibility: {}}}
 """
 WITHOUT_POST_FILTER = """    plugins:
       multiPoint: {disabled: [{name: DefaultPreemption}, {name: DynamicResources}]}
@@ -43,8 +44,8 @@ class Slow:
         return await self.outcome
 
 
-def running(kubernetes: str, profile: str = "") -> AbstractAsyncContextManager[Engine]:
-    return started(Engine(configuration=CONFIGURATION + profile + OPTIONS.format(kubernetes)))
+def running(kubernetes: str, profile: str = "", compatibility: str = "upstream") -> AbstractAsyncContextManager[Engine]:
+    return started(Engine(configuration=CONFIGURATION + profile + OPTIONS.format(kubernetes, compatibility)))
 
 
 def with_slow_plugin(engine: Engine, **behavior: Any) -> Slow:
@@ -74,6 +75,62 @@ async def test_a_pod_is_nominated_before_its_volumes_are_waited_for(kubernetes: 
         await asyncio.sleep(1)
         # The API server clears it.
         assert nominations(engine) == ([] if kubernetes == "1.34" else ["n1"])
+
+
+async def test_a_new_pod_is_nominated_only_when_its_volumes_take_long() -> None:
+    async with running("1.36", compatibility="safe") as engine:
+        plugin = with_slow_plugin(engine)
+        engine.add_node("n1")
+        engine.add_pod("p")
+        await eventually(lambda: engine.state.is_assumed("p-uid"), "it has a node")
+        await asyncio.sleep(PATIENCE_SECONDS - 0.1)
+        assert nominations(engine) == []
+        await asyncio.sleep(0.2)
+        assert nominations(engine) == ["n1"]
+        plugin.outcome.set_result(failure("no volume"))
+        await eventually(lambda: nominations(engine) == ["n1", None], "taken back")
+
+
+async def test_a_new_pod_whose_volumes_come_in_time_is_never_nominated() -> None:
+    async with running("1.36", compatibility="safe") as engine:
+        plugin = with_slow_plugin(engine)
+        engine.add_node("n1")
+        engine.add_pod("p")
+        await eventually(lambda: engine.state.is_assumed("p-uid"), "it has a node")
+        plugin.outcome.set_result(SUCCESS)
+        await eventually(lambda: len(engine.api.bindings) == 1, "bound")
+        await asyncio.sleep(2 * PATIENCE_SECONDS)
+        assert not engine.api.patches
+
+
+async def test_a_pod_that_was_unschedulable_is_nominated_before_its_volumes_are_waited_for() -> None:
+    async with running("1.36", compatibility="safe") as engine:
+        with_slow_plugin(engine)
+        engine.add_pod("p")
+        await eventually(lambda: len(engine.api.patches) == 1, "there is no node")
+        engine.add_node("n1")
+        await eventually(lambda: engine.state.is_assumed("p-uid"), "it has a node", 60)
+        await eventually(lambda: nominations(engine) == ["n1"], "autoscalers know at once", PATIENCE_SECONDS / 2)
+
+
+async def test_the_binding_comes_after_a_nomination_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running("1.36", compatibility="safe") as engine:
+        plugin = with_slow_plugin(engine)
+        answered: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+        async def hang(*_: object, **__: object) -> Status:
+            return await answered
+
+        monkeypatch.setattr(engine.handle, "patch_pod", hang)
+        engine.add_node("n1")
+        engine.add_pod("p")
+        await eventually(lambda: engine.state.is_assumed("p-uid"), "it has a node")
+        await asyncio.sleep(PATIENCE_SECONDS + 0.1)
+        plugin.outcome.set_result(SUCCESS)
+        await asyncio.sleep(1)
+        assert not engine.api.bindings
+        answered.set_result(SUCCESS)
+        await eventually(lambda: len(engine.api.bindings) == 1, "bound")
 
 
 @pytest.mark.parametrize("kubernetes", VERSIONS)
