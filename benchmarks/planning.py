@@ -2,6 +2,10 @@
 
 The snapshot has nodes of three sizes in three zones with their load, and pods of 200 classes without a node. `plan`
 compares the default profile with one that scores by TargetLoadPacking. With `--over all` the same pods have a node.
+
+`rebalance plan` has a snapshot of its own: pods that run, five times as many, and one node in a hundred overloaded.
+Beside it, `plan --over all` with one configuration on both sides decides about each of these pods once per side.
+
 Each command is a process of its own; the figures are what the kernel counted for it.
 """
 
@@ -19,11 +23,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import overloaded
 from benchmarks.core import CLASSES, PROFILES
 
 _NOW = 1_700_000_000
 _SCHEDULER = "secondary-scheduler"
 _DIFFERENCES = 3
+_OLD, _NEW = "default", "TargetLoadPacking"
+_RUNNING = 5
+"""So many times more pods run where `rebalance plan` is measured."""
 
 
 class Cost(NamedTuple):
@@ -77,12 +85,16 @@ def objects(nodes: int, pods: int, *, running: bool) -> Iterator[dict[str, Any]]
 
 def write_files(directory: Path, nodes: int, pods: int) -> None:
     """Write both configurations, and the snapshot with pods that wait and with pods that run."""
-    for name, profile in PROFILES.items():
+    for name in (_OLD, _NEW):
         head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
-        (directory / f"{name}.yaml").write_text(f"{head}- {profile.strip()}\n")
+        (directory / f"{name}.yaml").write_text(f"{head}- {PROFILES[name].strip()}\n")
     for running in (False, True):
         with (directory / f"{'running' if running else 'pending'}.json").open("w") as file:
             file.writelines(f"{json.dumps(item)}\n" for item in objects(nodes, pods, running=running))
+    (directory / "load-aware.yaml").write_text(overloaded.CONFIGURATION)
+    with (directory / "overloaded.json").open("w") as file:
+        items = overloaded.objects(nodes, _RUNNING * pods, max(nodes // 100, 1))
+        file.writelines(f"{json.dumps(item)}\n" for item in items)
 
 
 def measured(arguments: list[str], out: Path) -> Cost:
@@ -111,8 +123,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         directory = Path(root)
         write_files(directory, options.nodes, options.pods)
-        old, new = (str(directory / f"{name}.yaml") for name in PROFILES)
-        pending, running = (str(directory / f"{name}.json") for name in ("pending", "running"))
+        old, new = (str(directory / f"{name}.yaml") for name in (_OLD, _NEW))
+        pending, running, busy = (str(directory / f"{name}.json") for name in ("pending", "running", "overloaded"))
+        aware, running_pods = str(directory / "load-aware.yaml"), _RUNNING * options.pods
         print(f"{options.nodes:,} nodes, {options.pods:,} pods{'':<18}CPU s    wall s   memory MiB   exit code")
         for name, arguments in {
             "simulate, table": ["simulate", "--config", old, "--snapshot", pending],
@@ -123,6 +136,10 @@ def main() -> None:
             "plan": ["plan", "--old", old, "--new", new, "--snapshot", pending],
             "plan -o json": ["plan", "--old", old, "--new", new, "--snapshot", pending, "-o", "json"],
             "plan --over all": ["plan", "--old", old, "--new", new, "--snapshot", running, "--over", "all"],
+            f"rebalance plan, {running_pods:,} pods": ["rebalance", "plan", "--config", aware, "--snapshot", busy],
+            f"plan --over all, {running_pods:,} pods, no change": [
+                *("plan", "--old", aware, "--new", aware, "--snapshot", busy, "--over", "all"),
+            ],
         }.items():
             cost = measured(arguments, directory / "out")
             print(f"{name:<42}{cost.cpu:7.1f}{cost.wall:10.1f}{cost.memory:13.0f}{cost.code:12}")

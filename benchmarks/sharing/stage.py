@@ -53,6 +53,9 @@ class Way(enum.StrEnum):
     RECHECK = "recheck 80"
     """`recheckNodesAbovePercent: 80`."""
     RECHECK_ALWAYS = "recheck 0"
+    CARE = "SharedNodes"
+    """The plugin with its default args."""
+    CARE_AND_RECHECK = "SharedNodes, recheck 80"
     PARTITION = "partition"
     """Each scheduler has half of the nodes."""
 
@@ -226,10 +229,12 @@ class _Stage:
     def _start(self, role: str) -> None:
         layout = self._cluster.layout
         profile: Json = {"schedulerName": NAMES[role]}
-        percent = {Way.RECHECK: 80, Way.RECHECK_ALWAYS: 0}.get(self._cell.way)
+        percent = {Way.RECHECK: 80, Way.RECHECK_ALWAYS: 0, Way.CARE_AND_RECHECK: 80}.get(self._cell.way)
         if role == OURS and percent is not None:
             args = {"recheckNodesAbovePercent": percent}
             profile["pluginConfig"] = [{"name": "SecondarySchedulerOptions", "args": args}]
+        if role == OURS and self._cell.way in (Way.CARE, Way.CARE_AND_RECHECK):
+            profile["plugins"] = {"filter": {"enabled": [{"name": "SharedNodes"}]}}
         file = layout.config(f"{role}.json")
         file.write_text(
             json.dumps(

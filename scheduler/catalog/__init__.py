@@ -36,6 +36,7 @@ from scheduler.catalog.args_schedulerplugins import (
     NodeResourcesAllocatableArgs,
     NodeResourceTopologyMatchArgs,
     PreemptionTolerationArgs,
+    SharedNodesArgs,
     SySchedArgs,
     TopologicalSortArgs,
 )
@@ -211,6 +212,7 @@ __all__ = [
     "ResourceSpec",
     "ScoringStrategy",
     "SecondarySchedulerOptionsArgs",
+    "SharedNodesArgs",
     "StrictModel",
     "SySchedArgs",
     "TargetLoadPackingArgs",

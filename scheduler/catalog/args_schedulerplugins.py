@@ -139,3 +139,25 @@ class SySchedArgs(ArgsModel):
 
     default_profile_namespace: str = "default"
     default_profile_name: str = "all-syscalls"
+
+
+class Headroom(StrictModel):
+    """What is left to other schedulers on nodes that have pods of theirs, in per cent of what is allocatable."""
+
+    cpu: int = 5
+    memory: int = 5
+
+
+class SharedNodesArgs(ArgsModel):
+    """SharedNodes, a plugin of this project. `avoidSeconds`: so long a node is avoided after a kubelet's rejection."""
+
+    headroom: Headroom = Field(default_factory=Headroom)
+    avoid_seconds: int = 10
+
+    def check(self) -> Iterator[tuple[Loc, str]]:
+        """A percentage below 100; at most five minutes."""
+        for name, percent in (("cpu", self.headroom.cpu), ("memory", self.headroom.memory)):
+            if not 0 <= percent < 100:
+                yield ("headroom", name), f"{percent} is not between 0 and 99"
+        if not 0 <= self.avoid_seconds <= 300:
+            yield ("avoidSeconds",), f"{self.avoid_seconds} is not between 0 and 300"

@@ -10,6 +10,7 @@ from scheduler.catalog.args_schedulerplugins import (
     NodeResourcesAllocatableArgs,
     NodeResourceTopologyMatchArgs,
     PreemptionTolerationArgs,
+    SharedNodesArgs,
     SySchedArgs,
     TopologicalSortArgs,
 )
@@ -69,6 +70,10 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         rules=_NODE_METRICS,
         implemented=True,
         flavours=frozenset({"ours"}),
+    ),
+    # Of this project.
+    PluginDescriptor(
+        "SharedNodes", points(["filter"]), SharedNodesArgs, implemented=True, flavours=frozenset({"ours"})
     ),
     PluginDescriptor(
         "Coscheduling",

@@ -53,7 +53,7 @@ def assemble(
         ValueError: a plugin refuses its args, or cannot be imported; the text names it.
     """
     cluster = ClusterState() if state is None else state
-    environment = plugin_environment(clocks)
+    environment = plugin_environment(clocks, _scheduler_names(configuration))
     runners: dict[str, ProfileRunner] = {}
     for profile in configuration.served:
         handle = None if new_handle is None else new_handle(profile.scheduler_name)
@@ -74,8 +74,13 @@ def assemble_shadows(configuration: Configuration, state: ClusterState, clocks: 
     for profile in configuration.served:
         if profile.options.shadow is not None:
             shadow = configuration.profile(profile.options.shadow.profile)
-            runner = build_profile(shadow, None, environment=plugin_environment(clocks))
+            environment = plugin_environment(clocks, _scheduler_names(configuration))
+            runner = build_profile(shadow, None, environment=environment)
             runner.use_objects(state.objects)
             runner.use_pods(state.directory)
             shadows[profile.scheduler_name] = runner
     return shadows
+
+
+def _scheduler_names(configuration: Configuration) -> list[str]:
+    return [profile.scheduler_name for profile in configuration.served]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import cast
 
@@ -17,9 +17,9 @@ SYSTEM_CLOCKS = Clocks(
 """The clocks of this machine."""
 
 
-def plugin_environment(clocks: Clocks = SYSTEM_CLOCKS) -> PluginEnvironment:
-    """Return the environment of this process, with the given clocks."""
-    return PluginEnvironment(clocks, read_named_file)
+def plugin_environment(clocks: Clocks = SYSTEM_CLOCKS, scheduler_names: Iterable[str] = ()) -> PluginEnvironment:
+    """Return the environment of this process, with the given clocks; it places pods of these scheduler names."""
+    return PluginEnvironment(clocks, read_named_file, frozenset(scheduler_names))
 
 
 def read_named_file(variable: str) -> NamedFile:

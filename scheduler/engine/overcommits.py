@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.framework import MonotonicSeconds, PodInfo
-from scheduler.helpers import DoubleAllocations, ExtendedResources, may_be_devices
+from scheduler.helpers import DoubleAllocations, ExtendedResources, KubeletRejections, may_be_devices
 from scheduler.observe import Metrics
 from scheduler.state import ClusterState
 
@@ -105,6 +105,7 @@ class Overcommits:
         """Count a pod that its kubelet rejected for want of room; only pods of ours are reported."""
         if not pod.reason.startswith("OutOf"):
             return
+        self._state.objects.derived(KubeletRejections).note(pod.node_name, pod.reason, self._clock())
         reason = pod.reason if pod.reason in REJECTIONS else _OTHER_REJECTION
         scheduler = self._scheduler_of(pod)
         self._metrics.kubelet_rejections.labels(reason, scheduler).inc()

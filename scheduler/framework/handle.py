@@ -212,10 +212,12 @@ class PluginEnvironment:
         clocks: of the engine, or of the simulation.
         read_named_file: reads the file that an environment variable names. Raises ValueError where the variable is
             not set or the file cannot be read, worded as by upstream.
+        scheduler_names: whose pods this process places; empty where only the profile's own is known.
     """
 
     clocks: Clocks = STOPPED_CLOCKS
     read_named_file: Callable[[str], NamedFile] = _no_file
+    scheduler_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from scheduler.helpers.extendedresources import (
     implicit_name,
     may_be_devices,
 )
+from scheduler.helpers.kubeletrejections import KubeletRejections
 from scheduler.helpers.reduce import PodReducer, class_key, normalized_image, reduce_node, reduce_pod
 from scheduler.helpers.resources import (
     DEFAULT_CPU,
@@ -56,6 +57,7 @@ __all__ = [
     "UNSCHEDULABLE_TAINT",
     "DoubleAllocations",
     "ExtendedResources",
+    "KubeletRejections",
     "PodReducer",
     "PodRequests",
     "UnreadablePod",

@@ -43,6 +43,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
     "PrioritySort": "queuesort:PrioritySort",
     "QOSSort": "qossort:QOSSort",
     "SchedulingGates": "schedulinggates:SchedulingGates",
+    "SharedNodes": "sharednodes:SharedNodes",
     "SySched": "sysched:SySched",
     "TaintToleration": "tainttoleration:TaintToleration",
     "TargetLoadPacking": "targetloadpacking:target_load_packing",

@@ -79,6 +79,7 @@ PROFILES = {
     "load limit": limited,
     "load limit, rejecting": lambda: limited("reject", fail_open=False, exempt=["DaemonSet"]),
     "load limit as upstream": lambda: limited(compatibility="upstream"),
+    "shared nodes": lambda: runner({"filter": {"enabled": [{"name": "SharedNodes"}]}}),
     "heavy weights": lambda: runner(
         {
             "score": {
@@ -150,6 +151,7 @@ CLASSES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (container("100m"), preferring("podAntiAffinity", HOST, 60)),
     (container("100m"), {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "absent"}}]}),
     (container("100m"), {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}),
+    (container("500m", "2Gi"), {"schedulerName": "default-scheduler"}),
 ]
 
 steps = st.lists(

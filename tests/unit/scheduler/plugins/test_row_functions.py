@@ -1,12 +1,14 @@
 """The quick forms of a plugin's filter and score, for one row and for a block of rows, say what those two say."""
 
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.framework import CycleState, LocalPlugin, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, LocalPlugin, MonotonicSeconds, PodInfo, ProfileRunner
+from scheduler.helpers import KubeletRejections
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, pod, runner
 from tests.unit.scheduler.core.strategies import clusters, pods
@@ -32,6 +34,7 @@ PROFILES = {
     "limit": runner(LIMITED, {"HighLoadFilter": {"watcherAddress": WATCHER, **LIMITS}}),
     "limit, closed": runner(LIMITED, {"HighLoadFilter": {"watcherAddress": WATCHER, "failOpen": False, **LIMITS}}),
 }
+SHARED = runner({"filter": {"enabled": [{"name": "SharedNodes"}]}})
 CROWD = [pod(f"crowd-{index}") for index in range(25)]
 
 
@@ -84,6 +87,14 @@ def test_they_agree_where_more_is_counted_than_there_is(name: str) -> None:
     wanted |= {"NodeResourcesBalancedAllocation rates a block"}
     of_load = {"load": "TargetLoadPacking rates", "limit": "HighLoadFilter fits"}
     assert forms == wanted | {form for word, form in of_load.items() if name.startswith(word)}
+
+
+def test_on_shared_nodes_they_agree() -> None:
+    theirs = pod("theirs", container("1"), schedulerName="default-scheduler")
+    state = cluster(node("n0", allocatable={"cpu": "4"}), node("n1", allocatable={"cpu": "4"}), pods={"n0": [theirs]})
+    state.objects.derived(KubeletRejections).note("n1", "OutOfmemory", MonotonicSeconds(time.monotonic()))
+    for cpu, memory in (("1", None), ("2900m", None), ("1", "1Gi")):
+        assert "SharedNodes fits" in check(SHARED, state, pod("p", container(cpu, memory)))
 
 
 def test_a_node_without_cpu_or_memory_makes_the_table_incomplete_until_it_has_them() -> None:

@@ -1,0 +1,45 @@
+"""Which nodes have pods of other schedulers, as a column that is kept up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from scheduler.framework import BoolArray, NodeView, PodInfo
+
+_EVERYWHERE = frozenset({"DaemonSet", "Node"})
+"""Controllers of pods that every node has; that of a static pod is its node."""
+
+
+class SharedColumn:
+    """True where a pod of another scheduler is, by row."""
+
+    def __init__(self, own: Collection[str]) -> None:
+        self._own = frozenset(own)
+        self._membership = -1
+        self._generation = -1
+        self._shared: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._stale: set[int] = set()
+
+    def by_row(self, view: NodeView) -> BoolArray:
+        """Return the column. What a what-if view moves are our own pods, or victims: it does not count here."""
+        changed = view.changed_since(self._generation) if view.membership == self._membership else None
+        if changed is None:
+            self._shared = np.zeros(view.size, dtype=np.bool_)
+            self._stale = set(view.rows.tolist())
+        else:
+            self._stale.update(changed)
+        self._membership, self._generation = view.membership, view.generation
+        if self._stale:
+            moved = set(view.moved_rows)
+            for row in self._stale - moved:
+                self._shared[row] = self._has_other(view.pods_on(row))
+            self._stale &= moved
+        return self._shared
+
+    def _has_other(self, pods: Iterable[PodInfo]) -> bool:
+        return any(
+            pod.scheduler_name not in self._own and (pod.controller is None or pod.controller.kind not in _EVERYWHERE)
+            for pod in pods
+        )
