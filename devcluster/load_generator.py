@@ -1,7 +1,8 @@
 """Exports what node-exporter would for every node of the cluster, with a load that can be set per node while it runs.
 
 It can follow the pods of a cluster: a node's load is then what was set and what the pods that are bound to it use
-(`pod_loads`), and the same is served as a metrics server would (`metrics_server`).
+(`pod_loads`), and the same is served as a metrics server would (`metrics_server`) and as cAdvisor would
+(`container_series`).
 
 GET /metrics                the series, labelled `instance=<node>`
 GET /nodes                  every node with its targets
@@ -29,6 +30,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from devcluster import metrics_server
+from devcluster.container_series import ContainerSeries
 from devcluster.pod_loads import PodUses, Use
 from devcluster.ports import LOOPBACK
 from scheduler.kube.client import ClientConfig, KubeClient, Reflector, unchanged
@@ -172,11 +174,14 @@ class LoadGenerator:
         return _Meter(load, phase=zlib.crc32(name.encode()) / 2**32, at=now)
 
 
-def application(generator: LoadGenerator) -> web.Application:
-    """The HTTP interface."""
+def application(generator: LoadGenerator, uses: PodUses | None = None) -> web.Application:
+    """The HTTP interface; with the series of pods, if there are any."""
+    pods, containers = uses or PodUses(), ContainerSeries()
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(text=generator.exposition(time.monotonic()), content_type="text/plain")
+        now = time.monotonic()
+        text = generator.exposition(now) + (containers.exposition(pods.pods, now) if pods.pods else "")
+        return web.Response(text=text, content_type="text/plain")
 
     async def show(_: web.Request) -> web.Response:
         return web.json_response({name: load.model_dump(by_alias=True) for name, load in generator.loads().items()})
@@ -206,12 +211,16 @@ def application(generator: LoadGenerator) -> web.Application:
 
 
 def follow_pods(
-    app: web.Application, generator: LoadGenerator, kubeconfig: Path, port: int, context: ssl.SSLContext
+    app: web.Application,
+    generator: LoadGenerator,
+    pods: PodUses,
+    kubeconfig: Path,
+    port: int,
+    context: ssl.SSLContext,
 ) -> None:
     """Let the load follow the cluster's pods while the app runs, and serve it as `metrics.k8s.io` on a port."""
 
     async def run(_: web.Application) -> AsyncIterator[None]:
-        pods = PodUses(lambda uses: generator.show_pods(uses, time.monotonic()))
         api = metrics_server.application(pods, lambda: generator.uses(time.monotonic()))
         runner = web.AppRunner(api, access_log=None)
         await runner.setup()
@@ -241,11 +250,12 @@ def main() -> None:
     arguments = parser.parse_args()
     nodes = {name: SimulatedLoad.model_validate(load) for name, load in json.loads(arguments.nodes.read_text()).items()}
     generator = LoadGenerator(nodes, time.monotonic())
-    app = application(generator)
+    pods = PodUses(lambda uses: generator.show_pods(uses, time.monotonic()))
+    app = application(generator, pods)
     if arguments.follow_pods:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(arguments.certificate, arguments.key)
-        follow_pods(app, generator, arguments.follow_pods, arguments.metrics_server_port, context)
+        follow_pods(app, generator, pods, arguments.follow_pods, arguments.metrics_server_port, context)
     web.run_app(app, host=LOOPBACK, port=arguments.port, print=None, access_log=None)
 
 

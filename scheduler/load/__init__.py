@@ -17,6 +17,7 @@ from scheduler.load.configured import (
     configured_sources,
     load_settings,
     load_source,
+    pod_series_source,
     signalfx_settings,
     window_seconds,
 )
@@ -29,6 +30,7 @@ from scheduler.load.watcherformat import watcher_document
 if TYPE_CHECKING:
     from scheduler.load.feed import LoadFeed, PreparesLoad
     from scheduler.load.metrics_server import MetricsServerSource
+    from scheduler.load.podseries import PodSeriesSource, PodUse
     from scheduler.load.prometheus import PrometheusSource
     from scheduler.load.session import GuardedSession, tls_advice
     from scheduler.load.signalfx import SignalFxSource
@@ -41,6 +43,8 @@ __getattr__ = lazy_attributes(
         "LoadFeed": "feed",
         "PreparesLoad": "feed",
         "MetricsServerSource": "metrics_server",
+        "PodSeriesSource": "podseries",
+        "PodUse": "podseries",
         "PrometheusSource": "prometheus",
         "SignalFxSource": "signalfx",
         "WatcherSource": "watcher",
@@ -62,6 +66,8 @@ __all__ = [
     "LoadStatus",
     "MetricsServerSource",
     "NodeAddresses",
+    "PodSeriesSource",
+    "PodUse",
     "PreparesLoad",
     "PrometheusSource",
     "SignalFxSource",
@@ -73,6 +79,7 @@ __all__ = [
     "match_nodes",
     "nodes_by_address",
     "parse_watcher",
+    "pod_series_source",
     "signalfx_settings",
     "tls_advice",
     "watcher_document",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scheduler.catalog import (
     DEFAULT_ADDRESSES,
@@ -20,6 +21,9 @@ from scheduler.config import EffectiveProfile
 from scheduler.kube.client import ClientConfig
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadSource
+
+if TYPE_CHECKING:
+    from scheduler.load.podseries import PodSeriesSource
 
 _WATCHER = "watcher:"
 _PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
@@ -135,3 +139,13 @@ def load_source(
     from scheduler.load.metrics_server import MetricsServerSource
 
     return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)
+
+
+def pod_series_source(key: str, settings: LoadSettings) -> PodSeriesSource | None:
+    """Return what reads the use of pods from the source that a key names; None where that has none, as it is not
+    Prometheus."""
+    if key.startswith(_WATCHER) or key.partition(":")[0] != "Prometheus":
+        return None
+    from scheduler.load.podseries import PodSeriesSource
+
+    return PodSeriesSource(settings)

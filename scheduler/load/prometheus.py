@@ -123,7 +123,7 @@ def _merge(
     """
     rejected, has_duplicates = 0, False
     for sample in series:
-        labels, value = sample.get("metric") or {}, _number(sample.get("value"))
+        labels, value = sample.get("metric") or {}, sample_value(sample.get("value"))
         instance = labels.get(node_label)
         if not instance or value is None:
             rejected += 1
@@ -148,8 +148,8 @@ def _has_figure(load: NodeLoad) -> bool:
     return not all(math.isnan(getattr(load, figure)) for figure in _FIGURES)
 
 
-def _number(value: Any) -> float | None:
-    """The number of a `[time, "value"]` pair; None where it is not finite or below zero."""
+def sample_value(value: Any) -> float | None:
+    """Return the number of a `[time, "value"]` pair; None where it is not finite or below zero."""
     try:
         number = float(value[1])
     except (TypeError, ValueError, IndexError, KeyError):

@@ -19,7 +19,7 @@ from scheduler.engine import SYSTEM_CLOCKS, EventRecorder
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, ConfigError, KubeClient, KubeError, server_version
 from scheduler.kube.lease import LeaseElector, LeaseSettings
-from scheduler.load import Collector, load_source, match_nodes
+from scheduler.load import Collector, load_source, match_nodes, pod_series_source
 from scheduler.logs import configure_logging
 from secondary_scheduler.rebalancer.cluster import Cluster
 from secondary_scheduler.rebalancer.events import Announcer
@@ -148,6 +148,7 @@ class _Process:
             self.places,
             setup.configuration.hash,
             self._elector.is_leader,
+            pod_series_source(setup.source, setup.load),
         )
         self._collector = Collector(
             load_source(setup.source, setup.load, config, self._cluster.capacity_of),

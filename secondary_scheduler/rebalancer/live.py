@@ -27,6 +27,7 @@ from scheduler.kube.client import (
     api_path,
 )
 from scheduler.kube.model import DecodeError
+from scheduler.load import LoadError, PodSeriesSource, PodUse
 from secondary_scheduler.rebalancer.cluster import Cluster
 from secondary_scheduler.rebalancer.events import Announcer
 from secondary_scheduler.rebalancer.planner import Planner, Round
@@ -60,6 +61,7 @@ _SECONDARY_SCHEDULERS = "operator.openshift.io/v1"
 _EVICTION_SECONDS = 35.0
 """An admission webhook may take 30."""
 _MOST_TEXT = 300
+_CADVISOR = "cAdvisor"
 _METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
 log = structlog.get_logger(component="rebalancer")
 
@@ -97,6 +99,7 @@ class LiveWorld:
         places: where things are.
         configuration: hash of the configuration that plans are made with.
         leads: whether this process may write now.
+        series: of what pods use, where the load source has them.
     """
 
     def __init__(
@@ -108,8 +111,10 @@ class LiveWorld:
         places: Places,
         configuration: str,
         leads: Callable[[], bool],
+        series: PodSeriesSource | None = None,
     ) -> None:
         self._client = client
+        self._series = series
         self._cluster = cluster
         self._planner = planner
         self._announcer = announcer
@@ -118,7 +123,7 @@ class LiveWorld:
         self._leads = leads
         self._path = api_path("v1", "configmaps", namespace=places.namespace, name=places.name)
         self._status_uid = ""
-        self._metrics_problem = ""
+        self._metrics_problem = self._series_problem = ""
         self.reading: LoadReading | None = None
         """The last load by name of node; set from the collector's thread."""
 
@@ -259,7 +264,26 @@ class LiveWorld:
         return content if isinstance(content, dict) else {}
 
     async def _usage(self) -> Mapping[str, Usage]:
-        """Return what pods used; nothing where there is no metrics server."""
+        """Return what pods used, by cAdvisor's series where there are any: they are averages, as the nodes' loads."""
+        metrics, series = await asyncio.gather(self._pod_metrics(), self._pod_series())
+        return {**metrics, **series}
+
+    async def _pod_series(self) -> Mapping[str, Usage]:
+        if self._series is None:
+            return {}
+        problem = ""
+        uses: Mapping[str, PodUse] = {}
+        try:
+            uses = await asyncio.to_thread(self._series.read)
+        except LoadError as error:
+            problem = str(error)[:_MOST_TEXT]
+        if problem and problem != self._series_problem:
+            log.info("no series of what pods use: PodMetrics are asked instead", reason=problem)
+        self._series_problem = problem
+        return {key: Usage(use.cpu, use.memory, use.at, _CADVISOR) for key, use in uses.items()}
+
+    async def _pod_metrics(self) -> Mapping[str, Usage]:
+        """Return what PodMetrics say; nothing where there is no metrics server."""
         problem = ""
         usage: dict[str, Usage] = {}
         try:
@@ -267,7 +291,7 @@ class LiveWorld:
         except (KubeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             problem = str(error)[:_MOST_TEXT]
         if problem and problem != self._metrics_problem:
-            log.info("no PodMetrics: what a pod uses is taken to be what it requests", reason=problem)
+            log.info("no PodMetrics: without a series, what a pod uses is taken to be what it requests", reason=problem)
         self._metrics_problem = problem
         return usage
 

@@ -117,6 +117,8 @@ class Usage:
     memory: float = math.nan
     at: float = math.nan
     """Seconds since the epoch."""
+    source: str = "PodMetrics"
+    """Where it is from."""
 
 
 @dataclass(frozen=True, slots=True)

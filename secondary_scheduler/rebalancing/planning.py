@@ -326,7 +326,7 @@ def _assumptions(situation: Situation, workloads: Workloads) -> Iterator[str]:
     if situation.health is None:
         yield "no scheduler was asked: it is taken to be available, with this configuration"
     if not situation.facts.usage:
-        yield "no PodMetrics: what a pod uses is taken to be what it requests"
+        yield "nothing measures pods: what a pod uses is taken to be what it requests"
     uncounted = [state for state in workloads.uncounted if state.key[0] != "Job"]
     if uncounted:
         more = "" if len(uncounted) == 1 else f" and {len(uncounted) - 1} more"

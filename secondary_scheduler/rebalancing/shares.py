@@ -10,7 +10,6 @@ from scheduler.framework import NodeInfo, PodInfo
 from secondary_scheduler.rebalancing.objects import Usage
 from secondary_scheduler.rebalancing.settings import RESOURCES
 
-MEASURED = "PodMetrics"
 PREDICTED = "requests"
 
 
@@ -19,7 +18,7 @@ class Share:
     """What a pod uses: CPU in milli-units, memory in bytes.
 
     Attributes:
-        source: `PodMetrics` where it was measured, `requests` where it is what the pod requests.
+        source: `cAdvisor` or `PodMetrics` where it was measured, `requests` where it is what the pod requests.
         assumed: resources about which neither says anything: the amount is what a scheduler counts then.
     """
 
@@ -60,7 +59,7 @@ def share_of(
     measured = usage.get(pod.key)
     # A time in the future is a clock that nobody can trust.
     if measured is not None and abs(now - measured.at) <= max_age:
-        amounts, source = {"cpu": measured.cpu, "memory": measured.memory}, MEASURED
+        amounts, source = {"cpu": measured.cpu, "memory": measured.memory}, measured.source
     else:
         declared = pod.spec.declared
         amounts, source = {"cpu": declared.cpu or math.nan, "memory": declared.memory or math.nan}, PREDICTED

@@ -1,0 +1,64 @@
+"""The use of pods from a fake Prometheus."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler.load import LoadError, LoadSettings, PodSeriesSource, pod_series_source
+from tests.unit.scheduler.load.test_prometheus import FakePrometheus, send
+
+
+@pytest.fixture
+def prometheus() -> Iterator[FakePrometheus]:
+    fake = FakePrometheus()
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+def answer(values: dict[str, str]) -> bytes:
+    result = [
+        {"metric": dict(zip(("namespace", "pod"), key.split("/"), strict=False)), "value": [1000, value]}
+        for key, value in values.items()
+    ]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+
+
+def serve(fake: FakePrometheus, cpu: dict[str, str], memory: dict[str, str], sampled: dict[str, str]) -> None:
+    def respond(handler: object, query: str) -> None:
+        which = cpu if "cpu" in query else sampled if "timestamp" in query else memory
+        send(handler, answer(which))  # type: ignore[arg-type]
+
+    fake.answer = respond
+
+
+def test_a_pods_use_is_the_average_over_the_window_of_the_nodes_load(prometheus: FakePrometheus) -> None:
+    serve(prometheus, {"ns/a": "0.25"}, {"ns/a": "1048576"}, {"ns/a": "990"})
+    source = PodSeriesSource(LoadSettings(prometheus.url, window="7m"))
+    (use,) = source.read().values()
+    assert (use.cpu, use.memory, use.at) == (250.0, 1048576.0, 990.0)
+    assert sum("[7m]" in query for query in prometheus.queries) == 2
+    assert all('container!=""' in query and "by (namespace, pod)" in query for query in prometheus.queries)
+
+
+def test_what_is_not_sampled_any_more_is_left_out_and_half_of_a_measurement_counts(prometheus: FakePrometheus) -> None:
+    serve(prometheus, {"ns/gone": "1", "ns/a": "NaN"}, {"ns/a": "5", "only-a-namespace": "1"}, {"ns/a": "990"})
+    uses = PodSeriesSource(LoadSettings(prometheus.url)).read()
+    assert list(uses) == ["ns/a"]
+    assert math.isnan(uses["ns/a"].cpu)
+    assert uses["ns/a"].memory == 5.0
+
+
+def test_a_refused_query_is_an_error(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda handler, query: send(handler, b"no", status=403)
+    with pytest.raises(LoadError, match="403"):
+        PodSeriesSource(LoadSettings(prometheus.url)).read()
+
+
+@pytest.mark.parametrize("key", ["watcher:http://w", "KubernetesMetricsServer", "SignalFx:x"])
+def test_other_sources_have_no_series_of_pods(key: str) -> None:
+    assert pod_series_source(key, LoadSettings("http://127.0.0.1:1")) is None
