@@ -1,8 +1,9 @@
 """Where the scheduler itself would put a pod that runs already: its own decision, on the cluster without the pod.
 
 It decides twice. Once on the cluster as it will be: the pod is gone, and its share of the load with it; this gives the
-gain. And once as the scheduler will see it at that moment: the load is still measured with the pod, and most
-controllers make the replacement while the first pod still holds its room. A target counts only if both agree.
+gain. And once as the scheduler will see it at that moment: the load is still measured with the pod, the moves before of
+the round are not in it and count as pods that were just placed, and most controllers make the replacement while the
+first pod still holds its room. A target counts only if both agree.
 
 It changes the state that it decides on, and puts everything back.
 """
@@ -108,6 +109,13 @@ class Oracle:
         self.asks_others = asks_others
         for pod in state.pods():
             state.directory.upsert(pod)
+        self._measured = reading
+        self._just_moved: dict[str, PodInfo] = {}
+
+    def begin_round(self) -> None:
+        """From now on the load shows the moves so far."""
+        self._measured = self.reading
+        self._just_moved.clear()
 
     def serves(self, pod: PodInfo) -> bool:
         """Tell whether a profile decides about a pod."""
@@ -143,14 +151,15 @@ class Oracle:
         moved = msgspec.structs.replace(pod, node_name=target, assigned_at=math.nan)
         self.state.upsert_pod(moved)
         self.state.directory.upsert(moved)
+        self._just_moved[moved.uid] = moved
 
     def _confirmed(self, pod: PodInfo, replacement: PodInfo, runner: ProfileRunner, verdict: Verdict) -> Verdict:
         """Return the verdict with the node that the scheduler will choose at the moment of the move."""
         if pod.controller is not None and pod.controller.kind in WAITING_FOR_THE_END:
-            at_once = self._without(pod, self.reading)
+            at_once = self._without(pod, self._measured)
         else:
             at_once = self._ending(pod)
-        with at_once:
+        with self._as_measured(), at_once:
             then, _ = self._decision(self.state.snapshot(self.now), replacement, runner)
         others = tuple(name for name in then.best if name not in verdict.best)
         if then.node is None or others:
@@ -194,6 +203,24 @@ class Oracle:
         finally:
             self.state.upsert_pod(pod, observed_at=pod.assigned_at)
             self._show(self.reading)
+
+    @contextlib.contextmanager
+    def _as_measured(self) -> Iterator[None]:
+        """The cluster with the load of before this round, and its moves as pods that were just placed."""
+        for pod in self._just_moved.values():
+            self._put(msgspec.structs.replace(pod, assigned_at=self.now))
+        self._show(self._measured)
+        try:
+            yield
+        finally:
+            for pod in self._just_moved.values():
+                self._put(pod)
+            self._show(self.reading)
+
+    def _put(self, pod: PodInfo) -> None:
+        # Taken away first: a change of the time at which it was placed alone is no news.
+        self.state.remove_pod(pod.uid)
+        self.state.upsert_pod(pod, observed_at=pod.assigned_at)
 
     @contextlib.contextmanager
     def _ending(self, pod: PodInfo) -> Iterator[None]:

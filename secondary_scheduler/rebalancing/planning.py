@@ -77,6 +77,7 @@ def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> Rebalanc
     for number in range(1, min(rounds, MOST_ROUNDS) + 1):
         plan.rounds = number
         plan.stays.clear()
+        oracle.begin_round()
         current = _Round(replace(situation, history=history), oracle, plan, number, done)
         if plan.before is None:
             plan.before = current.summary()

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from scheduler.config import load_configuration
 from scheduler.framework import Clocks, LoadReading, MonotonicSeconds, NodeLoad, PodInfo, WallSeconds
 from scheduler.helpers import PodReducer
@@ -31,12 +29,13 @@ from secondary_scheduler.rebalancing import (
     PastMove,
     RebalancePlan,
     SchedulerHealth,
+    Usage,
     answer_of,
     decode_memory,
     encode_memory,
     read_settings,
 )
-from tests.support.rebalancing import NOW, Object, Scene
+from tests.support.rebalancing import NOW, Scene, encoded
 
 
 class Clock:
@@ -67,6 +66,7 @@ class FakeWorld:
         answers: to the next evictions, as HTTP code and message; 201 once there are none left.
         places_on: where the replacement of an evicted pod comes, by what was planned; None: it stays pending.
         evictions: pod and whether it was a dry run, as they were asked for.
+        usage: what pods used, by `namespace/name`.
         unwritable: why the status cannot be written.
         killed_at: `save` or `evict`: the process dies in the next call of it.
     """
@@ -87,6 +87,7 @@ class FakeWorld:
     killed_at: str = ""
     deleted: bool = False
     stale_seconds: float = 0.0
+    usage: dict[str, Usage] = field(default_factory=dict)
 
     # A fake of the loop's `World`; what its methods mean is said there.
     def __post_init__(self) -> None:
@@ -119,7 +120,7 @@ class FakeWorld:
         )
         (source,) = load_sources(configuration)
         planner = Planner(configuration, read_settings(self.settings), source, frozenset({"own"}))
-        round_ = Round(self._picture(), reading, {}, history, self.health, now, evicts)
+        round_ = Round(self._picture(), reading, self.usage, history, self.health, now, evicts)
         self.plans.append(planner.plan(round_))
         return self.plans[-1]
 
@@ -170,6 +171,9 @@ class FakeWorld:
             replacement["status"] = {"phase": "Pending"}
         else:
             replacement["spec"]["nodeName"] = node
+            for condition in replacement["status"]["conditions"]:
+                if condition["type"] == "PodScheduled":
+                    condition["lastTransitionTime"] = replacement["metadata"]["creationTimestamp"]
         self.scene.objects.append(replacement)
 
     def placed(self, number: int, node: str) -> None:
@@ -196,24 +200,26 @@ class FakeWorld:
     def _pods(self) -> list[KnownPod]:
         reducer = PodReducer()
         return [
-            known_pod(MOVABLE_PODS.decode(_text(item)), reducer) for item in self.scene.objects if item["kind"] == "Pod"
+            known_pod(MOVABLE_PODS.decode(encoded(item)), reducer)
+            for item in self.scene.objects
+            if item["kind"] == "Pod"
         ]
 
     def _picture(self) -> Picture:
         objects = self.scene.objects
         workloads = {
             (item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]): WORKLOADS[item["kind"]].decode(
-                _text(item)
+                encoded(item)
             )
             for item in objects
             if item["kind"] in WORKLOADS
         }
         budgets = tuple(
-            ("PodDisruptionBudget", PODDISRUPTIONBUDGETS.decode(_text(item)))
+            ("PodDisruptionBudget", PODDISRUPTIONBUDGETS.decode(encoded(item)))
             for item in objects
             if item["kind"] == "PodDisruptionBudget"
         )
-        nodes = tuple(known_node(NODES.decode(_text(item))) for item in objects if item["kind"] == "Node")
+        nodes = tuple(known_node(NODES.decode(encoded(item))) for item in objects if item["kind"] == "Node")
         return Picture(nodes, tuple(self._pods()), budgets, workloads)
 
 
@@ -250,8 +256,3 @@ class Loop:
     def evicted(self) -> list[str]:
         """The pods that were evicted for good."""
         return [pod for pod, dry_run in self.world.evictions if not dry_run]
-
-
-def _text(item: Object) -> bytes:
-    metadata = {"resourceVersion": "1", "uid": item["metadata"]["name"], **item["metadata"]}
-    return msgspec.json.encode({**item, "metadata": metadata})

@@ -56,6 +56,12 @@ def running(name: str, on: str, *, cpu: str | None = "500m", owner: str = "web",
     return item
 
 
+def encoded(item: Object) -> bytes:
+    """The object as an API server sends it."""
+    metadata = {"resourceVersion": "1", "uid": item["metadata"]["name"], **item["metadata"]}
+    return msgspec.json.encode({**item, "metadata": metadata})
+
+
 def metrics(name: str, *, cpu: str, memory: str = "100Mi", at: str = "2026-01-01T02:00:00Z") -> Object:
     """What a pod used."""
     usage = {"cpu": cpu, "memory": memory}
@@ -90,7 +96,8 @@ class Scene:
 
     Attributes:
         memory: the same of memory; nodes that are missing have none measured.
-        measured_at: when the load was measured, seconds since the epoch.
+        measured_at: when a node's load was measured, seconds since the epoch.
+        window_end: the same of all loads together.
     """
 
     objects: list[Object]
@@ -99,6 +106,7 @@ class Scene:
     configuration: str = LOAD_AWARE
     measured_at: dict[str, float] = field(default_factory=dict)
     now: float = NOW
+    window_end: float = NOW
     reported: list[str] = field(default_factory=list)
 
     def change(self, name: str, how: Callable[[Object], object]) -> Scene:
@@ -170,7 +178,7 @@ class Scene:
             for name in names
             if name in self.cpu
         }
-        return LoadReading(loads, window_end=float(NOW))
+        return LoadReading(loads, window_end=self.window_end)
 
 
 def one_hot_node(nodes: int = 4, *, pods: int = 1, hot: float = 95.0, others: float = 20.0) -> Scene:
