@@ -30,8 +30,8 @@ def answer(values: dict[str, str]) -> bytes:
 
 def serve(fake: FakePrometheus, cpu: dict[str, str], memory: dict[str, str], sampled: dict[str, str]) -> None:
     def respond(handler: object, query: str) -> None:
-        which = cpu if "cpu" in query else sampled if "timestamp" in query else memory
-        send(handler, answer(which))  # type: ignore[arg-type]
+        values = cpu if "cpu" in query else sampled if "timestamp" in query else memory
+        send(handler, answer(values))  # type: ignore[arg-type]
 
     fake.answer = respond
 
