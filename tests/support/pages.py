@@ -22,6 +22,7 @@ GUIDES = "docs/guides"
 INDEX = f"{GUIDES}/README.md"
 INSTALL = f"{GUIDES}/install-on-kubernetes.md"
 HELM = f"{GUIDES}/helm-and-argo-cd.md"
+TUTORIAL = "docs/tutorial.md"
 
 JOURNEYS: dict[str, tuple[str, ...]] = {
     "openshift": (
@@ -61,6 +62,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
     ),
     "helm": (HELM,),
     "readme": ("README.md",),
+    "tutorial": (TUTORIAL,),
     "files": (
         "docs/configuration.md",
         "docs/simulate.md",
@@ -71,7 +73,8 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
 }
 """The pages that a reader follows one after another, in one clone with one environment, by the journey's name.
 
-Those on a cluster are run by tests/e2e/test_guides.py, `files` by tests/unit/docs/test_pages_without_a_cluster.py.
+Those on a cluster are run by tests/e2e/test_guides.py, `files` by tests/unit/docs/test_pages_without_a_cluster.py,
+`tutorial`, which starts its own, by tests/e2e/test_tutorial.py.
 """
 _FENCE = re.compile(r"( *)```(.*)")
 _FILE = re.compile(r"# (\S+\.yaml)")
