@@ -75,6 +75,7 @@ def scheduler_alerts(job: str, namespace: str) -> Iterator[Alert]:
     yield from _load(selected, leading)
     yield from _placing(selected, leading)
     yield from _nodes(selected, leading)
+    yield from _shadow(selected)
 
 
 def operator_alerts(namespace: str) -> Iterator[Alert]:
@@ -286,4 +287,22 @@ def _nodes(selected: str, leading: str) -> Iterator[Alert]:
         summary="Kubelets reject pods of the secondary scheduler for want of room.",
         description="Kubelets rejected {{ $value | humanize }} pods of job {{ $labels.job }} in namespace"
         " {{ $labels.namespace }} within 15 minutes, with the reason {{ $labels.reason }}.",
+    )
+
+
+def _shadow(selected: str) -> Iterator[Alert]:
+    """Whether a shadow profile learns anything; without one there is nothing to tell."""
+    profile = "namespace, job, profile"
+    # What the sample leaves out is meant to be left out.
+    skipped = f'increase(secondary_scheduler_shadow_skipped_total{{{selected},reason!="sample"}}[30m])'
+    compared = f"increase(secondary_scheduler_shadow_decisions_total{{{selected}}}[30m])"
+    yield Alert(
+        name="SecondarySchedulerShadowNotCompared",
+        expression=f"sum by ({profile}) ({skipped}) > 0 unless sum by ({profile}) ({compared}) > 0",
+        lasting="30m",
+        severity="warning",
+        summary="A shadow profile is tried, and none of its decisions is compared: the trial says nothing.",
+        description="{{ $value | humanize }} decisions of profile {{ $labels.profile }}, of job {{ $labels.job }} in"
+        " namespace {{ $labels.namespace }}, were due for comparison within 30 minutes, and none was compared."
+        " secondary_scheduler_shadow_skipped_total has the reasons. Pods are placed as without a shadow.",
     )

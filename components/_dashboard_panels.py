@@ -52,6 +52,7 @@ def rows() -> list[Row]:
         _row("Preemption", _preemption()),
         _row("Gangs and quotas", _gangs()),
         _row("Devices", _devices(), collapsed=True),
+        _row("Shadow profile", _shadow(), collapsed=True),
         _row("Process", _process()),
     ]
 
@@ -363,6 +364,40 @@ def _devices() -> list[Panel]:
             "p99 by driver; on Kubernetes 1.36 and newer.",
             _quantile(0.99, waits, "driver", "status"),
             unit="s",
+        ),
+    ]
+
+
+def _shadow() -> list[Panel]:
+    decisions, profile = "secondary_scheduler_shadow_decisions_total", "profile"
+    compared = f"sum by ({profile}) (rate({decisions}{{{SCHEDULER}}}[{RATE}]))"
+    differs = f'sum by ({profile}) (rate({decisions}{{{SCHEDULER},outcome!~"sameNode|neitherPlaced"}}[{RATE}]))'
+    loss = f"sum by ({profile}) (rate(secondary_scheduler_shadow_score_loss_total{{{SCHEDULER}}}[{RATE}]))"
+    return [
+        _panel(
+            "Decisions compared",
+            "Per second: where a shadow profile would have put the pods that the live one decided about.",
+            _rate(decisions, profile, "outcome"),
+            width=6,
+        ),
+        _panel(
+            "Share that differs",
+            "Of the decisions compared: another node, or only one of the two found one.",
+            (f"{differs} / {compared}", _legend((profile,))),
+            unit="percentunit",
+            width=6,
+        ),
+        _panel(
+            "Score lost per decision",
+            "How much lower the live node's total is than the best one, as the shadow scores; on average.",
+            (f"{loss} / {compared}", _legend((profile,))),
+            width=6,
+        ),
+        _panel(
+            "Not compared",
+            "Per second, by reason: the sample, a long queue, the comparisons' share of time, extenders, errors.",
+            _rate("secondary_scheduler_shadow_skipped_total", profile, "reason"),
+            width=6,
         ),
     ]
 

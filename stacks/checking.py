@@ -34,6 +34,7 @@ OBJECTS = (
     "metricProvider",
     "operator",
     "profiles",
+    "shadow",
     "extraPlugins",
     "optionalObjects",
     "alerts",

@@ -54,17 +54,21 @@ def plan_lines(plan: PlanSettings, directory: Path, old: Configuration, new: Con
             f"{name} is not there to compare placements: install it (pip install 'secondary-scheduler[cli]' into an "
             "environment of its own), or name it in plan.command"
         ]
-    snapshot = directory / plan.snapshot
-    if not snapshot.is_file():
-        return [f"the snapshot {plan.snapshot} is not there: secondary-scheduler snapshot --file {snapshot}"]
+    kind, name, make = (
+        ("snapshot", plan.snapshot, "snapshot")
+        if plan.snapshot is not None
+        else ("recording", plan.recording or "", "snapshot --record 2h")
+    )
+    file = directory / name
+    if not file.is_file():
+        return [f"the {kind} {name} is not there: secondary-scheduler {make} --file {file}"]
     with tempfile.TemporaryDirectory(prefix="plan-") as scratch:
         files = {side: Path(scratch, f"{side}.yaml") for side in ("old", "new")}
-        for file, configuration in zip(files.values(), (old, new), strict=True):
-            file.write_text(render(redacted(configuration.model.to_dict())), encoding="utf-8")
-        arguments = ["--old", str(files["old"]), "--new", str(files["new"]), "--snapshot", str(snapshot)]
-        return _run(
-            [command, "plan", *arguments, "--over", plan.over, "--summary"], Path(scratch), plan.timeout_seconds
-        )
+        for side, configuration in zip(files.values(), (old, new), strict=True):
+            side.write_text(render(redacted(configuration.model.to_dict())), encoding="utf-8")
+        arguments = ["--old", str(files["old"]), "--new", str(files["new"]), f"--{kind}", str(file)]
+        over = plan.over or ("recording" if kind == "recording" else "pending")
+        return _run([command, "plan", *arguments, "--over", over, "--summary"], Path(scratch), plan.timeout_seconds)
 
 
 def _run(command: list[str], scratch: Path, seconds: int) -> list[str]:

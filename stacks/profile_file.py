@@ -34,6 +34,7 @@ _REPLACED_SETTINGS = ("schedulerName", "plugins", "profiles", "compatibility")
 _SET_IN_FILE = {
     "nodePartition": "addedAffinity in the args of NodeAffinity",
     "sharedNodes": "recheckNodesAbovePercent in the args of SecondarySchedulerOptions",
+    "shadow": "a second profile, and shadow in the args of SecondarySchedulerOptions",
     "explainAnnotation": "explainAnnotation in the args of SecondarySchedulerOptions",
 }
 _NOT_SECRET = re.compile(r"(file|path|seconds)$", re.IGNORECASE)

@@ -141,15 +141,28 @@ class PlanSettings(SettingsModel):
 
     Attributes:
         snapshot: file that `secondary-scheduler snapshot` wrote, relative to the folder of the stack file.
+        recording: file that `snapshot --record` wrote, in place of a snapshot: what arrived in it is replayed.
         command: the `secondary-scheduler` to start; default: the one on the PATH.
-        over: the pods that are placed: the pending ones, or all of the profiles, as if none had a node yet.
+        over: the pods that are placed: the pending ones, or all of the profiles, as if none had a node yet; with a
+            recording, those that waited or arrived in it.
         timeout_seconds: how long it may take before the preview goes on without it.
     """
 
-    snapshot: str = Field(min_length=1, max_length=4096)
+    snapshot: str | None = Field(None, min_length=1, max_length=4096)
+    recording: str | None = Field(None, min_length=1, max_length=4096)
     command: str | None = Field(None, min_length=1, max_length=4096)
-    over: Literal["pending", "all"] = "pending"
+    over: Literal["pending", "all", "recording"] | None = None
     timeout_seconds: int = Field(60, ge=1, le=600)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PlanSettings:
+        if self.snapshot is not None and self.recording is not None:
+            raise ValueError("snapshot and recording exclude each other; remove one")
+        if self.snapshot is None and self.recording is None:
+            raise ValueError("needs a snapshot or a recording to compare placements on")
+        if self.over is not None and (self.over == "recording") != (self.recording is not None):
+            raise ValueError(f"over: {self.over} is of a {'recording' if self.over == 'recording' else 'snapshot'}")
+        return self
 
 
 class StackSettings(ProfileSettings):

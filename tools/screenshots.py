@@ -12,7 +12,7 @@ import struct
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support.browser import chromium, open_view
-from tests.support.runningpages import running_site, served_site
+from tests.support.recordedscenes import write_recorded_scene
+from tests.support.runningpages import recorded_site, running_site, served_site
 from tests.support.scenes import write_scene
-from tests.support.views import VIEWS, View
+from tests.support.views import OVER_TIME, VIEWS, View
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
@@ -58,6 +59,7 @@ DOCUMENTED = {
     "configuration": ("dark",),
     "what-if-changed": ("light", "dark", "phone"),
     "running": ("light",),
+    "over-time": ("light", "dark", "phone"),
 }
 """Looks of the pictures in docs/ui.md, by the name of the view."""
 
@@ -94,17 +96,23 @@ def take_documented() -> None:
     for file in IMAGES.glob("ui-*.png"):
         file.unlink()
     with _served(60, 60) as address:
-        for look in LOOKS:
-            with _browser(look) as context:
-                for view in VIEWS:
-                    if look not in DOCUMENTED.get(view.name, ()):
-                        continue
-                    file = IMAGES / picture_name(view.name, look)
-                    _take(context, address, view, file, whole=False)
-                    file.write_bytes(recompressed(file.read_bytes()))
-                    print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
-                    if file.stat().st_size > MOST_BYTES:
-                        raise SystemExit(f"{file}: larger than {MOST_BYTES:,} bytes")
+        _take_documented(address, VIEWS)
+    with _served_recording(60, 80) as address:
+        _take_documented(address, (OVER_TIME,))
+
+
+def _take_documented(address: str, views: Sequence[View]) -> None:
+    for look in LOOKS:
+        with _browser(look) as context:
+            for view in views:
+                if look not in DOCUMENTED.get(view.name, ()):
+                    continue
+                file = IMAGES / picture_name(view.name, look)
+                _take(context, address, view, file, whole=False)
+                file.write_bytes(recompressed(file.read_bytes()))
+                print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
+                if file.stat().st_size > MOST_BYTES:
+                    raise SystemExit(f"{file}: larger than {MOST_BYTES:,} bytes")
 
 
 def recompressed(png: bytes) -> bytes:
@@ -134,6 +142,14 @@ def _served(nodes: int, pending: int) -> Iterator[str]:
         # By name: a directory that is another one each time is on the page.
         files = {name: Path(file.name) for name, file in write_scene(Path(text), nodes, pending).items()}
         with served_site(running_site(files)) as address:
+            yield address
+
+
+@contextlib.contextmanager
+def _served_recording(nodes: int, arriving: int) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as text, contextlib.chdir(text):
+        files = {name: Path(file.name) for name, file in write_recorded_scene(Path(text), nodes, arriving).items()}
+        with served_site(recorded_site(files)) as address:
             yield address
 
 

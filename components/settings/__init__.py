@@ -21,7 +21,7 @@ from .opt_in import DEFAULT_SCHEDULER, OptInPlan, OptInSettings, OptInTarget, pl
 from .partition import NodePartitionSettings, SharedNodesSettings
 from .problems import from_validation_error, shown_value
 from .profile import CheckedConfiguration, build_profile, checked_configuration
-from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings
+from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings, ShadowSettings
 from .reading import ReadSettings, read_settings
 from .rebalance import RebalancerPlan, RebalancerSettings, plan_rebalancer, rebalancer_name
 from .selectors import LabelSelectorSettings
@@ -73,6 +73,7 @@ __all__ = [
     "SecretDataKey",
     "ServerAddress",
     "SettingsModel",
+    "ShadowSettings",
     "SharedNodesSettings",
     "Subdomain",
     "Version",

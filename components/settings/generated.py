@@ -19,10 +19,14 @@ from .profile_settings import (
     ProfileSettings,
     ScorePluginChoice,
     ScorePluginSelection,
+    ShadowSettings,
 )
 from .values import source_url
 
 OPTIONS = "SecondarySchedulerOptions"
+SHADOW = "shadow"
+SHADOW_SUFFIX = "-shadow"
+"""Of the schedulerName of a profile that is tried beside another one."""
 _PROVIDER = "metricProvider"
 _BY_LOAD = PluginSettings(
     score=ScorePluginSelection(
@@ -50,6 +54,9 @@ class DesiredProfile:
         recheck_percent: from how full on nodes are read again before a Binding.
         explain_annotation: whether pods that fit nowhere get the command that explains why.
         kubernetes: the version of kube-scheduler to behave as; None: that of the cluster.
+        shadow: schedulerName of the profile that is tried beside this one, and the share of decisions that are
+            compared; None without one.
+        is_shadow: whether it is such a profile.
     """
 
     at: Loc
@@ -66,6 +73,8 @@ class DesiredProfile:
     kubernetes: str | None = None
     token: str | None = field(default=None, repr=False)
     watcher: str | None = None
+    shadow: tuple[str, float] | None = None
+    is_shadow: bool = False
 
 
 def desired_profiles(
@@ -83,64 +92,102 @@ def desired_profiles(
     """
     top: Loc = (_PROVIDER,)
     wanted = settings.metric_provider is not None and settings.metric_provider.load_watcher is not None
-    watcher = load_watcher if wanted else None
-    files, token = credentials.files, credentials.config_map_token
-    shared, problems = resolved_address(settings.metric_provider, top, environment)
-    if not settings.profiles:
-        only = DesiredProfile(
-            (), settings.scheduler_name, _plugins(settings, flavour), settings.compatibility, settings.metric_provider,
-            top, shared, files, settings.node_partition, settings.shared_nodes.recheck_above_percent,
-            settings.explain_annotation, kubernetes, token, watcher,
-        )  # fmt: skip
-        return [only], [*problems, *_profile_problems(only)]
-    if settings.plugins != PluginSettings():
-        message = "belong in each entry of profiles; move them there, or remove profiles"
-        problems.append(Problem(("plugins",), message))
-    if settings.scheduler_name != ProfileSettings.model_fields["scheduler_name"].default:
-        message = "belongs in each entry of profiles; remove it here, or remove profiles"
-        problems.append(Problem(("schedulerName",), message))
-    desired = []
-    for index, entry in enumerate(settings.profiles):
-        at: Loc = ("profiles", index)
-        provider, provider_at, address = settings.metric_provider, top, shared
-        own_files, own_token, own_watcher = files, token, watcher
-        if entry.metric_provider is not None:
-            provider, provider_at = entry.metric_provider, (*at, _PROVIDER)
-            address, address_problems = resolved_address(provider, provider_at, environment)
-            problems += address_problems
-            # A token must only go to the server it was issued for.
-            if address != shared:
-                own_files, own_token, own_watcher = CredentialFiles(), None, None
-            if provider.credentials is not None:
-                message = "may only be set in the stack's metricProvider: the scheduler mounts a single Secret"
-                problems.append(Problem((*provider_at, "credentials"), message))
-            if provider.load_watcher is not None:
-                message = "may only be set in the stack's metricProvider: a load-watcher reads a single source"
-                problems.append(Problem((*provider_at, "loadWatcher"), message))
-        compatibility = entry.compatibility or settings.compatibility
+    address, problems = resolved_address(settings.metric_provider, top, environment)
+    shared = _Source(
+        settings.metric_provider, top, address, credentials.files, credentials.config_map_token,
+        load_watcher if wanted else None,
+    )  # fmt: skip
+    desired: list[DesiredProfile] = []
+
+    def add(at: Loc, name: str, plugins: PluginSettings, source: _Source, compatibility: str) -> None:
         desired.append(
             DesiredProfile(
-                at,
-                entry.scheduler_name,
-                entry.plugins,
-                compatibility,
-                provider,
-                provider_at,
-                address,
-                own_files,
-                settings.node_partition,
-                settings.shared_nodes.recheck_above_percent,
-                settings.explain_annotation,
-                kubernetes,
-                own_token,
-                own_watcher,
+                at, name, plugins, compatibility, source.provider, source.at, source.address, source.files,
+                settings.node_partition, settings.shared_nodes.recheck_above_percent, settings.explain_annotation,
+                kubernetes, source.token, source.watcher,
             )
-        )
-    return desired, [
-        *problems,
-        *(problem for profile in desired for problem in _profile_problems(profile)),
-        *_conflicting_sources(desired),
-    ]
+        )  # fmt: skip
+
+    def add_shadow(shadow: ShadowSettings, live_source: _Source, compatibility: str) -> None:
+        if shadow == ShadowSettings():
+            return
+        live = desired[-1]
+        at: Loc = (*live.at, SHADOW)
+        source, mistakes = live_source.overridden(shadow.metric_provider, at, shared, environment)
+        problems.extend(mistakes)
+        plugins = _by_load_if_none(shadow.plugins, source.provider, flavour)
+        add(at, f"{live.scheduler_name}{SHADOW_SUFFIX}", plugins, source, shadow.compatibility or compatibility)
+        shadowing = replace(desired[-1], is_shadow=True, recheck_percent=None, explain_annotation=False)
+        desired[-2:] = [replace(live, shadow=(shadowing.scheduler_name, shadow.sample_ratio)), shadowing]
+        if not flavour.is_ours:
+            problems.append(Problem(at, f"{flavour.name} cannot do this; remove it"))
+        elif _decides_by(shadowing) == _decides_by(live):
+            message = "decides as the profile itself does; name plugins, args or a metric source to try"
+            problems.append(Problem(at, message))
+
+    if not settings.profiles:
+        plugins = _by_load_if_none(settings.plugins, settings.metric_provider, flavour)
+        add((), settings.scheduler_name, plugins, shared, settings.compatibility)
+        add_shadow(settings.shadow, shared, settings.compatibility)
+    else:
+        problems += _misplaced(settings)
+    for index, entry in enumerate(settings.profiles):
+        at: Loc = ("profiles", index)
+        source, mistakes = shared.overridden(entry.metric_provider, at, shared, environment)
+        problems += mistakes
+        compatibility = entry.compatibility or settings.compatibility
+        add(at, entry.scheduler_name, entry.plugins, source, compatibility)
+        add_shadow(entry.shadow, source, compatibility)
+    problems += [problem for profile in desired for problem in _profile_problems(profile)]
+    return desired, [*problems, *_conflicting_sources(desired)]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a profile's plugins read the load, and what they may send there; see `DesiredProfile`."""
+
+    provider: MetricProviderSettings | None
+    at: Loc
+    address: str | None
+    files: CredentialFiles
+    token: str | None = field(repr=False)
+    watcher: str | None
+
+    def overridden(
+        self, own: MetricProviderSettings | None, at: Loc, shared: _Source, environment: Mapping[str, str]
+    ) -> tuple[_Source, list[Problem]]:
+        """Return the source of settings at a location that may name another one, and what is wrong with that.
+
+        `shared` is the stack's, which alone has credentials.
+        """
+        if own is None:
+            return self, []
+        place = (*at, _PROVIDER)
+        address, problems = resolved_address(own, place, environment)
+        if own.credentials is not None:
+            message = "may only be set in the stack's metricProvider: the scheduler mounts a single Secret"
+            problems.append(Problem((*place, "credentials"), message))
+        if own.load_watcher is not None:
+            message = "may only be set in the stack's metricProvider: a load-watcher reads a single source"
+            problems.append(Problem((*place, "loadWatcher"), message))
+        if address != shared.address:
+            # A token must only go to the server it was issued for.
+            return _Source(own, place, address, CredentialFiles(), None, None), problems
+        return _Source(own, place, address, shared.files, shared.token, shared.watcher), problems
+
+
+def _misplaced(settings: ProfileSettings) -> Iterator[Problem]:
+    """Yield what stands beside `profiles` and belongs into its entries."""
+    if settings.plugins != PluginSettings():
+        yield Problem(("plugins",), "belong in each entry of profiles; move them there, or remove profiles")
+    if settings.scheduler_name != ProfileSettings.model_fields["scheduler_name"].default:
+        yield Problem(("schedulerName",), "belongs in each entry of profiles; remove it here, or remove profiles")
+    if settings.shadow != ShadowSettings():
+        yield Problem((SHADOW,), "belongs in an entry of profiles; move it there, or remove profiles")
+
+
+def _decides_by(profile: DesiredProfile) -> tuple[object, ...]:
+    return profile.plugins, profile.compatibility, profile.provider, profile.address
 
 
 def generate(
@@ -175,13 +222,15 @@ def idle_source(settings: ProfileSettings, desired: list[DesiredProfile]) -> Ite
         yield Problem((_PROVIDER,), message)
 
 
-def _plugins(settings: ProfileSettings, flavour: Flavour) -> PluginSettings:
-    """The plugins of the only profile. A custom image may lack TargetLoadPacking, so it gets only what is named."""
-    provider = settings.metric_provider
+def _by_load_if_none(
+    plugins: PluginSettings, provider: MetricProviderSettings | None, flavour: Flavour
+) -> PluginSettings:
+    """The plugins of the only profile or of a shadow, where a metric source alone says what is meant. A custom image
+    may lack TargetLoadPacking, so it gets only what is named."""
     source = provider is not None and provider.type is not None
-    if settings.plugins == PluginSettings() and source and flavour.family != "custom":
+    if plugins == PluginSettings() and source and flavour.family != "custom":
         return _BY_LOAD
-    return settings.plugins
+    return plugins
 
 
 def resolved_address(
@@ -328,6 +377,9 @@ def _options(desired: DesiredProfile) -> dict[str, Any]:
         options["recheckNodesAbovePercent"] = desired.recheck_percent
     if desired.explain_annotation:
         options["explainAnnotation"] = True
+    if desired.shadow is not None:
+        name, ratio = desired.shadow
+        options["shadow"] = {"profile": name} | ({} if ratio == 1 else {"sampleRatio": ratio})
     if (provider := desired.provider) is not None:
         load = {
             "tokenFile": desired.files.token,
@@ -387,7 +439,7 @@ class _ProfileLocations:
         at = self._desired.at
         match rest:
             case ("schedulerName", *_):
-                return (*at, "schedulerName")
+                return at if self._desired.is_shadow else (*at, "schedulerName")
             case ("plugins", str() as point, "disabled", int() as index, *_):
                 return (*at, "plugins", point, "disabled", index)
             case ("plugins", "preScore", "enabled", int() as index, *_) if index >= self._own_pre_scores:
@@ -402,6 +454,8 @@ class _ProfileLocations:
         match rest:
             case ("args", "load", *field) if name == OPTIONS:
                 return (*self._desired.provider_at, *field)
+            case ("args", "shadow", *_) if name == OPTIONS:
+                return (*self._desired.at, SHADOW)
             case ("args", "metricProvider", "token"):
                 return TOKEN_IN_CONFIG_MAP
             case ("args", "metricProvider", *field):

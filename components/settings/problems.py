@@ -29,6 +29,13 @@ _LOOKS_SECRET = re.compile(r"eyJ|sha256~|Bearer\s|-----BEGIN|\S+://[^/\s]*:[^/\s
 _SET_TOKEN = "pulumi config set --secret prometheusToken"  # noqa: S105 - a command
 _NEVER_SHOWN = re.compile(r"credentials|address|token|password|secret", re.IGNORECASE)
 
+_LIMITS = {
+    "greater_than": ("above", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than_equal": ("at most", "le"),
+}
+"""Of numbers: the words for each, and where pydantic has the number."""
+
 
 def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
     """Yield a problem per error of pydantic; `model` is the model that was validated."""
@@ -49,10 +56,9 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
             message = f"must be {_TYPE_NAMES[kind]}, not {actual}{_shown(location, value, ' ({})')}"
             if kind == "string_type" and isinstance(value, int | float):
                 message += "; put it in quotes"
-        elif kind == "greater_than_equal":
-            message = f"must be at least {context['ge']}, not {value}"
-        elif kind == "less_than_equal":
-            message = f"must be at most {context['le']}, not {value}"
+        elif kind in _LIMITS:
+            words, limit = _LIMITS[kind]
+            message = f"must be {words} {context[limit]}, not {value}"
         elif kind in ("string_too_short", "too_short"):
             message = "must not be empty"
         elif kind == "string_too_long":

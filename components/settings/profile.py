@@ -64,13 +64,17 @@ class CheckedConfiguration:
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
-        """Of each profile the schedulerName, what is not in the default profile, and the hash of the configuration.
+        """Of each profile the schedulerName, what is not in the default profile, and the hash of the configuration; of
+        a profile that is tried beside it, under `shadow`, the same.
 
         Secrets are masked."""
-        return [
-            {**_summary(profile), "configurationHash": self.configuration.hash}
-            for profile in self.configuration.profiles
-        ]
+        summaries = []
+        for profile in self.configuration.served:
+            summary = {**_summary(profile), "configurationHash": self.configuration.hash}
+            if (shadow := profile.options.shadow) is not None:
+                summary["shadow"] = _summary(self.configuration.profile(shadow.profile))
+            summaries.append(summary)
+        return summaries
 
     @property
     def outputs(self) -> dict[str, Any]:
@@ -137,7 +141,9 @@ def build_profile(
         # A name that does not exist may occur twice in the configuration; in the settings it occurs once.
         once = {problem.loc: problem for problem in reversed(generated_problems)}
         return None, [*problems, *reversed(once.values())]
-    located = (places.in_settings(problem) for problem in configuration.warnings)
+    # That a shadow is not served is what whoever sets it wants.
+    shadows = {("profiles", index, "schedulerName") for index, each in enumerate(desired) if each.is_shadow}
+    located = (places.in_settings(problem) for problem in configuration.warnings if problem.loc not in shadows)
     warnings = [warning for warning in located if warning.loc != TOKEN_IN_CONFIG_MAP]  # which has one of its own
     # The scheduler accepts an unknown plugin under disabled; in a stack it is a typing error, so it is refused.
     problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]

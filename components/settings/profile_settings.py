@@ -112,6 +112,23 @@ class ExtraPluginSettings(SettingsModel):
     crds: tuple[Subdomain, ...] = ()
 
 
+class ShadowSettings(SettingsModel):
+    """A profile that is tried beside another one: it decides about the same pods, and nothing follows from it. None is
+    tried where nothing is set.
+
+    Attributes:
+        plugins: as those of a profile; none: by load, where a metric source is named.
+        metric_provider: overrides the profile's, as that of an entry of `profiles` overrides the stack's.
+        compatibility: overrides the profile's.
+        sample_ratio: the share of the profile's decisions that are compared.
+    """
+
+    plugins: PluginSettings = PluginSettings()
+    metric_provider: MetricProviderSettings | None = None
+    compatibility: Literal["safe", "upstream"] | None = None
+    sample_ratio: float = Field(1.0, gt=0, le=1)
+
+
 class ProfileEntry(SettingsModel):
     """One of several profiles.
 
@@ -119,12 +136,14 @@ class ProfileEntry(SettingsModel):
         metric_provider: overrides the stack's. It cannot have credentials: the stack's are used, for the stack's
             address only.
         compatibility: overrides the stack's.
+        shadow: a profile that is tried beside this one.
     """
 
     scheduler_name: Subdomain
     plugins: PluginSettings = PluginSettings()
     metric_provider: MetricProviderSettings | None = None
     compatibility: Literal["safe", "upstream"] | None = None
+    shadow: ShadowSettings = ShadowSettings()
 
 
 class ProfileSettings(SettingsModel):
@@ -135,6 +154,7 @@ class ProfileSettings(SettingsModel):
             the same pods.
         compatibility: `upstream` switches off our image's deliberate improvements over the Go one.
         profiles: several profiles, instead of one from schedulerName and plugins.
+        shadow: a profile that is tried beside the only one.
         node_partition: nodes that only this scheduler uses, by label and taint.
         shared_nodes: what to do where another scheduler uses the same nodes.
         explain_annotation: pods that fit nowhere get an annotation with the command that explains why.
@@ -147,6 +167,7 @@ class ProfileSettings(SettingsModel):
     compatibility: Literal["safe", "upstream"] = "safe"
     plugins: PluginSettings = PluginSettings()
     metric_provider: Annotated[MetricProviderSettings | None, BeforeValidator(absent_if_empty)] = None
+    shadow: ShadowSettings = ShadowSettings()
     node_partition: Annotated[NodePartitionSettings | None, BeforeValidator(absent_if_empty)] = None
     shared_nodes: SharedNodesSettings = SharedNodesSettings()
     explain_annotation: bool = False

@@ -20,7 +20,7 @@ from scheduler.config.compatibility import (
 )
 from scheduler.config.complete import completed
 from scheduler.config.decode import nearest
-from scheduler.config.difference import differences
+from scheduler.config.difference import differences, profile_differences
 from scheduler.config.document import Document, check_size, plain_scalar, read_document
 from scheduler.config.election import LeaseFlags, overridden_lease_keys
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin
@@ -109,6 +109,7 @@ __all__ = [
     "parse_version",
     "path_text",
     "plain_scalar",
+    "profile_differences",
     "read_document",
     "read_rebalance_settings",
     "redacted",

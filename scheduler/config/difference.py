@@ -33,6 +33,20 @@ def differences(old: Configuration, new: Configuration) -> list[str]:
     return lines
 
 
+def profile_differences(configuration: Configuration, name: str, other: str) -> list[str]:
+    """Return what the second of two profiles does otherwise than the first, a line per difference.
+
+    That the one has the other for a shadow is no difference. Secrets are never shown.
+
+    Raises:
+        KeyError: there is no profile of such a name.
+    """
+    profiles = configuration.profile(name), configuration.profile(other)
+    written = _written_profile(configuration, name), _written_profile(configuration, other)
+    lines = _profile_changes(*profiles, *written)
+    return [line for line in lines if not line.startswith(f"{OPTIONS} shadow")]
+
+
 def _scores(profile: EffectiveProfile) -> str:
     scoring = ", ".join(f"{plugin.name} {plugin.weight}" for plugin in profile.plugins(ExtensionPoint.SCORE))
     return f"scores by {scoring}" if scoring else "scores by nothing"

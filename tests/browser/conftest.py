@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.browser import CHROMIUM, served_pages
+from tests.support.recordedscenes import write_recorded_scene
 from tests.support.runningpages import running_site, served_site
 from tests.support.scenes import write_scene
 
@@ -41,3 +42,12 @@ def running_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def large_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from _served(tmp_path_factory, 5000, 20)
+
+
+@pytest.fixture(scope="session")
+def recorded_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory = tmp_path_factory.mktemp("recorded")
+    files = write_recorded_scene(directory, 60, 60, hostile=True)
+    arguments = ["--recording", str(files["recording"]), "--config", str(files["config"])]
+    with served_pages(arguments, directory) as address:
+        yield address

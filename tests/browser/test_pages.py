@@ -10,10 +10,11 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import chromium, open_view, watched_page
-from tests.support.views import HOSTILE_LABEL, VIEWS
+from tests.support.views import HOSTILE_LABEL, OVER_TIME, VIEWS
 
 pytestmark = pytest.mark.browser
 EVERY_VIEW = (*VIEWS, HOSTILE_LABEL)
+OF_RECORDINGS = (*(view for view in EVERY_VIEW if not view.running), OVER_TIME)
 # The least contrast of text by WCAG AA; the second for text of 24 px, or bold of 18.66 px.
 NORMAL, LARGE = 4.5, 3.0
 CONTRASTS = """
@@ -250,3 +251,55 @@ def test_the_map_of_five_thousand_nodes_answers_pointer_and_keys(page: Page, lar
     page.go_back()
     page.get_by_role("link", name="Requested").click()
     expect(page.locator("main .head p")).to_contain_text("by requests of CPU")
+
+
+# A recording ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_view_of_a_recording_complains_and_a_phone_scrolls_none_sideways(
+    tmp_path: Path, recorded_address: str
+) -> None:
+    with chromium(tmp_path / "profile", width=320, height=800, touch=True) as context:
+        page, complaints = watched_page(context)
+        for view in OF_RECORDINGS:
+            assert open_view(page, f"{recorded_address}/at/60", view).status == 200
+            expect(page.get_by_label("Moment of the recording", exact=True).last).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 320, view.name
+            assert page.evaluate("window.alerted") is None
+        assert complaints == []
+
+
+def test_every_text_of_a_recording_has_enough_contrast(browser: BrowserContext, recorded_address: str) -> None:
+    page = browser.new_page()
+    open_view(page, recorded_address, OVER_TIME)
+    measured = page.evaluate(CONTRASTS)
+    assert len(measured) > 20
+    assert [each for each in measured if each[0] < (LARGE if each[1] else NORMAL)] == []
+
+
+def test_the_slider_leads_to_the_moment_where_it_rests_and_keeps_focus_and_choice(
+    page: Page, recorded_address: str
+) -> None:
+    page.goto(f"{recorded_address}/at/30/nodes?by=requested")
+    slider = page.get_by_role("slider", name="Moment of the recording")
+    slider.focus()
+    before = page.locator("output strong").inner_text()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile(r"/at/32/nodes\?by=requested"))
+    expect(slider).to_be_focused()
+    expect(slider).to_have_value("32")
+    assert page.locator("output strong").inner_text() > before
+    page.get_by_role("link", name="Queue").click()
+    page.wait_for_url(re.compile(r"/at/32/queue"))
+
+
+def test_the_moment_is_chosen_without_scripts_too(tmp_path: Path, recorded_address: str) -> None:
+    with chromium(tmp_path / "profile", scripts=False) as context:
+        page = context.new_page()
+        page.goto(f"{recorded_address}/at/30/decisions?result=placed")
+        page.get_by_role("link", name="Later").click()
+        expect(page).to_have_url(re.compile(r"/at/31/decisions\?result=placed"))
+        page.goto(f"{recorded_address}/at/30/over-time")
+        page.locator("tbody th a").first.click()
+        expect(page).to_have_url(re.compile(r"/at/0/nodes"))

@@ -16,6 +16,7 @@ from aiohttp import web
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster, RunningPod, running_pod
+from secondary_scheduler.cli.ui.recordingscene import read_recording_scenes
 from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest, read_scene
 
 _SECONDS = 60
@@ -50,6 +51,13 @@ def running_site(files: Mapping[str, Path]) -> Site:
     """A site of the files of `write_scene`, with a fake cluster behind it."""
     scene = read_scene(SceneRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
     return Site(scene, live=FakeCluster(None, None, None, None, None, 10259, scene))
+
+
+def recorded_site(files: Mapping[str, Path]) -> Site:
+    """A site of the files of `write_recorded_scene`."""
+    request = SceneRequest([], files["config"], files["old"], recording=str(files["recording"]))
+    scenes = read_recording_scenes(request, lambda line: None)
+    return Site(scenes.at(scenes.last), scenes=scenes)
 
 
 @contextlib.contextmanager

@@ -43,6 +43,8 @@ VIEWS = (
 )
 HOSTILE_LABEL = View("nodes-by-label", "/nodes", "/nodes?group=example.com%2Fevil")
 """Of a hostile scene: its groups are named by what a tenant wrote."""
+OVER_TIME = View("over-time", "/over-time", "/over-time")
+"""Of a recording only."""
 _ROW = re.compile(r'<th scope="row" class="name"><a href="[^"]*?(/decisions/\d+)"')
 
 

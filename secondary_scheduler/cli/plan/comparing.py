@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from secondary_scheduler.cli.replay.placement import PodPlacement
+
 
 class Change(enum.StrEnum):
     """What becomes of a pod with the new configuration."""
@@ -16,15 +18,6 @@ class Change(enum.StrEnum):
     SCHEDULABLE = "newlySchedulable"
     UNSCHEDULABLE = "newlyUnschedulable"
     NEITHER = "unschedulableInBoth"
-
-
-@dataclass(frozen=True, slots=True)
-class PodPlacement:
-    """Where one configuration places a pod, or why nowhere."""
-
-    scheduler_name: str
-    node: str | None
-    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

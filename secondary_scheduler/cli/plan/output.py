@@ -15,10 +15,10 @@ from secondary_scheduler.balance import Spread
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
-from secondary_scheduler.cli.plan.figures import FIGURES, LOAD, REQUESTS, STATISTICS, Peak
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
 from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, SideSummary
 from secondary_scheduler.cli.plan.summary import clock, markdown_lines, summary_lines
+from secondary_scheduler.cli.replay.figures import FIGURES, LOAD, REQUESTS, STATISTICS, Peak
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "PlanResult"

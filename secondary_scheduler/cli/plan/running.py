@@ -17,11 +17,12 @@ from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.cli.clusterrecording.reading import read_recording as read_cluster_recording
 from secondary_scheduler.cli.plan import output as forms
-from secondary_scheduler.cli.plan.comparing import PodPlacement, compare
+from secondary_scheduler.cli.plan.comparing import compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
-from secondary_scheduler.cli.plan.replaying import Replay, pod_names
 from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, ReplayedTime, SideSummary
 from secondary_scheduler.cli.plan.takenoff import without_taken_off
+from secondary_scheduler.cli.replay.placement import PodPlacement
+from secondary_scheduler.cli.replay.replaying import Replay, pod_names
 from secondary_scheduler.cli.simulation.cluster import PodSelection
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
 from secondary_scheduler.cli.simulation.documents import read_objects

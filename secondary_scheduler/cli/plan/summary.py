@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.markdowntext import escaped
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
-from secondary_scheduler.cli.plan.figures import FIGURES, LOAD
 from secondary_scheduler.cli.plan.options import Over
 from secondary_scheduler.cli.plan.results import PlanResult
+from secondary_scheduler.cli.replay.figures import FIGURES, LOAD
 
 _TITLES = {
     Over.PENDING: "pending pods",

@@ -32,6 +32,12 @@ class ClaimTemplates:
         """Take in a template."""
         self._templates[template.metadata.namespace, template.metadata.name] = template
 
+    def copy(self) -> ClaimTemplates:
+        """Return the same templates, to which others can be added apart from these."""
+        copied = ClaimTemplates()
+        copied._templates = dict(self._templates)
+        return copied
+
     def with_claims(self, pod: PodInfo, objects: ObjectStore) -> PodInfo:
         """Return a pod whose status names a claim for each of its templates; missing claims go into the store.
 

@@ -26,4 +26,4 @@ def copy_cluster(cluster: SimulatedCluster) -> SimulatedCluster:
     for pod in cluster.pending:
         if pod.nominated_node:
             state.nominator.set(pod, pod.nominated_node)
-    return replace(cluster, state=state)
+    return replace(cluster, state=state, templates=cluster.templates.copy())

@@ -28,6 +28,8 @@ _METRICS = {
     "secondary_scheduler_load_data_fresh",
     "secondary_scheduler_load_data_age_seconds",
     "secondary_scheduler_load_node_states",
+    "secondary_scheduler_shadow_decisions_total",
+    "secondary_scheduler_shadow_skipped_total",
     "process_start_time_seconds",
 }
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
@@ -112,7 +114,7 @@ async def _ask(config: ClientConfig, question: Question, now: datetime) -> LiveS
 
 
 def metrics_part(text: str) -> Json:
-    """Return queue, attempts since the start and load sources, from a scheduler's metrics.
+    """Return queue, attempts since the start, load sources and what shadows count, from a scheduler's metrics.
 
     Raises:
         ValueError: the text is no exposition of metrics.
@@ -122,12 +124,18 @@ def metrics_part(text: str) -> Json:
     total: Counter[str] = Counter()
     for labels, value in samples.get("scheduler_schedule_attempts_total", ()):
         total[labels.get("result", "")] += int(value)
+    compared: dict[str, Counter[str]] = {}
+    for labels, value in samples.get("secondary_scheduler_shadow_decisions_total", ()):
+        compared.setdefault(labels.get("profile", ""), Counter())[labels.get("outcome", "")] += int(value)
+    for labels, value in samples.get("secondary_scheduler_shadow_skipped_total", ()):
+        compared.setdefault(labels.get("profile", ""), Counter())["notCompared"] += int(value)
     started = next((value for _, value in samples.get("process_start_time_seconds", ())), None)
     return {
         "queue": {queue: int(pending.get(queue, 0)) for queue in _QUEUES} if pending else None,
         "totals": dict(sorted(total.items())),
         "startedAt": started,
         "load": list(_sources(samples)),
+        "shadows": {profile: dict(sorted(counts.items())) for profile, counts in sorted(compared.items())},
     }
 
 

@@ -74,11 +74,29 @@ def status_document(
     }
 
 
+def _with_counts(profiles: Any, metrics: Mapping[str, Any]) -> Any:
+    """The profiles; those that have a shadow with what the scheduler counts of it, None where it does not say."""
+    if not isinstance(profiles, list):
+        return profiles
+    return [
+        {**each, "shadow": {**each["shadow"], "compared": _counts(each["schedulerName"], metrics)}}
+        if "shadow" in each
+        else each
+        for each in profiles
+    ]
+
+
+def _counts(profile: str, metrics: Mapping[str, Any]) -> dict[str, int] | None:
+    counts: dict[str, int] = metrics.get("shadows", {}).get(profile, {})
+    return counts if metrics else None
+
+
 def _with_live(instance: Instance, document: dict[str, Any], live: LiveState | None, now: datetime) -> dict[str, Any]:
     """The instance's part with what its scheduler answered, and with the judgement of all of it."""
     metrics, attempts = (live.metrics, live.attempts) if live else ({}, {})
     facts = {
         **document,
+        "profiles": _with_counts(document["profiles"], metrics),
         "loadSources": metrics.get("load") if metrics else None,
         "queue": metrics.get("queue") if metrics else None,
         "attempts": {

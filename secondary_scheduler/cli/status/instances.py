@@ -21,6 +21,7 @@ from scheduler.config import (
     incompatibilities,
     kubernetes_minor,
     operator_of,
+    profile_differences,
 )
 from secondary_scheduler.cli.installations import DeployedComponent, Installations, Json, place_of
 from secondary_scheduler.cli.instances import Instance, configuration_of
@@ -101,7 +102,15 @@ def _profiles(configuration: Configuration | str, minor: int | None) -> list[dic
     if not isinstance(configuration, Configuration):
         return {"problem": configuration} if configuration else None
     usual = default_configuration(allow_default_scheduler_name=True, cluster_minor=minor).profiles[0]
-    return [_profile(profile, usual) for profile in configuration.profiles]
+    profiles = []
+    for profile in configuration.served:
+        shown = _profile(profile, usual)
+        if (shadow := profile.options.shadow) is not None and shadow.profile != profile.scheduler_name:
+            changes = profile_differences(configuration, profile.scheduler_name, shadow.profile)
+            ratio = shadow.sample_ratio
+            shown["shadow"] = {"schedulerName": shadow.profile, "sampleRatio": ratio, "differences": changes}
+        profiles.append(shown)
+    return profiles
 
 
 def _profile(profile: EffectiveProfile, usual: EffectiveProfile) -> dict[str, Any]:

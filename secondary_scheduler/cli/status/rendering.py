@@ -17,6 +17,8 @@ Paint = Callable[[str, State], str]
 """Returns a word in the colour of a state, or as it is."""
 _SHOWN_HASH = 16
 _LABEL = 14
+_MOST_CHANGES = 4
+"""Of a shadow from its profile, unless the output is wide."""
 _WIDTH = 130
 _CLOCK_SECONDS = 5.0
 """By which this machine's clock and the cluster's may usually differ."""
@@ -77,6 +79,7 @@ def _facts(instance: Json, now: datetime, *, wide: bool) -> Iterator[tuple[str, 
         yield "management", f"{instance['managementState']}: the operator changes nothing else"
     yield "replicas", _replicas(instance, now)
     yield from (("profile", text) for text in _profiles(instance["profiles"], wide=wide))
+    yield from (("shadow", text) for text in _shadows(instance["profiles"], wide=wide))
     yield "configuration", _configuration(instance["configuration"], wide=wide)
     yield from (("load", text) for text in _load(instance))
     if instance["queue"] is not None:
@@ -111,6 +114,32 @@ def _profiles(profiles: Sequence[Json] | Json | None, *, wide: bool) -> Iterator
         others = _listed("; also ", [name for name in added if name not in scoring])
         removed = _listed("; without ", profile["removed"])
         yield f"{profile['schedulerName']}: scores by {', '.join(score) or 'nothing'}{others}{removed}"
+
+
+def _shadows(profiles: Sequence[Json] | Json | None, *, wide: bool) -> Iterator[str]:
+    """What is tried beside a profile, with which outcome, and how it differs."""
+    if not isinstance(profiles, Sequence):
+        return
+    for profile in profiles:
+        if (shadow := profile.get("shadow")) is None:
+            continue
+        changes = shadow["differences"]
+        most = len(changes) if wide else _MOST_CHANGES
+        differs = "; ".join(changes[:most]) or "decides as the profile itself does"
+        more = f"; and {len(changes) - most} more (-o wide)" if len(changes) > most else ""
+        yield (
+            f"{shadow['schedulerName']} is tried beside {profile['schedulerName']}{_compared(shadow['compared'])}: "
+            f"{differs}{more}"
+        )
+
+
+def _compared(counts: Mapping[str, int] | None) -> str:
+    if counts is None:
+        return ""
+    skipped = counts.get("notCompared", 0)
+    compared = sum(counts.values()) - skipped
+    same = counts.get("sameNode", 0) + counts.get("neitherPlaced", 0)
+    return f" ({compared:,} decisions compared, {compared - same:,} otherwise; {skipped:,} not compared)"
 
 
 def _listed(before: str, names: Sequence[str]) -> str:

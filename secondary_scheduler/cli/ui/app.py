@@ -16,12 +16,12 @@ from scheduler.config import Configuration, differences
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.simulation.results import RESULTS
 from secondary_scheduler.cli.ui import decisions as decided
-from secondary_scheduler.cli.ui import guard, nodes, rendering, waiting, whatif
+from secondary_scheduler.cli.ui import guard, moments, nodes, rendering, timeline, waiting, whatif
 from secondary_scheduler.cli.ui.asking import BadQuery, choice, page_number, text
 from secondary_scheduler.cli.ui.configuration import configuration_page
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.nodepage import node_page
-from secondary_scheduler.cli.ui.runs import run_simulation
+from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
 from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest
 
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -32,6 +32,7 @@ _NAVIGATION: Final = (
     ("configuration", "Configuration"),
     ("what-if", "What if"),
 )
+_OVER_TIME: Final = ("over-time", "Over time")
 _BUSY: Final = "another computation is under way; go back and try again"
 _RUNNING: Final = ("running", "Running scheduler")
 _TITLES: Final = {400: "This page needs other parameters", 403: "Not for you", 404: "Not here", 421: "Another address"}
@@ -42,8 +43,9 @@ class Site:
     """What one server shows.
 
     Attributes:
-        scene: the newest one.
+        scene: the newest one; of a recording, the last moment.
         request, live: what to read again, and from which cluster; None where the scene is of files.
+        scenes: every moment of a recording; None where there is none.
         token: first part of every path.
         working: held while something is computed: one thing at a time.
         stopping: set when the server ends; what is computed ends, too.
@@ -52,6 +54,7 @@ class Site:
     scene: Scene
     request: SceneRequest | None = None
     live: LiveCluster | None = None
+    scenes: RecordingScenes | None = None
     token: str = field(default_factory=guard.new_token)
     working: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -61,15 +64,24 @@ class Site:
         """What every path begins with."""
         return f"/{self.token}"
 
-    def page(self, template: str, view: str, status: int = 200, **values: Any) -> web.Response:
+    def page(self, request: web.Request, template: str, view: str, status: int = 200, **values: Any) -> web.Response:
         """Return a page."""
+        index, navigation = request.get(_MOMENT), [*_NAVIGATION]
+        if self.scenes is not None:
+            navigation.append(_OVER_TIME)
+        if self.live is not None:
+            navigation.append(_RUNNING)
         content = rendering.render(
             template,
-            root=self.root,
+            root=self.root if index is None else f"{self.root}/at/{index}",
+            site_root=self.root,
             view=view,
-            navigation=_NAVIGATION if self.live is None else (*_NAVIGATION, _RUNNING),
+            navigation=navigation,
             live=self.live is not None,
-            scene=self.scene,
+            scene=_scene(request),
+            moment=None
+            if self.scenes is None or index is None
+            else moments.choice_of(request, self.scenes, index, self.root),
             has_time=self.scene.time > 0,
             version=__version__,
             **values,
@@ -78,6 +90,14 @@ class Site:
 
 
 SITE: Final = web.AppKey("site", Site)
+_MOMENT: Final = web.RequestKey("moment", int)
+_SCENE: Final = web.RequestKey("scene", Scene)
+
+
+def _scene(request: web.Request) -> Scene:
+    """Return what a request is about."""
+    scene: Scene = request.get(_SCENE, request.app[SITE].scene)
+    return scene
 
 
 def application(site: Site) -> web.Application:
@@ -93,15 +113,22 @@ def application(site: Site) -> web.Application:
         ("/decisions/{number}", _decision),
         ("/configuration", _configuration),
         ("/what-if", _what_if),
-        ("/static/{name}", _static),
+        *((("/over-time", _over_time),) if site.scenes is not None else ()),
     ):
-        app.router.add_get(f"{site.root}{path}", handler)
-    app.router.add_post(f"{site.root}/what-if", _what_if_changed)
+        for root in _roots(site):
+            app.router.add_get(f"{root}{path}", handler)
+    for root in _roots(site):
+        app.router.add_post(f"{root}/what-if", _what_if_changed)
+    app.router.add_get(f"{site.root}/static/{{name}}", _static)
     if site.live is not None:
         app.router.add_get(f"{site.root}/running", _running)
         app.router.add_post(f"{site.root}/refresh", _refresh)
     app.on_shutdown.append(_stop_working)
     return app
+
+
+def _roots(site: Site) -> tuple[str, ...]:
+    return (site.root,) if site.scenes is None else (site.root, f"{site.root}{moments.PREFIX}")
 
 
 async def _stop_working(app: web.Application) -> None:
@@ -117,25 +144,34 @@ async def _guarded(request: web.Request, handler: guard.Handler) -> web.StreamRe
         # Plain text: whoever has no token learns nothing about the cluster, and no link has the token in it.
         response: web.StreamResponse = web.Response(text=f"{refusal}\n", status=refusal.status)
     else:
-        try:
-            response = await handler(request)
-        except BadQuery as problem:
-            response = _problem_page(site, 400, str(problem))
-        except web.HTTPException as problem:
-            response = _problem_page(site, problem.status, problem.text or problem.reason)
-        except Exception:
-            # A defect of ours: the page still has our headers, and who started the command reads more.
-            traceback.print_exc()
-            response = _problem_page(site, 500, "an error in the program; the command's output has the details")
+        response = await _answer(site, request, handler)
     response.headers.update(guard.HEADERS)
     if isinstance(response, web.Response) and response.body:
         response.enable_compression()
     return response
 
 
-def _problem_page(site: Site, status: int, message: str) -> web.Response:
+async def _answer(site: Site, request: web.Request, handler: guard.Handler) -> web.StreamResponse:
+    try:
+        if site.scenes is not None:
+            request[_MOMENT] = index = moments.moment_of(request, site.scenes)
+            request[_SCENE] = site.scenes.at(index)
+            if target := moments.moved(request, site.scenes, site.root):
+                return web.Response(status=303, headers={"Location": target})
+        return await handler(request)
+    except BadQuery as problem:
+        return _problem_page(request, 400, str(problem))
+    except web.HTTPException as problem:
+        return _problem_page(request, problem.status, problem.text or problem.reason)
+    except Exception:
+        # A defect of ours: the page still has our headers, and who started the command reads more.
+        traceback.print_exc()
+        return _problem_page(request, 500, "an error in the program; the command's output has the details")
+
+
+def _problem_page(request: web.Request, status: int, message: str) -> web.Response:
     title = _TITLES.get(status, "This does not work")
-    return site.page("problem.html", "", status, title=title, message=printable(message))
+    return request.app[SITE].page(request, "problem.html", "", status, title=title, message=printable(message))
 
 
 async def _start(request: web.Request) -> web.Response:
@@ -153,13 +189,13 @@ async def _static(request: web.Request) -> web.Response:
 
 async def _nodes(request: web.Request) -> web.Response:
     site = request.app[SITE]
-    run = site.scene.run
-    moment = choice(request, "when", ("before", "after"), "before")
+    run = _scene(request).run
+    moment = choice(request, "when", ("before", "after"), "after" if _scene(request).is_replayed else "before")
     columns = run.before if moment == "before" else run.after
     keys = nodes.group_keys(columns)
     shown = {
         "when": moment,
-        "by": choice(request, "by", nodes.MEASURES, nodes.MEASURED if site.scene.run.load else nodes.REQUESTED),
+        "by": choice(request, "by", nodes.MEASURES, nodes.MEASURED if _scene(request).run.load else nodes.REQUESTED),
         "resource": choice(request, "resource", nodes.RESOURCES, "cpu"),
         "group": choice(
             request, "group", (nodes.NO_GROUPS, *keys), nodes.ZONE if nodes.ZONE in keys else nodes.NO_GROUPS
@@ -167,41 +203,52 @@ async def _nodes(request: web.Request) -> web.Response:
         "order": choice(request, "order", nodes.ORDERS, "highest"),
     }
     heat = nodes.heat_map(columns, shown["by"], shown["resource"], shown["group"], shown["order"])
-    return site.page("nodes.html", "nodes", shown=shown, heat=heat, keys=keys, remarks=site.scene.remarks)
+    return site.page(request, "nodes.html", "nodes", shown=shown, heat=heat, keys=keys, remarks=_scene(request).remarks)
 
 
 async def _node(request: web.Request) -> web.Response:
     site = request.app[SITE]
     name = text(request, "name")
-    page = node_page(site.scene, name)
+    page = node_page(_scene(request), name)
     if page is None:
-        raise web.HTTPNotFound(text=f"the snapshot has no node {name}")
-    return site.page("node.html", "nodes", node=page)
+        missing = "at this moment there is no node" if _scene(request).is_replayed else "the snapshot has no node"
+        raise web.HTTPNotFound(text=f"{missing} {name}")
+    return site.page(request, "node.html", "nodes", node=page)
+
+
+async def _over_time(request: web.Request) -> web.Response:
+    site = request.app[SITE]
+    assert site.scenes is not None  # the route exists only with them
+    resource = choice(request, "resource", nodes.RESOURCES, "cpu")
+    shown = timeline.timeline(site.scenes.course, site.scenes.replayable.taken_over, resource)
+    return site.page(request, "overtime.html", "over-time", shown=shown, resource=resource, remarks=site.scenes.remarks)
 
 
 async def _queue(request: web.Request) -> web.Response:
     site = request.app[SITE]
-    shown = waiting.queues(site.scene, page_number(request))
-    return site.page("queue.html", "queue", queues=shown, others=waiting.other_schedulers(site.scene))
+    shown = waiting.queues(_scene(request), page_number(request))
+    return site.page(request, "queue.html", "queue", queues=shown, others=waiting.other_schedulers(_scene(request)))
 
 
 async def _configuration(request: web.Request) -> web.Response:
     site = request.app[SITE]
-    shown = configuration_page(site.scene.configuration, site.scene.old)
-    return site.page("configuration.html", "configuration", shown=shown)
+    shown = configuration_page(_scene(request).configuration, _scene(request).old)
+    return site.page(request, "configuration.html", "configuration", shown=shown)
 
 
 async def _what_if(request: web.Request) -> web.Response:
     site = request.app[SITE]
-    names = site.scene.configuration.scheduler_names
-    form = whatif.form_of(site.scene.configuration, choice(request, "profile", names, names[0]), {})
-    return site.page("whatif.html", "what-if", form=form, result=None, changes=(), problems=(), submitted=False)
+    names = _scene(request).configuration.scheduler_names
+    form = whatif.form_of(_scene(request).configuration, choice(request, "profile", names, names[0]), {})
+    return site.page(
+        request, "whatif.html", "what-if", form=form, result=None, changes=(), problems=(), submitted=False
+    )
 
 
 async def _what_if_changed(request: web.Request) -> web.Response:
     """Decide again with what the form says. The server goes on answering meanwhile."""
     site = request.app[SITE]
-    scene = site.scene
+    scene = _scene(request)
     posted = await request.post()
     entered = {name: value for name, value in posted.items() if isinstance(value, str)}
     names = scene.configuration.scheduler_names
@@ -226,18 +273,11 @@ async def _what_if_changed(request: web.Request) -> web.Response:
         problems = (str(error),)
     status = 400 if problems else 200
     values = {"form": form, "result": result, "changes": lines, "problems": problems, "submitted": True}
-    return site.page("whatif.html", "what-if", status, **values)
+    return site.page(request, "whatif.html", "what-if", status, **values)
 
 
 def _compare(site: Site, scene: Scene, changed: Configuration) -> whatif.Comparison:
-    run = run_simulation(
-        scene.cluster,
-        changed,
-        scene.conditions,
-        limits=whatif.LIMITS,
-        stopped=site.stopping.is_set,
-    )
-    return whatif.compare(scene.run, run)
+    return whatif.compare(scene.run, scene.decide(changed, whatif.LIMITS, site.stopping.is_set))
 
 
 async def _running(request: web.Request) -> web.Response:
@@ -252,7 +292,9 @@ async def _running(request: web.Request) -> web.Response:
         except CommandError as error:
             problem = str(error)
     status = 502 if problem else 200
-    return site.page("running.html", "running", status, namespace=namespace, name=name, pod=pod, problem=problem)
+    return site.page(
+        request, "running.html", "running", status, namespace=namespace, name=name, pod=pod, problem=problem
+    )
 
 
 async def _refresh(request: web.Request) -> web.Response:
@@ -275,22 +317,25 @@ async def _refresh(request: web.Request) -> web.Response:
 
 async def _decisions(request: web.Request) -> web.Response:
     site = request.app[SITE]
-    choices = decided.choices_of(site.scene.run)
+    choices = decided.choices_of(_scene(request).run)
     wanted = decided.Filter(
         text=text(request, "q"),
         result=choice(request, "result", ("", *RESULTS), ""),
         namespace=choice(request, "namespace", ("", *choices.namespaces), ""),
         plugin=choice(request, "plugin", ("", *choices.plugins), ""),
     )
-    shown = decided.listed(site.scene.run, wanted, page_number(request))
-    return site.page("decisions.html", "decisions", wanted=wanted, choices=choices, shown=shown)
+    shown = decided.listed(_scene(request).run, wanted, page_number(request))
+    return site.page(request, "decisions.html", "decisions", wanted=wanted, choices=choices, shown=shown)
 
 
 async def _decision(request: web.Request) -> web.Response:
     site = request.app[SITE]
     number = request.match_info["number"]
-    every = site.scene.run.decisions
+    every = _scene(request).run.decisions
     if not (number.isascii() and number.isdigit() and len(number) < 8 and 1 <= int(number) <= len(every)):
-        raise web.HTTPNotFound(text=f"there is no decision {number}; the last one is {len(every)}")
-    shown = decided.decision_page(every[int(number) - 1], len(every))
-    return site.page("decision.html", "decisions", shown=shown)
+        when = " at this moment" if _scene(request).is_replayed else ""
+        raise web.HTTPNotFound(text=f"there is no decision {number}{when}; the last one is {len(every)}")
+    decision = every[int(number) - 1]
+    attempts = site.scenes.course.histories[decision.key] if site.scenes is not None else ()
+    shown = decided.decision_page(decision, len(every), attempts)
+    return site.page(request, "decision.html", "decisions", shown=shown)

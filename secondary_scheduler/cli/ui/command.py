@@ -29,11 +29,12 @@ from secondary_scheduler.cli.loadoptions import (
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.schedulers import PORT
 from secondary_scheduler.cli.snapshotoptions import AsSchedulerOption, LoadOption, MoreFilesArgument, SeedOption
-from secondary_scheduler.cli.typed import was_typed
+from secondary_scheduler.cli.typed import require_apart, was_typed
 
 _EXAMPLES = examples(
     "ui --snapshot cluster.json",
     "ui --snapshot cluster.json --config config.yaml --old before.yaml",
+    "ui --recording cluster.recording --config config.yaml",
     "ui --context prod --prometheus https://prometheus.example.com --token-file token --config config.yaml",
 )
 
@@ -56,6 +57,15 @@ def ui(
         ),
     ] = None,
     more: MoreFilesArgument = None,
+    recording: Annotated[
+        str | None,
+        typer.Option(
+            "--recording",
+            metavar="FILE",
+            help="What snapshot --record wrote, in place of --snapshot: it is replayed, and every page is about a "
+            "moment of it.",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -89,21 +99,29 @@ def ui(
 ) -> None:
     """Show nodes, queue, decisions and configuration in a browser.
 
-    They come from snapshot files or, without any, from a running cluster, which is only read. The pages are served on
-    127.0.0.1 until Ctrl-C, to whoever has the address that is printed: it holds a token.
+    They come from snapshot files, from a recording or, without either, from a running cluster, which is only read. The
+    pages are served on 127.0.0.1 until Ctrl-C, to whoever has the address that is printed: it holds a token.
     """
     files = [*(snapshot or ()), *(more or ())]
-    require_single_stdin([*files, load])
+    require_single_stdin([*files, recording, load])
+    if recording is not None:
+        if files:
+            raise CommandError("--recording and --snapshot exclude each other; leave one out", ExitCode.USAGE)
+        require_apart(call, "recording", "load")
     origin = None
-    if not files:
+    if not files and recording is None:
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
     elif typed := was_typed(call, *_OF_CLUSTERS):
-        raise CommandError(f"{typed}: of a running cluster; leave out --snapshot", ExitCode.USAGE)
+        files_option = "--snapshot" if recording is None else "--recording"
+        raise CommandError(f"{typed}: of a running cluster; leave out {files_option}", ExitCode.USAGE)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.ui.scenes import SceneRequest
-        from secondary_scheduler.cli.ui.serving import serve_cluster, serve_snapshot
-    request = SceneRequest(files, config, old, load, as_scheduler or (), seed)
+        from secondary_scheduler.cli.ui.serving import serve_cluster, serve_recording, serve_snapshot
+    request = SceneRequest(files, config, old, load, as_scheduler or (), seed, recording=recording)
+    if recording is not None:
+        serve_recording(request, port)
+        return
     if files:
         serve_snapshot(request, port)
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.catalog import ExtensionPoint
-from scheduler.config import Configuration, EffectiveProfile, differences, redacted
+from scheduler.config import Configuration, EffectiveProfile, differences, profile_differences, redacted
 from secondary_scheduler.cli.ui.arguments import Argument, arguments_of
 
 
@@ -28,6 +28,8 @@ class ProfilePage:
         points: extension points at which any plugin runs.
         plugins: in the order in which they first run.
         args: leaves of each plugin's args, secrets masked.
+        beside: the profile that it is a shadow of; "" where it is none.
+        tried: what it does otherwise than that one.
     """
 
     name: str
@@ -38,6 +40,8 @@ class ProfilePage:
     args: Mapping[str, tuple[Argument, ...]]
     options: tuple[Argument, ...]
     left_out: tuple[str, ...]
+    beside: str = ""
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def configuration_page(configuration: Configuration, old: Configuration | None) 
         configuration.source,
         configuration.version,
         configuration.hash,
-        tuple(_profile(profile) for profile in configuration.profiles),
+        tuple(_profile(profile, configuration) for profile in configuration.profiles),
         arguments_of(settings),
         tuple(map(str, configuration.warnings)),
         old.source if old is not None else "",
@@ -70,7 +74,9 @@ def configuration_page(configuration: Configuration, old: Configuration | None) 
     )
 
 
-def _profile(profile: EffectiveProfile) -> ProfilePage:
+def _profile(profile: EffectiveProfile, configuration: Configuration) -> ProfilePage:
+    name = profile.scheduler_name
+    beside = next((each.scheduler_name for each in configuration.served if _shadow_of(each) == name), "")
     points = [point for point in ExtensionPoint if profile.plugins(point)]
     names = {point: {plugin.name for plugin in profile.plugins(point)} for point in points}
     weights = {plugin.name: plugin.weight for plugin in profile.plugins(ExtensionPoint.SCORE)}
@@ -90,4 +96,10 @@ def _profile(profile: EffectiveProfile) -> ProfilePage:
         },
         arguments_of(redacted(profile.options.to_dict())),
         profile.left_out,
+        beside,
+        tuple(profile_differences(configuration, beside, name)) if beside and beside != name else (),
     )
+
+
+def _shadow_of(profile: EffectiveProfile) -> str:
+    return profile.options.shadow.profile if profile.options.shadow is not None else ""

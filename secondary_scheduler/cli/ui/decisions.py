@@ -78,7 +78,11 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPage:
-    """What the page of a decision shows."""
+    """What the page of a decision shows.
+
+    Attributes:
+        earlier: other attempts before it, the last one first.
+    """
 
     decision: PodDecision
     plugins: tuple[str, ...]
@@ -86,6 +90,7 @@ class DecisionPage:
     left_out: int
     previous: int | None
     next: int | None
+    earlier: Sequence[PodDecision]
 
     @property
     def detail(self) -> DecisionDetail | None:
@@ -117,14 +122,20 @@ def listed(run: Run, wanted: Filter, page: int) -> Listed:
     return Listed(rows[(page - 1) * PAGE : page * PAGE], len(rows), page, pages)
 
 
-def decision_page(decision: PodDecision, last: int) -> DecisionPage:
-    """Return every detail of a decision; `last` is the number of the last one."""
+def decision_page(decision: PodDecision, last: int, attempts: Sequence[PodDecision] = ()) -> DecisionPage:
+    """Return every detail of a decision; `last` is the number of the last one, `attempts` are all of the pod."""
     detail = decision.detail
     plugins, matrix = score_matrix(detail.nodes if detail is not None else ())
     left_out = detail.feasible - len(detail.nodes) if detail is not None else 0
     number = decision.number
     return DecisionPage(
-        decision, plugins, matrix, left_out, number - 1 if number > 1 else None, number + 1 if number < last else None
+        decision,
+        plugins,
+        matrix,
+        left_out,
+        number - 1 if number > 1 else None,
+        number + 1 if number < last else None,
+        [attempt for attempt in reversed(attempts) if attempt.time < decision.time],
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.framework import NodeInfo, PodInfo
 from secondary_scheduler.cli.simulation.results import PLACED
-from secondary_scheduler.cli.ui.nodes import MEASURES, RESOURCES
+from secondary_scheduler.cli.ui.nodes import MEASURES, RESOURCES, NodeColumns
 from secondary_scheduler.cli.ui.runs import PodDecision
 from secondary_scheduler.cli.ui.scenes import Scene
 
@@ -16,12 +16,17 @@ _MOST_PODS = 500
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One resource of a node: amounts as the API counts them, shares in percent by measure; NaN is not known."""
+    """One resource of a node: amounts as the API counts them, shares in percent by measure; NaN is not known.
+
+    Attributes:
+        recorded: the shares as recorded, by measure, where it is a moment of a recording.
+    """
 
     resource: str
     allocatable: float
     requested: float
     shares: tuple[tuple[str, float], ...]
+    recorded: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class NodePage:
         age: seconds since its load was measured; NaN where there is none.
         fresh: whether that is recent enough.
         pods: those on it, at most some hundreds, the largest request of CPU first.
-        coming: pending pods that are placed here.
+        coming: pending pods that are placed here; in a recording, those that the replay has here.
     """
 
     info: NodeInfo
@@ -46,20 +51,25 @@ class NodePage:
 
 def node_page(scene: Scene, name: str) -> NodePage | None:
     """Return the page of a node; None where there is none of that name."""
-    columns = scene.run.before
-    index = next((index for index, info in enumerate(columns.infos) if info.name == name), None)
+    columns = scene.run.after if scene.is_replayed else scene.run.before
+    index = _index(columns, name)
     if index is None:
         return None
+    former = _index(scene.run.before, name) if scene.is_replayed else None
     usage = tuple(
         Usage(
             resource,
             float(columns.allocatable[resource][index]),
             float(columns.requested[resource][index]),
             tuple((measure, float(columns.shares[measure, resource][index])) for measure in MEASURES),
+            {}
+            if former is None
+            else {measure: float(scene.run.before.shares[measure, resource][former]) for measure in MEASURES},
         )
         for resource in RESOURCES
     )
-    pods = sorted(scene.cluster.state.pods_on(name), key=lambda pod: (-pod.requests.get("cpu", 0), pod.key))
+    pods = sorted(scene.pods_on(name), key=lambda pod: (-pod.requests.get("cpu", 0), pod.key))
+    uids = {pod.uid for pod in pods}
     return NodePage(
         columns.infos[index],
         usage,
@@ -67,5 +77,13 @@ def node_page(scene: Scene, name: str) -> NodePage | None:
         columns.fresh[index],
         len(pods),
         pods[:_MOST_PODS],
-        [decision for decision in scene.run.decisions if decision.result == PLACED and decision.node == name],
+        [
+            decision
+            for decision in scene.run.decisions
+            if decision.result == PLACED and decision.node == name and (not scene.is_replayed or decision.uid in uids)
+        ],
     )
+
+
+def _index(columns: NodeColumns, name: str) -> int | None:
+    return next((index for index, info in enumerate(columns.infos) if info.name == name), None)

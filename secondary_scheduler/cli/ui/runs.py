@@ -47,6 +47,8 @@ class PodDecision:
         waiting: seconds since it was created; None where the object does not say.
         detail: scores and reasons; None where nothing was evaluated, or time was short.
         load_ages: seconds since each load source answered.
+        time: of the decision, seconds since the epoch; 0: that of all decisions.
+        attempt: how many attempts there were before and with it; 0: the only one.
     """
 
     number: int
@@ -64,6 +66,9 @@ class PodDecision:
     victims: tuple[str, ...] = ()
     detail: DecisionDetail | None = None
     load_ages: Mapping[str, float] | None = None
+    time: float = 0.0
+    attempt: int = 0
+    uid: str = ""
 
     @property
     def namespace(self) -> str:
@@ -80,8 +85,9 @@ class Run:
         load: by name of node; None where there is none.
         now: time of all decisions, seconds since the epoch.
         unexplained: decisions that would have scores, had time been left.
-        before, after: the nodes without and with the pods that were placed.
+        before, after: the nodes without and with the pods that were placed; of a recording, as recorded and replayed.
         seconds: how long it took.
+        queue: the pods that wait; None: all that the decisions are about.
     """
 
     configuration: Configuration
@@ -92,6 +98,7 @@ class Run:
     before: NodeColumns
     after: NodeColumns
     seconds: float
+    queue: tuple[PodDecision, ...] | None = None
 
 
 def run_simulation(
@@ -122,6 +129,11 @@ def run_simulation(
     return Run(configuration, tuple(decisions), ready.load, ready.now, unexplained, before, _columns(ready), seconds)
 
 
+def scored_nodes(decisions: int) -> int:
+    """Return how many nodes of each of so many decisions keep their scores."""
+    return max(_FEWEST, min(_MOST, _SCORED_NODES // max(1, decisions)))
+
+
 def _columns(ready: ReadyCluster) -> NodeColumns:
     return node_columns(ready.cluster.state, ready.configuration, ready.load, ready.now)
 
@@ -134,14 +146,14 @@ def _decide(
 
     cluster, now = ready.cluster, ready.now
     by_key = {pod.key: pod for pod in cluster.pending}
-    most = max(_FEWEST, min(_MOST, _SCORED_NODES // max(1, len(by_key))))
+    most = scored_nodes(len(by_key))
     decisions: list[PodDecision] = []
     unexplained = 0
     for outcome in ready.simulation(is_explained).run(cluster.pending):
         pod = by_key.pop(outcome.pod)
         if limits.explained and outcome.explanation is None and outcome.placement is not None:
             unexplained += 1
-        decisions.append(_record(len(decisions) + 1, outcome, pod, ready.assembly, now, most))
+        decisions.append(record(len(decisions) + 1, pod.key, outcome, pod, ready.assembly, now, most))
         if time.monotonic() - began > limits.total or stopped():
             break
     for pod in by_key.values():
@@ -153,7 +165,10 @@ def _decide(
     return decisions, unexplained
 
 
-def _record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, most: int) -> PodDecision:
+def record(
+    number: int, key: str, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, most: int
+) -> PodDecision:
+    """Return what became of a pod, while the outcome's matrix is valid; at most so many nodes have their scores."""
     runner = assembly.runners[pod.scheduler_name]
     placement, detail = outcome.placement, None
     if outcome.explanation is not None:
@@ -162,7 +177,7 @@ def _record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now
         detail = detail_of(outcome.explanation, assembly.attempts.snapshot(), runner, outcome.node, most)
     return PodDecision(
         number=number,
-        key=pod.key,
+        key=key,
         scheduler_name=pod.scheduler_name,
         result=result_of(outcome, pod, runner, assembly.state),
         node=outcome.node,
@@ -176,6 +191,7 @@ def _record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now
         victims=outcome.victims,
         detail=detail,
         load_ages=placement.load_ages if placement is not None else None,
+        uid=pod.uid,
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.config import Configuration, default_configuration
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, read_cluster
+from scheduler.framework import PodInfo
+from secondary_scheduler.cli.simulation.cluster import read_cluster
 from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
 from secondary_scheduler.cli.simulation.documents import read_objects
 from secondary_scheduler.cli.simulation.remarks import remarks
@@ -35,6 +37,7 @@ class SceneRequest:
         as_scheduler: `NAME` or `NAME=PROFILE`, as for `simulate`.
         seed: of the choice among equally good nodes.
         now: time of the decisions, seconds since the epoch; None: as the load or the objects say.
+        recording: a recording in place of the files.
     """
 
     files: Sequence[str]
@@ -44,6 +47,7 @@ class SceneRequest:
     as_scheduler: Sequence[str] = ()
     seed: int = 0
     now: float | None = None
+    recording: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +56,65 @@ class Scene:
 
     Attributes:
         title: where the objects came from.
-        cluster: as read; nothing is decided on its own state.
-        conditions: what the decisions depend on beside cluster and configuration.
         time: of all decisions, seconds since the epoch; 0 where neither load nor objects have one.
         run: the decisions.
         old: a configuration to compare with.
         remarks: what was left out or is missing, a line each.
+        others: pods that wait for other schedulers, by the scheduler's name.
+        pods_on: those that the cluster has on a node.
+        decide: the same with another configuration, until the callable says that it is to end.
+        recorded_nodes: None on a snapshot; on a recording, where it has a pod on a node, by the pod's name.
     """
 
     title: str
-    cluster: SimulatedCluster
-    conditions: Conditions
     time: float
     run: Run
     old: Configuration | None
     remarks: tuple[str, ...]
+    others: Counter[str]
+    pods_on: Callable[[str], Collection[PodInfo]]
+    decide: Callable[[Configuration, Limits, Callable[[], bool]], Run]
+    recorded_nodes: Mapping[str, str] | None = None
 
     @property
     def configuration(self) -> Configuration:
         """The configuration that decides."""
         return self.run.configuration
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether it is a moment of a recording."""
+        return self.recorded_nodes is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConfigurations:
+    """The files with configurations, read once; what they say depends on the cluster's version."""
+
+    file: ConfigurationFile | None
+    old_file: ConfigurationFile | None
+
+    @staticmethod
+    def of(request: SceneRequest) -> ReadConfigurations:
+        """Read the files that a request names."""
+        return ReadConfigurations(
+            ConfigurationFile.read("--config", request.config) if request.config is not None else None,
+            ConfigurationFile.read("--old", request.old) if request.old is not None else None,
+        )
+
+    def current(self, report: Report, minor: int | None = None) -> Configuration:
+        """Return the configuration that decides.
+
+        Raises:
+            typer.Exit: it is not valid; its mistakes are on stderr.
+        """
+        if self.file is None:
+            return default_configuration(allow_default_scheduler_name=True, cluster_minor=minor)
+        return self.file.load(report, minor)
+
+    def old(self, report: Report, minor: int | None) -> Configuration | None:
+        """Return the one to compare with."""
+        return self.old_file.load(report, minor) if self.old_file is not None else None
 
 
 def read_scene(
@@ -96,9 +139,8 @@ def read_scene(
         say(line)
 
     report = Report(note)
-    file = ConfigurationFile.read("--config", request.config) if request.config is not None else None
-    configuration = _configuration(file, report)
-    old_file = ConfigurationFile.read("--old", request.old) if request.old is not None else None
+    files = ReadConfigurations.of(request)
+    configuration = files.current(report)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     cluster = read_cluster(
         request.files,
@@ -108,25 +150,24 @@ def read_scene(
     )
     if cluster.minor is not None:
         # Which plugins run by default depends on the version, which only the snapshot knows.
-        configuration = _configuration(file, report, cluster.minor)
-    old = old_file.load(report, cluster.minor) if old_file is not None else None
+        configuration = files.current(report, cluster.minor)
+    old = files.old(report, cluster.minor)
     conditions = Conditions(request.seed, request.now, measured)
     run = run_simulation(cluster, configuration, conditions, limits=limits)
     for line in remarks(cluster, configuration, run.load, run.now):
         report.warn(line)
     report.close()
+
+    def decide(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> Run:
+        return run_simulation(cluster, changed, conditions, limits=within, stopped=stopped)
+
     return Scene(
         title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files),
-        cluster,
-        conditions,
         run.now,
         run,
         old,
         tuple(lines),
+        cluster.others,
+        cluster.state.pods_on,
+        decide,
     )
-
-
-def _configuration(file: ConfigurationFile | None, report: Report, minor: int | None = None) -> Configuration:
-    if file is None:
-        return default_configuration(allow_default_scheduler_name=True, cluster_minor=minor)
-    return file.load(report, minor)

@@ -12,6 +12,7 @@ from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.guard import ADDRESS
 from secondary_scheduler.cli.ui.live import LiveCluster
+from secondary_scheduler.cli.ui.recordingscene import read_recording_scenes
 from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
 
 _SHUTDOWN_SECONDS = 3.0
@@ -28,6 +29,19 @@ def serve_snapshot(request: SceneRequest, port: int) -> None:
     _serve_site(Site(read_scene(request, _say)), port)
 
 
+def serve_recording(request: SceneRequest, port: int) -> None:
+    """Read a recording, replay it, and serve its pages.
+
+    Raises:
+        CommandError: a file cannot be used, or the port is taken.
+        Interrupted: a signal has ended it.
+    """
+    scenes = read_recording_scenes(request, _say)
+    course = scenes.course
+    _say(f"{len(course.frames)} moments, {len(course.histories):,} pods decided, replayed in {course.seconds:.1f} s")
+    _serve_until_stopped(Site(scenes.at(scenes.last), scenes=scenes), port)
+
+
 def serve_cluster(cluster: LiveCluster, request: SceneRequest, port: int) -> None:
     """Take a snapshot of a cluster, and serve its pages, on which others can be taken.
 
@@ -41,6 +55,10 @@ def serve_cluster(cluster: LiveCluster, request: SceneRequest, port: int) -> Non
 def _serve_site(site: Site, port: int) -> None:
     run = site.scene.run
     _say(f"{len(run.before):,} nodes, {len(run.decisions):,} decisions in {run.seconds:.1f} s")
+    _serve_until_stopped(site, port)
+
+
+def _serve_until_stopped(site: Site, port: int) -> None:
     asyncio.run(_serve(site, port))
     raise Interrupted
 

@@ -65,11 +65,12 @@ def queues(scene: Scene, page: int) -> list[Queue]:
 
 def other_schedulers(scene: Scene) -> list[tuple[str, int]]:
     """Return how many pending pods other schedulers have, the most first."""
-    return scene.cluster.others.most_common(_MOST_SCHEDULERS)
+    return scene.others.most_common(_MOST_SCHEDULERS)
 
 
 def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> Queue:
-    rows = [decision for decision in scene.run.decisions if decision.result == result]
+    waiting = scene.run.decisions if scene.run.queue is None else scene.run.queue
+    rows = [decision for decision in waiting if decision.result == result]
     pages = max(1, -(-len(rows) // PAGE))
     page = min(page, pages)
     waits = [decision.waiting for decision in rows if decision.waiting is not None]

@@ -321,6 +321,46 @@ def _nodes() -> list[Case]:
     ]
 
 
+def _shadow() -> list[Case]:
+    """A trial: decisions that are compared, and those that are not."""
+    alert = "ShadowNotCompared"
+
+    def skipped(values: str, reason: str = "time", instance: str = "a") -> dict[str, str]:
+        labels = {"profile": "online", "reason": reason}
+        return {of("secondary_scheduler_shadow_skipped_total", instance, **labels): values}
+
+    def compared(values: str, profile: str = "online") -> dict[str, str]:
+        labels = {"profile": profile, "shadow": f"{profile}-shadow", "outcome": "sameNode"}
+        return {of("secondary_scheduler_shadow_decisions_total", **labels): values}
+
+    # Three within a scrape interval, over half an hour.
+    values = ("180", "online", JOB, NAMESPACE)
+    return [
+        fires(
+            alert,
+            "its share of time is never enough",
+            skipped("0+3x200"),
+            65,
+            values,
+            quiet_minutes=29,
+            profile="online",
+        ),
+        fires(
+            alert,
+            "another profile is compared",
+            skipped("0+3x200", "error") | compared("0+1x200", "batch"),
+            65,
+            values,
+            quiet_minutes=29,
+            profile="online",
+        ),
+        quiet(alert, "some are compared", skipped("0+9x200") | compared("0+1x200"), 90),
+        quiet(alert, "the sample leaves out all that there are", skipped("0+3x200", "sample"), 90),
+        quiet(alert, "there are no pods", skipped("9x200"), 90),
+        quiet(alert, "a storm of twenty minutes", skipped("0+9x40 360x160") | compared("7x42 7+1x158"), 90),
+    ]
+
+
 def _operator() -> list[Case]:
     instance = {"exported_namespace": "tenants", "name": "cluster"}
 
@@ -372,4 +412,14 @@ def _operator() -> list[Case]:
     ]
 
 
-CASES = [*_running(), *_certificates(), *_load(), *_bindings(), *_attempts(), *_slow(), *_nodes(), *_operator()]
+CASES = [
+    *_running(),
+    *_certificates(),
+    *_load(),
+    *_bindings(),
+    *_attempts(),
+    *_slow(),
+    *_nodes(),
+    *_shadow(),
+    *_operator(),
+]

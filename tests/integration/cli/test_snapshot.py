@@ -4,6 +4,7 @@ usable by simulate."""
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
 from tests.support.cluster import MakeCluster
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 CONFIGURATION = """
@@ -122,3 +124,50 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_leaves_no_file(tmp_path:
     assert result.stderr.startswith("secondary-scheduler: http://127.0.0.1:9: GET /api/v1/nodes:")
     assert result.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["kubeconfig"]
+
+
+def test_a_recording_holds_what_happens_to_a_real_cluster_and_plan_replays_it(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    cluster = make_cluster(nodes=5, real_nodes=0, prometheus=False, default_scheduler=False)
+    api = kubernetes_client.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
+    file, config = tmp_path / "cluster.recording", tmp_path / "config.yaml"
+    config.write_text(CONFIGURATION)
+
+    def happened() -> list[tuple[str, str, str]]:
+        lines = [json.loads(line) for line in file.read_text().splitlines()[1:] if line.endswith("}")]
+        pods = [line for line in lines if line.get("object", {}).get("kind") == "Pod"]
+        return [
+            (line["type"], line["object"]["metadata"]["name"], line["object"].get("spec", {}).get("nodeName", ""))
+            for line in pods
+        ]
+
+    arguments = ("snapshot", "--record", "10m", "--kubeconfig", cluster.readonly_kubeconfig, "--file", file)
+    command = [sys.executable, "-m", "secondary_scheduler.cli", *map(str, arguments)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            eventually(file.exists, "the snapshot is in the file")
+            api.create_namespaced_pod("default", pod("waits"))
+            api.create_namespaced_pod("default", pod("goes"))
+            eventually(lambda: ("ADDED", "goes", "") in happened(), "it is recorded that a pod came")
+            target = {"apiVersion": "v1", "kind": "Node", "name": "sim-002"}
+            binding = {"metadata": {"name": "goes"}, "target": target}
+            api.create_namespaced_pod_binding("goes", "default", binding, _preload_content=False)
+            eventually(lambda: ("MODIFIED", "goes", "sim-002") in happened(), "it is recorded that it was bound")
+            api.delete_namespaced_pod("goes", "default", grace_period_seconds=0)
+            eventually(lambda: ("DELETED", "goes", "") in happened(), "it is recorded that it went")
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+    assert "hunter2" not in file.read_text()
+    assert json.loads(file.read_text().splitlines()[-1])["message"] == "interrupted"
+
+    planned = run("plan", "--old", config, "--new", config, "--recording", file, "-o", "json")
+    assert planned.returncode == 0, planned.stderr
+    result = json.loads(planned.stdout)
+    # The one that went may have come and gone within a step of the replay, before anything is decided about it.
+    counts = result["counts"]
+    assert (counts["pods"], counts["sameNode"] + counts["unschedulableInBoth"]) == (2, 2)
+    assert counts["sameNode"] >= 1
+    assert result["recording"]["podsOnNodes"] == 1
+    assert result["recording"]["gaps"] == []

@@ -60,7 +60,8 @@ def settings(directory: Path, script: str, **more: object) -> PlanSettings:
     command = directory / "fake"
     command.write_text(f"#!{sys.executable}\n{script}\n")
     command.chmod(0o755)
-    return PlanSettings.model_validate({"snapshot": "cluster.json", "command": "./fake", **more})
+    source = {} if "recording" in more else {"snapshot": "cluster.json"}
+    return PlanSettings.model_validate({**source, "command": "./fake", **more})
 
 
 SHOW_FILES = "import sys; print(open(sys.argv[3]).read(), open(sys.argv[5]).read(), file=open('seen', 'w')); print('x')"
@@ -195,3 +196,31 @@ def test_the_real_command_reads_what_is_handed_over(directory: Path) -> None:
     )
     lines = plan_lines(settings(directory, script, timeoutSeconds=300), directory, OLD, NEW)
     assert lines == ["1 pending pods: no placement differs (1 unschedulable with both)"]
+
+
+@pytest.mark.parametrize("more", [{}, {"over": "recording"}])
+def test_a_recording_is_replayed(directory: Path, more: dict[str, object]) -> None:
+    (directory / "cluster.recording").write_text("{}")
+    plan = settings(directory, "import sys; print(*sys.argv[1:])", recording="cluster.recording", **more)
+    (line,) = plan_lines(plan, directory, OLD, NEW)
+    assert f"--recording {directory / 'cluster.recording'} --over recording --summary" in line
+    assert "--snapshot" not in line
+
+
+def test_a_recording_that_is_not_there_is_said_with_the_command_that_makes_one(directory: Path) -> None:
+    (line,) = plan_lines(settings(directory, "", recording="absent.recording"), directory, OLD, NEW)
+    assert line.startswith("the recording absent.recording is not there: secondary-scheduler snapshot --record")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "needs a snapshot or a recording"),
+        ({"snapshot": "a", "recording": "b"}, "exclude each other"),
+        ({"snapshot": "a", "over": "recording"}, "over: recording is of a recording"),
+        ({"recording": "a", "over": "all"}, "over: all is of a snapshot"),
+    ],
+)
+def test_a_setting_that_names_no_source_or_two_is_refused(values: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        PlanSettings.model_validate(values)

@@ -8,6 +8,26 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
   }
 }
 
+// The moment of a recording: its time is shown while the slider moves, and its page once the slider rests, so that
+// arrow keys can go on. The slider keeps the focus: the address of the new page ends in its id.
+for (const slider of document.querySelectorAll("input[type=range][data-start]")) {
+  const output = slider.form.querySelector("output strong");
+  const start = Number(slider.dataset.start);
+  const step = Number(slider.dataset.step);
+  let resting = 0;
+  slider.addEventListener("input", () => {
+    const time = new Date(1000 * (start + slider.valueAsNumber * step)).toISOString();
+    output.textContent = `${time.slice(0, 10)} ${time.slice(11, 19)} UTC`;
+    output.parentElement.lastChild.textContent = "";
+    slider.setAttribute("aria-valuetext", output.textContent);
+  });
+  slider.addEventListener("change", () => {
+    clearTimeout(resting);
+    resting = setTimeout(() => slider.form.requestSubmit(), 400);
+  });
+  if (location.hash === "#moment") { slider.focus(); }
+}
+
 // A heat map is one stop of the Tab key; the arrows move inside it.
 for (const heat of document.querySelectorAll("[data-heat]")) {
   const cells = Array.from(heat.querySelectorAll(".cells a"));

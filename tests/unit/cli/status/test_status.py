@@ -349,3 +349,50 @@ def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPa
     done = CliRunner().invoke(app.build(["status"]), ["status"])
     assert isinstance(done.exception, CommandError)
     assert str(done.exception).startswith("https://api:6443: GET /version: 500")
+
+
+SHADOWED = (
+    made.CONFIGURATION
+    + """\
+  - name: SecondarySchedulerOptions
+    args: {shadow: {profile: trial}}
+- schedulerName: trial
+  plugins:
+    score: {enabled: [{name: TargetLoadPacking, weight: 10}, {name: NodeResourcesFit, weight: 3}]}
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {targetUtilization: 70, metricProvider: {type: Prometheus, address: "http://prometheus:9090"}}
+"""
+)
+COUNTS = """\
+secondary_scheduler_shadow_decisions_total{profile="mine",shadow="trial",outcome="sameNode"} 640
+secondary_scheduler_shadow_decisions_total{profile="mine",shadow="trial",outcome="otherNode"} 170
+secondary_scheduler_shadow_decisions_total{profile="mine",shadow="trial",outcome="onlyLivePlaced"} 2
+secondary_scheduler_shadow_skipped_total{profile="mine",reason="queue"} 1200
+"""
+
+
+def test_a_shadow_stands_beside_its_profile_with_its_differences_and_what_is_counted() -> None:
+    answers = made.installation() | {made.CONFIG_MAP: {"data": {"config.yaml": SHADOWED}}}
+    live = LiveState(metrics_part(made.METRICS + COUNTS), {}, ())
+    content = document_of(answers, live=live)
+    (profile,) = content["instances"][0]["profiles"]
+    assert profile["schedulerName"] == "mine"
+    assert profile["shadow"]["compared"] == {
+        "sameNode": 640,
+        "otherNode": 170,
+        "onlyLivePlaced": 2,
+        "notCompared": 1200,
+    }
+    text = " ".join(" ".join(shown(content)).split())
+    assert (
+        "shadow trial is tried beside mine (812 decisions compared, 172 otherwise; 1,200 not compared): "
+        "NodeResourcesFit enabled at score (weight 3); TargetLoadPacking targetUtilization 40 -> 70 configuration"
+    ) in text
+
+
+def test_what_a_shadow_counts_is_left_out_where_the_scheduler_does_not_answer() -> None:
+    answers = made.installation() | {made.CONFIG_MAP: {"data": {"config.yaml": SHADOWED}}}
+    content = document_of(answers, live=None)
+    assert content["instances"][0]["profiles"][0]["shadow"]["compared"] is None
+    assert any("trial is tried beside mine: NodeResourcesFit" in line for line in shown(content))

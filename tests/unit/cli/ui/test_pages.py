@@ -119,7 +119,7 @@ async def test_a_node_shows_its_labels_taints_load_and_pods(scene: Scene, pages:
     assert "example.com/pool=batch" in text
     assert "batch=only:NoSchedule" in text
     assert "The load was measured 0 s before" in text
-    assert all(pod.key in text for pod in scene.cluster.state.pods_on("node-0006"))
+    assert all(pod.key in text for pod in scene.pods_on("node-0006"))
 
 
 # Decisions ----------------------------------------------------------------------------------------------------------

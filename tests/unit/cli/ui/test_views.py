@@ -11,7 +11,7 @@ from secondary_scheduler.cli.ui import rendering
 from secondary_scheduler.cli.ui.app import Site, application
 from tests.support.runningpages import running_site
 from tests.support.scenes import write_scene
-from tests.support.views import VIEWS
+from tests.support.views import OVER_TIME, VIEWS
 from tools import screenshots
 
 NO_VIEWS = {"/", "/static/{name}"}
@@ -42,8 +42,8 @@ async def test_the_path_of_each_view_leads_to_its_route(site: Site) -> None:
 
 
 def test_the_documentation_shows_each_view_and_the_pictures_that_the_script_takes() -> None:
-    views = {view.name: view for view in VIEWS}
-    assert {views[name].route for name in screenshots.DOCUMENTED} == {view.route for view in VIEWS}
+    views = {view.name: view for view in (*VIEWS, OVER_TIME)}
+    assert {views[name].route for name in screenshots.DOCUMENTED} == {view.route for view in views.values()}
     names = {screenshots.picture_name(view, look) for view, looks in screenshots.DOCUMENTED.items() for look in looks}
     files = {file.name: file for file in screenshots.IMAGES.glob("ui-*.png")}
     page = (screenshots.ROOT / "docs" / "ui.md").read_text(encoding="utf-8")

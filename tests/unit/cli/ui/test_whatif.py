@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from scheduler.config import differences, load_configuration
 from secondary_scheduler.cli.ui import whatif
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.runs import Limits, run_simulation
+from secondary_scheduler.cli.ui.runs import Limits
 from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest, read_scene
 from tests.support.scenes import write_scene
 
@@ -174,7 +174,7 @@ def test_a_secret_is_no_field_of_the_form_and_stays_in_the_configuration(files: 
 def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
     def run(limits: Limits, stopped: threading.Event | None = None) -> list[str]:
         is_stopped = stopped.is_set if stopped is not None else lambda: False
-        result = run_simulation(scene.cluster, scene.configuration, scene.conditions, limits=limits, stopped=is_stopped)
+        result = scene.decide(scene.configuration, limits, is_stopped)
         assert len(result.decisions) == 40
         return [each.message for each in result.decisions if each.message.startswith("not decided: ")]
 
@@ -186,6 +186,6 @@ def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
 
 
 def test_two_runs_on_one_snapshot_give_the_same(scene: Scene) -> None:
-    again = run_simulation(scene.cluster, scene.configuration, scene.conditions, limits=Limits(0.0, 60.0))
+    again = scene.decide(scene.configuration, Limits(0.0, 60.0), lambda: False)
     assert {each.key: each.node for each in again.decisions} == nodes_of(scene)
     assert whatif.compare(scene.run, again).moved == 0

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
@@ -16,8 +17,8 @@ from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.nodeload import LOAD_KIND
-from secondary_scheduler.cli.plan.comparing import PodPlacement
-from secondary_scheduler.cli.plan.figures import Worst
+from secondary_scheduler.cli.replay.figures import Worst
+from secondary_scheduler.cli.replay.placement import PodPlacement
 from secondary_scheduler.cli.simulation.changing import ChangingCluster
 from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, is_static, without_node
 from secondary_scheduler.cli.simulation.deciding import Outcome
@@ -66,6 +67,7 @@ class Replayed:
         figures: of the nodes at the end.
         worst: over time.
         as_recorded: pods that are on the node where the recording has them; `recorded` is how many it has on one.
+        recorded_nodes: which node that is, by name.
     """
 
     figures: NodeFigures
@@ -74,6 +76,23 @@ class Replayed:
     equally_good: set[str] = field(default_factory=set)
     recorded: int = 0
     as_recorded: int = 0
+    recorded_nodes: dict[str, str] = field(default_factory=dict)
+
+
+class Observer(Protocol):
+    """Looks on while a replay runs, and may end it."""
+
+    def is_explained(self, placement: Placement) -> bool:
+        """Tell whether the matrix of a decision is computed."""
+
+    def decided(self, name: str, pod: PodInfo, outcome: Outcome, moment: float) -> None:
+        """Take in a decision, while its matrix is valid; the pod is as it was before."""
+
+    def measured(self, moment: float, load: LoadReading | None, waiting: Collection[str]) -> None:
+        """Take in how things are at one of the moments, with the names of the pods that wait."""
+
+    def has_enough(self) -> bool:
+        """Tell whether the replay may end here."""
 
 
 class Replay:
@@ -87,6 +106,8 @@ class Replay:
         scheduler_names: profiles of both sides: their pods are nowhere but where the replay places them.
         report: gets what cannot be used.
         former: placements of the other side, by name.
+        moments: when the nodes are measured, in order.
+        observer: looks on.
     """
 
     def __init__(
@@ -99,6 +120,8 @@ class Replay:
         scheduler_names: Collection[str],
         report: Report,
         former: Mapping[str, PodPlacement],
+        moments: Sequence[float] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._ready = ready
         self._state = ready.cluster.state
@@ -109,6 +132,8 @@ class Replay:
         self._either = frozenset(scheduler_names)
         self._report = report
         self._former = former
+        self._samples = list(moments if moments is not None else moments_of(recording, _SAMPLES))
+        self._observer = observer
         self._changing = ChangingCluster(ready.cluster, report)
         self._simulation = ready.simulation(self._needs_matrix, post_filters=False)
         self._load = ready.load
@@ -130,22 +155,25 @@ class Replay:
             self._state.nominator.remove(info.uid)
             self._wait_for(_Pod(msgspec.structs.replace(info, nominated_node=""), self._names[info.uid]))
         self._decide(recording.start)
-        samples = _moments(recording)
         for moment, events in _ticks(recording):
-            while samples and samples[0] < moment:
-                self._measure(samples.pop(0))
+            self._measure_before(moment)
+            if self._has_ended():
+                break
             self._retry_before(moment)
             self._ready.clock.seconds = moment
             for event in events:
                 self._apply(event)
             self._decide(moment)
-        self._retry_before(recording.end)
-        for sample in samples:
-            self._measure(sample)
+        if not self._has_ended():
+            self._measure_before(math.inf)
+            self._retry_before(recording.end)
         for pod in self._pods.values():
             self._settle(pod)
         self._result.figures = node_figures(self._state, self._load, recording.end)
         return self._result
+
+    def _has_ended(self) -> bool:
+        return self._observer is not None and self._observer.has_enough()
 
     # What happens -------------------------------------------------------------------------------------------------
 
@@ -300,6 +328,8 @@ class Replay:
         by_key = {pod.info.key: pod for pod in due.values()}
         for outcome in self._simulation.decide([pod.info for pod in due.values()]):
             self._take(by_key.pop(outcome.pod), outcome, moment)
+            if self._has_ended():
+                break
         for pod in by_key.values():
             self._put_off(pod, moment)
         # What was placed may let another pod in, such as one with affinity to it.
@@ -307,6 +337,8 @@ class Replay:
 
     def _take(self, pod: _Pod, outcome: Outcome, moment: float) -> None:
         pod.message = outcome.message
+        if self._observer is not None:
+            self._observer.decided(pod.name, pod.info, outcome, moment)
         if outcome.node is None:
             self._put_off(pod, moment)
             return
@@ -324,6 +356,8 @@ class Replay:
         pod.pause = min(_LAST_RETRY, 2 * pod.pause)
 
     def _needs_matrix(self, placement: Placement) -> bool:
+        if self._observer is not None and self._observer.is_explained(placement):
+            return True
         former = self._former.get(self._names.get(placement.pod.uid, ""))
         node = placement.node
         return former is not None and former.node is not None and node is not None and node != former.node
@@ -336,11 +370,19 @@ class Replay:
         self._result.placements[pod.name] = PodPlacement(pod.info.scheduler_name, pod.node or None, message)
         if pod.recorded_node:
             self._result.recorded += 1
+            self._result.recorded_nodes[pod.name] = pod.recorded_node
             self._result.as_recorded += pod.node == pod.recorded_node
 
-    def _measure(self, moment: float) -> None:
-        figures = node_figures(self._state, self._load, moment)
-        self._result.worst.note(moment, figures, len(self._waiting))
+    def _measure_before(self, end: float) -> None:
+        """Measure at the moments before a time, with what becomes due until then decided."""
+        while self._samples and self._samples[0] < end and not self._has_ended():
+            moment = self._samples.pop(0)
+            self._retry_before(moment)
+            figures = node_figures(self._state, self._load, moment)
+            self._result.worst.note(moment, figures, len(self._waiting))
+            if self._observer is not None:
+                waiting = [pod.name for pod in self._waiting.values() if not pod.info.deleting]
+                self._observer.measured(moment, self._load, waiting)
 
 
 def pod_names(recording: Recording) -> dict[str, str]:
@@ -367,9 +409,10 @@ def _ticks(recording: Recording) -> Iterator[tuple[float, Sequence[Event]]]:
         yield group[-1].time, group
 
 
-def _moments(recording: Recording) -> list[float]:
+def moments_of(recording: Recording, steps: int) -> list[float]:
+    """Return the times at the ends of so many equal steps of a recording, from its beginning to its end."""
     span = recording.end - recording.start
-    return [recording.start + span * number / _SAMPLES for number in range(_SAMPLES)] + [recording.end]
+    return [recording.start + span * number / steps for number in range(steps)] + [recording.end]
 
 
 def _deciding_part(pod: PodInfo) -> tuple[object, ...]:
