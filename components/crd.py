@@ -12,6 +12,7 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from .kube_object import child, in_kubernetes_spelling, name_of
+from .schema_change import SchemaChange
 
 DIRECTORY = Path(__file__).parent / "crds"
 SECONDARY_SCHEDULERS = "secondaryschedulers.operator.openshift.io"
@@ -30,13 +31,19 @@ class SecondarySchedulerCrdArgs:
 
 
 class SecondarySchedulerCrd(pulumi.ComponentResource):
-    """The CRD; done when the API server serves the kind."""
+    """The CRD; done when the API server serves the kind.
+
+    `changes` is True in the preview of an update after which it accepts other objects than now.
+    """
 
     name: pulumi.Output[str]
+    changes: pulumi.Output[bool]
 
     def __init__(self, name: str, args: SecondarySchedulerCrdArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondarySchedulerCrd", name, None, opts)
-        self.name = name_of(_definition(self, name, SECONDARY_SCHEDULERS, args.keep, args.protect))
+        change = SchemaChange(name)
+        self.name = name_of(_definition(self, name, SECONDARY_SCHEDULERS, args.keep, args.protect, change))
+        self.changes = self.name.apply(lambda _: change.seen)
         self.register_outputs({"name": self.name})
 
 
@@ -88,14 +95,22 @@ def load_manifest(name: str = SECONDARY_SCHEDULERS) -> dict[str, Any]:
 
 
 def _definition(
-    component: pulumi.ComponentResource, prefix: str, name: str, keep: bool, protect: bool
+    component: pulumi.ComponentResource,
+    prefix: str,
+    name: str,
+    keep: bool,
+    protect: bool,
+    change: SchemaChange | None = None,
 ) -> k8s.apiextensions.v1.CustomResourceDefinition:
     manifest = load_manifest(name)
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), "pulumi.com/waitFor": "condition=Established"}
+    opts = child(component, protect=protect or None, retain_on_delete=keep or None)
+    if change is not None:
+        opts.hooks = change.hooks
     return k8s.apiextensions.v1.CustomResourceDefinition(
         f"{prefix}-{name.partition('.')[0]}",
         metadata=in_kubernetes_spelling({**metadata, "annotations": annotations}),
         spec=in_kubernetes_spelling(manifest["spec"]),
-        opts=child(component, protect=protect or None, retain_on_delete=keep or None),
+        opts=opts,
     )

@@ -118,6 +118,7 @@ class Installation:
         operator: the running operator: its image, its ClusterServiceVersion, or nothing if it is not known.
         roles: ClusterRoles of schedulers that it creates.
         crd: whether it brings the CRD of SecondaryScheduler, itself or through OLM.
+    crd_changes: in a preview, whether the update changes which SecondarySchedulers the CRD accepts.
         adopting, mode, upstream, openshift: as given in the Args.
     """
 
@@ -131,6 +132,7 @@ class Installation:
     roles: Collection[str] = ()
     crd: bool = False
     adopting: pulumi.ProviderResource | None = None
+    crd_changes: pulumi.Input[bool] = False
 
     @property
     def brings_our_operator(self) -> bool:
@@ -148,6 +150,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
     record_args = InstallationRecordArgs(namespace, args.mode, f"{operand_name(args.resource_name)}-installation")
     record = InstallationRecord(parts.name("installation"), record_args, parts.options("installation"))
     roles, bound = _wanted_roles(args, parts.prefix)
+    crd_changes: pulumi.Input[bool] = False
     needs = [*args.crds, *_roles(args, roles, bound, record, parts)]
     operator: ExistingOperator | OperatorInstall | UpstreamOperator | OlmOperator | None = None
     if args.mode == "none":
@@ -156,7 +159,8 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
     elif args.mode == "manifests":
         if args.with_crd:
             crd_args = SecondarySchedulerCrdArgs(args.keep_crd, args.protect)
-            needs = [SecondarySchedulerCrd(parts.name("crd"), crd_args, parts.options("crd")), *needs]
+            crd = SecondarySchedulerCrd(parts.name("crd"), crd_args, parts.options("crd"))
+            needs, crd_changes = [crd, *needs], crd.changes
         needs += _limits(args, record, parts)
         operator = _from_manifests(args, record, needs, parts)
     elif args.mode != "direct":
@@ -173,6 +177,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
         roles.keys(),
         args.mode != "direct",
         args.adopting,
+        crd_changes,
     )
 
 

@@ -155,6 +155,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
         env=args.env,
         ready_seconds=args.ready_seconds,
         resource_name=args.resource_name,
+        crd_changes=installation.crd_changes,
     )
     scheduler = SecondaryScheduler(parts.name("scheduler"), described, parts.options("scheduler"))
     if not installation.upstream:

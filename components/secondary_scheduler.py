@@ -47,6 +47,8 @@ class SecondarySchedulerArgs:
     ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may
         take twice as long.
     resource_name: the resource's name; upstream's operator serves the default only.
+    crd_changes: in a preview, whether the update changes which objects the CRD accepts. The API server, which still has
+        the old one, then does not check this object.
     """
 
     namespace: pulumi.Input[str]
@@ -72,6 +74,7 @@ class SecondarySchedulerArgs:
     env: Sequence[Mapping[str, Any]] = ()
     ready_seconds: int = 180
     resource_name: pulumi.Input[str] = RESOURCE_NAME
+    crd_changes: pulumi.Input[bool] = False
 
 
 class SecondaryScheduler(pulumi.ComponentResource):
@@ -90,8 +93,13 @@ class SecondaryScheduler(pulumi.ComponentResource):
     def __init__(self, name: str, args: SecondarySchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondaryScheduler", name, None, opts)
 
-        def gate(image: str) -> str:
-            return json.dumps(_gate(args, image))
+        def gate(values: list[Any]) -> Any:
+            image, crd_changes = values
+            if not crd_changes:
+                return json.dumps(_gate(args, image))
+            pulumi.log.info("the API server checks it in the update, not in this preview: its CRD changes first", self)
+            # The provider has the server check no object of which it does not know everything.
+            return pulumi.UNKNOWN
 
         resource = KubeObject(
             f"{name}-resource",
@@ -101,7 +109,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
                 "metadata": {
                     "name": args.resource_name,
                     "namespace": args.namespace,
-                    "annotations": {"pulumi.com/waitFor": pulumi.Output.from_input(args.image).apply(gate)},
+                    "annotations": {"pulumi.com/waitFor": pulumi.Output.all(args.image, args.crd_changes).apply(gate)},
                 },
                 "spec": _spec(args),
             },

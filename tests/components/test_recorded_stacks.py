@@ -23,6 +23,8 @@ RECORDED = ROOT / "tests/data/stacks-e845042"
 ADDRESS = "https://127.0.0.1:20634"
 """Of the metric source at that time; it is part of the configuration, and so of the ConfigMap's name."""
 KEPT = {"same", "update", "create"}
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""What stands for an unknown value between the SDK and the engine."""
 EMPTY_COMPONENT = "::secondary-scheduler:components:MetricCredentials::metric-credentials"
 SLOW = pytest.mark.slow
 MODES = ["manifests", *(pytest.param(mode, marks=SLOW) for mode in ("direct", "catalog", "olm", "none-upstream"))]
@@ -59,3 +61,13 @@ def test_a_recorded_stack_previews_without_replacement_or_deletion(project: Proj
     updated = [step for step in updates if step["newState"]["type"] not in FORCED_TYPES]
     assert plan["changeSummary"]["same"] > len(updated)
     assert not [step for step in plan["steps"] if ":ConfigMap::" in step["urn"]]
+
+
+def test_the_preview_asks_for_no_judgement_by_the_crd_that_the_update_replaces(project: Project) -> None:
+    """The engine calls the hook in the preview; with a cluster, its old CRD would refuse the new fields."""
+    recorded(project, "manifests")
+    plan = project.preview("manifests")
+    (step,) = [step for step in plan["steps"] if ":SecondaryScheduler::" in step["urn"]]
+    assert step["newState"]["inputs"]["metadata"]["annotations"]["pulumi.com/waitFor"] == UNKNOWN
+    text = project.ok("preview", "--stack", "manifests", "--color", "never")
+    assert "the API server checks it in the update, not in this preview: its CRD changes first" in text
