@@ -8,6 +8,7 @@ from typing import Any
 import pulumi_kubernetes as k8s
 
 _LOAD = "LoadDataFresh"
+_ROUND = "Rebalancing"
 _OF_A_ROLLOUT = ("outcome", "image", "configurationHash")
 
 
@@ -16,6 +17,8 @@ def health_of(status: Mapping[str, Any] | None) -> dict[str, Any]:
     status = status or {}
     conditions = {str(each["type"]): str(each["status"]) for each in status.get("conditions") or ()}
     health: dict[str, Any] = {}
+    # It changes from round to round, and says nothing of the installation.
+    conditions.pop(_ROUND, None)
     if _LOAD in conditions:
         health[_LOAD] = conditions.pop(_LOAD)
     health["conditions"] = conditions

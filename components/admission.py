@@ -6,7 +6,6 @@ server itself refuses these writes. Both are ValidatingAdmissionPolicies (Kubern
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from scheduler.catalog import operand_name
+from scheduler.catalog import REBALANCER_CLUSTER_ROLE, operand_name, rebalancer_name
+from scheduler.operand import cel, constraints
 
 from ._inputs import joined
 from ._operator_rules import Instance
@@ -129,6 +129,7 @@ def images_policy(images: Collection[str], policy: str = IMAGES_POLICY) -> dict[
     resource = "group('admissionregistration.k8s.io').resource('validatingadmissionpolicies')"
     may_change = f"authorizer.{resource}.name({cel(policy)}).check('update').allowed()"
     fields = {"image": ("schedulerImage", "''"), "command": ("command", "[]")}
+    fields |= {"rebalance": ("rebalance", "{}")}
     fields |= {"env": ("env", "[]"), "arguments": ("extraArgs", "[]"), "credentials": ("metricCredentials", "{}")}
     variables = [
         {"name": name, "expression": f"has(object.spec) ? object.spec.?{field}.orValue({empty}) : {empty}"}
@@ -142,11 +143,9 @@ def images_policy(images: Collection[str], policy: str = IMAGES_POLICY) -> dict[
         }
         for name, (field, empty) in fields.items()
     ]
-    matches = (
-        f"variables.image == '' || {cel(allowed)}.exists(r, variables.image == r || "
-        "variables.image.startsWith(r + '@') || (variables.image.startsWith(r + ':') && "
-        "!variables.image.substring(size(r)).contains('/')))"
-    )
+    matches = _of_repositories("variables.image", allowed)
+    evicting = "variables.rebalance.?mode.orValue('Off') != 'Off'"
+    may_evict = "authorizer.group('').resource('pods').subresource('eviction').check('create').allowed()"
     flags = f"variables.arguments.all(a, {cel(list(_FLAGS))}.exists(f, a == f || a.startsWith(f + '=')))"
     by_others = "may be set only by who may change this policy"
     return {
@@ -175,9 +174,30 @@ def images_policy(images: Collection[str], policy: str = IMAGES_POLICY) -> dict[
                 f"spec.metricCredentials.serviceAccount: without an audience {by_others}, "
                 "as it sends the scheduler's own token",
             ),
+            _unless_kept(
+                "rebalance",
+                _of_repositories("variables.rebalance.?image.orValue('')", allowed),
+                f"spec.rebalance.image: is of no allowed repository ({', '.join(allowed)}); "
+                "add its repository to the stack's allowedImages",
+            ),
+            # As RBAC has it for roles: nobody gets evictions carried out that they may not ask for themselves.
+            _unless_kept(
+                "rebalance",
+                f"!({evicting}) || {may_evict}",
+                "spec.rebalance: may be set only by who may create pods/eviction in all namespaces",
+            ),
             _unless_kept("arguments", flags, f"spec.extraArgs: flags other than {', '.join(_FLAGS)} {by_others}"),
         ],
     }
+
+
+def _of_repositories(image: str, allowed: list[str]) -> str:
+    """Whether an image, given as an expression, is "" or of one of these repositories."""
+    return (
+        f"{image} == '' || {cel(allowed)}.exists(r, {image} == r || "
+        f"{image}.startsWith(r + '@') || ({image}.startsWith(r + ':') && "
+        f"!{image}.substring(size(r)).contains('/')))"
+    )
 
 
 def _unless_kept(field: str, expression: str, message: str) -> dict[str, Any]:
@@ -186,13 +206,17 @@ def _unless_kept(field: str, expression: str, message: str) -> dict[str, Any]:
 
 
 def bindings_policy(namespace: str, account: str, instances: Sequence[Instance]) -> dict[str, Any]:
-    """Return the spec of the policy for what our operator binds: ServiceAccounts of its schedulers only.
+    """Return the spec of the policy for what our operator binds: ServiceAccounts of its schedulers and, to the roles of
+    a rebalancer, those of their rebalancers only.
 
     Args:
         namespace, account: the operator's ServiceAccount.
         instances: namespaces and names of the SecondarySchedulers that it serves.
     """
-    schedulers = sorted({f"{of}/{operand_name(instance)}" for of, instance in instances})
+    operands = [(of, operand_name(instance)) for of, instance in instances]
+    schedulers = sorted({f"{of}/{operand}" for of, operand in operands})
+    rebalancers = sorted({f"{of}/{rebalancer_name(operand)}" for of, operand in operands})
+    roles = sorted({REBALANCER_CLUSTER_ROLE, *(rebalancer_name(operand) for _, operand in operands)})
     user = f"system:serviceaccount:{namespace}:{account}"
     return {
         "failurePolicy": "Fail",
@@ -203,8 +227,10 @@ def bindings_policy(namespace: str, account: str, instances: Sequence[Instance])
         "validations": [
             {
                 "expression": "!has(object.subjects) || object.subjects.all(s, s.kind == 'ServiceAccount' && "
-                f"(s.?namespace.orValue('') + '/' + s.name) in {cel(schedulers)})",
-                "message": f"the operator binds only the ServiceAccounts {', '.join(schedulers)}",
+                f"(s.?namespace.orValue('') + '/' + s.name) in (object.roleRef.name in {cel(roles)} ? "
+                f"{cel(rebalancers)} : {cel(schedulers)}))",
+                "message": f"the operator binds only the ServiceAccounts {', '.join(schedulers)}, and to the "
+                f"rebalancer's roles only {', '.join(rebalancers)}",
                 "reason": "Forbidden",
             },
             {
@@ -214,19 +240,3 @@ def bindings_policy(namespace: str, account: str, instances: Sequence[Instance])
             },
         ],
     }
-
-
-def constraints(group: str, resources: list[str], operations: Sequence[str] = ("CREATE", "UPDATE")) -> dict[str, Any]:
-    """Return the constraints of a policy with the API server's defaults written out.
-
-    The field is atomic in server-side apply: without them it differs from what is there, and the update that adopts a
-    policy that `kubectl` applied ends with a conflict.
-    """
-    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": resources}
-    defaults = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
-    return {"resourceRules": [{**rule, "scope": "*"}], **defaults}
-
-
-def cel(value: str | list[str]) -> str:
-    """Return a literal of CEL, whose strings and lists are written as JSON's."""
-    return json.dumps(value)

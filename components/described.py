@@ -152,7 +152,12 @@ def describe_opt_in(
 
 
 def describe_rebalancer(
-    settings: Mapping[str, Any] | RebalancerPlan, configuration: Configuration, component: pulumi.Resource, name: str
+    settings: Mapping[str, Any] | RebalancerPlan,
+    configuration: Configuration,
+    component: pulumi.Resource,
+    name: str,
+    *,
+    pruned_by: str = "",
 ) -> RebalancerPlan | None:
     """Return the rebalancer that runs beside a scheduler; None for none.
 
@@ -161,6 +166,7 @@ def describe_rebalancer(
         configuration: of the scheduler.
         component: what warnings are about.
         name: of the component.
+        pruned_by: why no operator can run it; "" if one of ours can.
 
     Raises:
         pulumi.RunError: they are wrong; one line per problem, all of them.
@@ -172,7 +178,7 @@ def describe_rebalancer(
     read = read_settings(dict(settings), RebalancerSettings)
     if read.problems or read.settings is None:
         raise _refusal([replace(problem, loc=("rebalance", *problem.loc)) for problem in read.problems], name)
-    plan, problems = plan_rebalancer(read.settings, configuration)
+    plan, problems = plan_rebalancer(read.settings, configuration, pruned_by=pruned_by)
     _report(problems, component, name)
     return plan
 

@@ -13,6 +13,7 @@ from scheduler.catalog import (
     GO_CLUSTER_ROLES,
     INSTANCE_NAME,
     METRICS_READER_CLUSTER_ROLE,
+    REBALANCER_CLUSTER_ROLE,
     STATUS_KINDS,
     PolicyRule,
     operand_name,
@@ -78,6 +79,8 @@ class InstallationArgs:
     crds: of plugins; they exist before the operator starts.
     protect: refuse to delete the namespace and the CRD of SecondaryScheduler.
     keep_crd: keep that CRD when the stack is destroyed.
+    rebalancers: our operator may run rebalancers.
+    rebalancer_image: an image that these may have beside the scheduler's; "" for none.
     """
 
     mode: InstallMode
@@ -105,6 +108,8 @@ class InstallationArgs:
     crds: Sequence[pulumi.Resource] = ()
     protect: bool = False
     keep_crd: bool = False
+    rebalancers: bool = False
+    rebalancer_image: str = ""
 
 
 @dataclass(frozen=True)
@@ -201,6 +206,7 @@ def _from_manifests(
         openshift=args.openshift,
         cluster_role_name=cluster_name,
         ready_seconds=args.ready_seconds,
+        rebalancers=args.rebalancers,
     )
     return OperatorInstall(parts.name("operator"), install_args, parts.options("operator"))
 
@@ -215,6 +221,10 @@ def _wanted_roles(args: InstallationArgs, source: str) -> tuple[Mapping[str, Seq
     if args.mode != "direct" and not args.upstream:
         flavour = flavour_of_input(args.scheduler_image, args.flavour, source)
         wanted = {*operand.cluster_roles_for([(args.plugins, flavour)]), METRICS_READER_CLUSTER_ROLE}
+        if args.rebalancers:
+            wanted.add(REBALANCER_CLUSTER_ROLE)
+        elif args.mode == "manifests":
+            shipped = {name: rules for name, rules in shipped.items() if name != REBALANCER_CLUSTER_ROLE}
         if args.mode == "manifests" and not args.instances:
             # Nobody else's plugins: a role that no scheduler needs is a right too many, and a line in every preview.
             shipped = {name: rules for name, rules in shipped.items() if name in wanted}
@@ -254,7 +264,7 @@ def _limits(args: InstallationArgs, record: InstallationRecord, parts: Parts) ->
     limits: list[pulumi.Resource] = []
     if args.admission_policies:
         instances = [(None, INSTANCE_NAME), *args.instances]
-        images = [args.scheduler_image, *args.allowed_images]
+        images = [args.scheduler_image, *args.allowed_images, *filter(None, [args.rebalancer_image])]
         account = "" if args.upstream else OPERATOR_NAME
         policies = AdmissionPoliciesArgs(
             images,

@@ -21,6 +21,7 @@ class KubeObject(pulumi.CustomResource):
     """
 
     metadata: pulumi.Output[dict[str, Any]]
+    spec: pulumi.Output[dict[str, Any] | None]
     status: pulumi.Output[dict[str, Any] | None]
 
     def __init__(self, name: str, manifest: Manifest, opts: pulumi.ResourceOptions | None = None) -> None:

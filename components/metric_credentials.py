@@ -37,6 +37,7 @@ class MetricCredentialsArgs:
         existing_secret: a Secret that is managed elsewhere.
         cluster_role: ClusterRole to bind the scheduler's ServiceAccount to; its projected token is the credential.
         binding_prefix: of that binding's name, which has no namespace.
+        rebalancer: ServiceAccount of a rebalancer of the operator's, which reads the same source; None for none.
     """
 
     namespace: pulumi.Input[str]
@@ -47,6 +48,7 @@ class MetricCredentialsArgs:
     existing_secret: SecretKeyReference | None = None
     cluster_role: pulumi.Input[str] | None = None
     binding_prefix: pulumi.Input[str] = ""
+    rebalancer: str | None = None
 
 
 class MetricCredentials(pulumi.ComponentResource):
@@ -64,7 +66,10 @@ class MetricCredentials(pulumi.ComponentResource):
         if args.token is not None:
             self.reference = SecretKeyReference(name_of(_secret(self, name, args, args.token)), TOKEN_KEY)
         if args.cluster_role is not None:
-            _binding(self, name, args, args.cluster_role)
+            _binding(self, f"{name}-binding", args, args.service_account, args.cluster_role, "-")
+            if args.rebalancer is not None:
+                # The name is not that of the binding that a program makes for a rebalancer of its own.
+                _binding(self, f"{name}-binding-rebalancer", args, args.rebalancer, args.cluster_role, ":")
         self.register_outputs({"secretName": self.reference.secret_name if self.reference else None})
 
 
@@ -85,12 +90,17 @@ def _secret(
 
 
 def _binding(
-    component: pulumi.Resource, prefix: str, args: MetricCredentialsArgs, cluster_role: pulumi.Input[str]
+    component: pulumi.Resource,
+    name: str,
+    args: MetricCredentialsArgs,
+    account: pulumi.Input[str],
+    cluster_role: pulumi.Input[str],
+    separator: str,
 ) -> None:
     k8s.rbac.v1.ClusterRoleBinding(
-        f"{prefix}-binding",
-        metadata={"name": joined(args.binding_prefix, args.service_account, "-", cluster_role)},
+        name,
+        metadata={"name": joined(args.binding_prefix, account, separator, cluster_role)},
         role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": cluster_role},
-        subjects=[{"kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace}],
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": args.namespace}],
         opts=child(component),
     )

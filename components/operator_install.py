@@ -36,6 +36,7 @@ class OperatorInstallArgs:
     openshift: whether admission chooses the numeric user.
     cluster_role_name: of its ClusterRole and the binding; an operator in another namespace needs another one.
     ready_seconds: how long the operator may take to become ready before the update fails.
+    rebalancers: whether it may run rebalancers, which evict pods.
     """
 
     namespace: pulumi.Input[str]
@@ -47,6 +48,7 @@ class OperatorInstallArgs:
     openshift: bool = False
     cluster_role_name: pulumi.Input[str] = OPERATOR_NAME
     ready_seconds: int = 180
+    rebalancers: bool = False
 
     @property
     def elsewhere(self) -> list[str]:
@@ -110,7 +112,7 @@ class OperatorInstall(pulumi.ComponentResource):
     def _operator_rights(self, args: OperatorInstallArgs) -> list[pulumi.Resource]:
         bindable = tuple(static_cluster_roles())
         everywhere = pulumi.Output.from_input(args.namespace).apply(
-            lambda own: cluster_rules(bindable, args.all_instances(own), args.status_of)
+            lambda own: cluster_rules(bindable, args.all_instances(own), args.status_of, rebalancers=args.rebalancers)
         )
         objects = self._cluster_role(args, everywhere)
         for namespace in (None, *args.elsewhere):

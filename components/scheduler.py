@@ -20,6 +20,7 @@ from .operator_monitor import OperatorMonitor, OperatorMonitorArgs
 from .parts import Parts
 from .priority_class import SchedulerPriority, SchedulerPriorityArgs
 from .secondary_scheduler import RESOURCE_NAME, SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
+from .settings import RebalancerPlan
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class SchedulerArgs:
     ready_seconds: how long the scheduler may take to become ready before the update fails.
     needs: what must exist before, in addition to the installation.
     resource_name: name of the SecondaryScheduler.
+    rebalance: the rebalancer that the operator runs beside the scheduler; None for none.
+    admission_policies: whether the operator limits what that may evict by a policy.
     """
 
     image: pulumi.Input[str]
@@ -81,6 +84,8 @@ class SchedulerArgs:
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
     resource_name: str = RESOURCE_NAME
+    rebalance: RebalancerPlan | None = None
+    admission_policies: bool = True
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,8 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
         return RunningScheduler(DirectScheduler(parts.name("scheduler"), direct, parts.options("scheduler")), priority)
     switches = {"NetworkPolicy": args.network_policy, "FlowSchema": args.flow_schemas}
     switches["ServiceMonitor"] = args.service_monitor is not False
+    if args.rebalance is not None:
+        switches["ValidatingAdmissionPolicy"] = args.admission_policies
     described = SecondarySchedulerArgs(
         namespace,
         args.image,
@@ -156,6 +163,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
         ready_seconds=args.ready_seconds,
         resource_name=args.resource_name,
         crd_changes=installation.crd_changes,
+        rebalance=args.rebalance,
     )
     scheduler = SecondaryScheduler(parts.name("scheduler"), described, parts.options("scheduler"))
     if not installation.upstream:

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 
 from scheduler import operand
-from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, cluster_role_name, operand_name
+from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, cluster_role_name, operand_name, rebalancer_name
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import known_image
@@ -28,7 +28,7 @@ from .rebalancer import Rebalancer, RebalancerArgs
 from .scheduler import RunningScheduler, SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
-from .settings import ManagedLoadWatcher, OptInPlan, RebalancerPlan, load_watcher_name
+from .settings import ManagedLoadWatcher, OptInPlan, RebalancerPlan, load_watcher_name, pruned_by
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class SchedulerInstallationArgs:
         fail the preview. Or what follows from them, where they have been judged. Default: none.
     rebalance: whether pods are moved off overloaded nodes, and which, with the names of a stack file's rebalance; wrong
         ones fail the preview. Or what follows from them, where they have been judged. Default: nothing is moved.
+    rebalancers: our operator may run rebalancers for `instances`, too; it may for this one's.
     kubernetes_version: of the cluster, for opt_in; "" if it is not known.
     allow_default_scheduler_name: allow a profile named default-scheduler.
     install_plugin_crds: create the CRDs that plugins read.
@@ -134,6 +135,7 @@ class SchedulerInstallationArgs:
     openshift: bool = False
     opt_in: Mapping[str, Any] | OptInPlan = field(default_factory=dict)
     rebalance: Mapping[str, Any] | RebalancerPlan = field(default_factory=dict)
+    rebalancers: bool = False
     kubernetes_version: str = ""
     allow_default_scheduler_name: bool = False
     install_plugin_crds: bool = True
@@ -166,6 +168,13 @@ class SchedulerInstallation(pulumi.ComponentResource):
         self._args, self._configuration = self._checked(args)
         claim_scheduler_names(self, name, self._configuration.scheduler_names)
         self._operand = operand_name(args.resource_name)
+        self._rebalance = describe_rebalancer(
+            args.rebalance,
+            self._configuration,
+            self,
+            self._parts.prefix,
+            pruned_by=pruned_by(args.mode, upstream=args.upstream_operator),
+        )
         self._crds = self._plugin_crds()
         installation = install(self._installation_args(), self._parts)
         self.cluster_roles: frozenset[str] = frozenset(installation.roles)
@@ -246,6 +255,12 @@ class SchedulerInstallation(pulumi.ComponentResource):
         beside = self._args.beside
         return frozenset(_crds_of(self._configuration)) | (beside.plugin_crds if beside else frozenset())
 
+    @property
+    def _rebalance_by_operator(self) -> RebalancerPlan | None:
+        """What the operator is told about a rebalancer; None where it is to run none."""
+        plan = self._rebalance
+        return plan if plan is not None and plan.by_operator else None
+
     def _plugin_crds(self) -> list[pulumi.Resource]:
         args, beside = self._args, self._args.beside
         names = set(_crds_of(self._configuration)) - (beside.plugin_crds if beside else frozenset())
@@ -289,6 +304,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
             crds=[*self._crds, *([beside] if beside else [])],
             protect=args.protect,
             keep_crd=args.keep_crds,
+            rebalancers=args.rebalancers or self._rebalance_by_operator is not None,
+            rebalancer_image=self._rebalance_by_operator.image if self._rebalance_by_operator else "",
         )
 
     def _metric_credentials(self, installation: Installation) -> MetricCredentials | None:
@@ -307,6 +324,10 @@ class SchedulerInstallation(pulumi.ComponentResource):
             ),
             cluster_role=access.cluster_role,
             binding_prefix=cluster_scoped_name("", self._args.namespace),
+            # The operator may bind no role but its own.
+            rebalancer=rebalancer_name(self._operand)
+            if self._rebalance_by_operator is not None and not self._args.load_watcher
+            else None,
         )
         part = "metric-credentials"
         return MetricCredentials(self._parts.name(part), credentials_args, self._parts.options(part))
@@ -325,6 +346,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             args.openshift,
             args.ready_seconds,
             [credentials] if credentials else [],
+            self._rebalance is not None,
         )
         return LoadWatcher(self._parts.name("load-watcher"), watcher_args, self._parts.options("load-watcher"))
 
@@ -335,19 +357,20 @@ class SchedulerInstallation(pulumi.ComponentResource):
         credentials: MetricCredentials | None,
         scheduler: RunningScheduler,
     ) -> None:
-        """A rebalancer, if one is asked for, once the scheduler runs; deleted before it."""
-        args = self._args
-        plan = describe_rebalancer(args.rebalance, self._configuration, self, self._parts.prefix)
-        if plan is None:
+        """A rebalancer, if one is asked for that no operator runs, once the scheduler runs; deleted before it."""
+        args, plan = self._args, self._rebalance
+        if plan is None or plan.by_operator:
             return
         rebalancer_args = RebalancerArgs(
-            installation.namespace,
+            # Of the mode: our operator makes objects of these names.
+            installation.namespace_of_mode,
             plan,
             args.image,
             self._configuration,
             configuration.config_map_name,
-            args.metric_access,
-            credentials.reference if credentials else None,
+            # What a load-watcher may read is no concern of the rebalancer's, which asks it as the scheduler does.
+            MetricAccess() if args.load_watcher else args.metric_access,
+            credentials.reference if credentials and not args.load_watcher else None,
             self._operand,
             args.objects.network_policy,
             args.egress_ports,
@@ -417,6 +440,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
             ready_seconds=args.ready_seconds,
             needs=[part for part in (configuration, credentials, watcher) if part is not None],
             resource_name=args.resource_name,
+            rebalance=self._rebalance_by_operator,
+            admission_policies=objects.admission_policies,
         )
 
 

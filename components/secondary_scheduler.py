@@ -12,8 +12,10 @@ import pulumi
 from scheduler.catalog import CredentialRules
 
 from ._health import health_of
+from .crd import SECONDARY_SCHEDULERS
 from .kube_object import KubeObject, child, namespace_of
 from .metric_credentials import SecretKeyReference
+from .settings import RebalancerPlan
 
 # Upstream's operator serves only the resource of this name, and names the objects it creates as below.
 RESOURCE_NAME = "cluster"
@@ -49,6 +51,7 @@ class SecondarySchedulerArgs:
     resource_name: the resource's name; upstream's operator serves the default only.
     crd_changes: in a preview, whether the update changes which objects the CRD accepts. The API server, which still has
         the old one, then does not check this object.
+    rebalance: the rebalancer that the operator runs beside the scheduler; None for none.
     """
 
     namespace: pulumi.Input[str]
@@ -75,6 +78,7 @@ class SecondarySchedulerArgs:
     ready_seconds: int = 180
     resource_name: pulumi.Input[str] = RESOURCE_NAME
     crd_changes: pulumi.Input[bool] = False
+    rebalance: RebalancerPlan | None = None
 
 
 class SecondaryScheduler(pulumi.ComponentResource):
@@ -126,9 +130,12 @@ class SecondaryScheduler(pulumi.ComponentResource):
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)
         self.status = resource.status
+        if args.rebalance is not None:
+            # What a preview shows is what the API server would make of the object.
+            self.status = pulumi.Output.all(resource.status, resource.spec).apply(_unless_pruned)
         self.namespace = namespace_of(resource)
-        self.ready_replicas = resource.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
-        self.health = resource.status.apply(health_of)
+        self.ready_replicas = self.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
+        self.health = self.status.apply(health_of)
         self.register_outputs(
             {"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas},
         )
@@ -138,6 +145,9 @@ def _gate(args: SecondarySchedulerArgs, image: str) -> list[str]:
     if args.upstream:
         # It only reports that it has written the Deployment, which may have been long ago.
         return ["jsonpath={.status.generations[0].lastGeneration}"]
+    rebalancer = (
+        [] if args.rebalance is None else [f"jsonpath={{.status.rebalancer.settingsHash}}={args.rebalance.hash}"]
+    )
     return [
         "condition=Available",
         # The messages of these two say what is missing: how far the canary is, and what was refused or does not run.
@@ -147,7 +157,19 @@ def _gate(args: SecondarySchedulerArgs, image: str) -> list[str]:
         # A change of the image alone does not affect the above, nor does one that was rolled back.
         f"jsonpath={{.status.lastRollout.image}}={image}",
         "jsonpath={.status.lastRollout.outcome}=Succeeded",
+        *rebalancer,
     ]
+
+
+def _unless_pruned(known: Sequence[Any]) -> Any:
+    """The status, where the API server kept `spec.rebalance`."""
+    status, spec = known
+    if spec is not None and "rebalance" not in spec:
+        raise pulumi.RunError(
+            f"rebalance: the cluster's CRD {SECONDARY_SCHEDULERS} has no spec.rebalance, so the API server drops it: "
+            "install an operator of this version, whose CRD comes with it, or set rebalance.runBy to Program"
+        )
+    return status
 
 
 def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
@@ -177,6 +199,8 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["resources"] = dict(args.resources)
     if args.env:
         spec["env"] = [dict(variable) for variable in args.env]
+    if args.rebalance is not None:
+        spec["rebalance"] = args.rebalance.spec
     if args.without:
         spec["without"] = list(args.without)
     permissions = {

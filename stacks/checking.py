@@ -111,7 +111,8 @@ def check(
             version_warnings = versions if settings.compatibility_check == "warn" else []
             names = profile.configuration.scheduler_names
             _, opt_in = plan_opt_in(settings.opt_in, names, cluster_minor(settings))
-            _, rebalance = plan_rebalancer(settings.rebalance, profile.configuration)
+            pruned_by = settings.rebalance_pruned_by
+            _, rebalance = plan_rebalancer(settings.rebalance, profile.configuration, pruned_by=pruned_by)
             planned = [*opt_in, *rebalance]
             later += [problem for problem in planned if problem.severity == "error"]
             warnings = [

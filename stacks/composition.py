@@ -54,6 +54,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         openshift=settings.openshift,
         opt_in=_opt_in(stack),
         rebalance=_rebalance(stack),
+        rebalancers=operator.rebalancers,
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         install_plugin_crds=settings.install_plugin_crds,
         protect=settings.protect,
@@ -68,7 +69,8 @@ def _opt_in(stack: Stack) -> OptInPlan | Mapping[str, Any]:
 
 
 def _rebalance(stack: Stack) -> RebalancerPlan | Mapping[str, Any]:
-    plan, _ = plan_rebalancer(stack.settings.rebalance, stack.profile.configuration)
+    settings = stack.settings
+    plan, _ = plan_rebalancer(settings.rebalance, stack.profile.configuration, pruned_by=settings.rebalance_pruned_by)
     return {} if plan is None else plan
 
 

@@ -26,6 +26,7 @@ from components.settings import (
     Subdomain,
     Version,
     absent_if_empty,
+    pruned_by,
 )
 from scheduler import __version__
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS
@@ -110,10 +111,13 @@ class OperatorSettings(OperatorSource):
         instances: further SecondarySchedulers, which this stack does not create, nor their namespaces.
         status_of: kinds of scheduler-plugins whose status it maintains; default: those that plugins of this stack
             read, or all if there are further instances.
+        rebalancers: our operator may run rebalancers for the further instances, too; for this stack's scheduler it may
+            if `rebalance` says so.
     """
 
     instances: tuple[InstanceSettings, ...] = ()
     status_of: tuple[Literal["podgroups", "elasticquotas"], ...] | None = None
+    rebalancers: bool = False
 
     def keeps_status_of(self, crds: Collection[str]) -> list[str]:
         """Plurals of the kinds whose status the operator maintains, given the CRDs that enabled plugins read."""
@@ -227,3 +231,8 @@ class StackSettings(ProfileSettings):
     def openshift(self) -> bool:
         """Whether the cluster is OpenShift according to the settings."""
         return self.cluster.openshift_version is not None
+
+    @property
+    def rebalance_pruned_by(self) -> str:
+        """Why no operator of the stack can run a rebalancer, as a clause; "" if one can."""
+        return pruned_by(self.install_mode, upstream=self.operator.is_upstream(self.install_mode))

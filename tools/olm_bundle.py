@@ -98,7 +98,7 @@ def installed_objects(image: str) -> list[Manifest]:
         set_root_resource(None)  # type: ignore[arg-type]
 
         def program() -> None:
-            OperatorInstall("operator", OperatorInstallArgs(NAMESPACE, image))
+            OperatorInstall("operator", OperatorInstallArgs(NAMESPACE, image, rebalancers=True))
 
         loop.run_until_complete(run_in_stack(program))
     return recorder.objects

@@ -23,7 +23,7 @@ from .problems import from_validation_error, shown_value
 from .profile import CheckedConfiguration, build_profile, checked_configuration
 from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings, ShadowSettings
 from .reading import ReadSettings, read_settings
-from .rebalance import RebalancerPlan, RebalancerSettings, plan_rebalancer, rebalancer_name
+from .rebalance import RebalancerPlan, RebalancerSettings, plan_rebalancer, pruned_by
 from .selectors import LabelSelectorSettings
 from .values import (
     SECRET_ARGUMENT,
@@ -86,8 +86,8 @@ __all__ = [
     "mounted_credentials",
     "plan_opt_in",
     "plan_rebalancer",
+    "pruned_by",
     "read_settings",
-    "rebalancer_name",
     "shown_value",
     "unset_variable",
 ]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -30,6 +30,10 @@ LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
 BASE_CLUSTER_ROLE = "secondary-scheduler:base"
 METRICS_READER_CLUSTER_ROLE = "secondary-scheduler:metrics-reader"
 """The right to read /metrics of schedulers and operator: to be bound to the ServiceAccount of a Prometheus."""
+REBALANCER_CLUSTER_ROLE = "secondary-scheduler:rebalancer"
+"""What a rebalancer that the operator runs may do: read what plugins and safety rules read, and evict."""
+REBALANCER_SUFFIX = "-rebalancer"
+"""Of the names of a scheduler's rebalancer: ServiceAccount, Deployment, Lease and the ConfigMap with its status."""
 ENTRY_POINT_GROUP = "secondary_scheduler.plugins"
 
 _BUILT_IN: dict[str, PluginDescriptor] = {
@@ -49,6 +53,19 @@ _BASE_RULES = (
 )
 
 
+_READING = frozenset({"get", "list", "watch"})
+_REBALANCER_RULES = (
+    # What the safety rules read, whatever the plugins do.
+    PolicyRule(("apps",), ("deployments", "replicasets", "statefulsets"), ("list", "watch")),
+    PolicyRule(("",), ("replicationcontrollers",), ("list", "watch")),
+    PolicyRule(("policy",), ("poddisruptionbudgets",), ("list", "watch")),
+    PolicyRule(("metrics.k8s.io",), ("pods",), ("list",)),
+    PolicyRule(("",), ("pods/eviction",), ("create",)),
+    PolicyRule(("events.k8s.io",), ("events",), ("create", "patch")),
+    # Who may read /metrics is the API server's to say.
+    PolicyRule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+    PolicyRule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+)
 _METRICS_READER_RULES = (PolicyRule((), (), ("get",), non_resource_urls=("/metrics",)),)
 
 
@@ -148,17 +165,33 @@ def operand_name(instance: str) -> str:
     """Return the name of a SecondaryScheduler's ServiceAccount, Deployment and Lease: upstream's for `cluster`, else
     one derived from the instance's name.
 
-    A name that is too long, invalid for a Service, or equal to the operator's or a canary's, is shortened and made
-    unique by a hash.
+    A name that is too long, invalid for a Service, or equal to the operator's, a canary's or a rebalancer's is
+    shortened and made unique by a hash.
     """
     if instance == INSTANCE_NAME:
         return OPERAND
     operand = f"{OPERAND}-{instance}"
-    reserved = operand == f"{OPERAND}-operator" or operand.endswith(CANARY_SUFFIX)
+    reserved = operand == f"{OPERAND}-operator" or operand.endswith((CANARY_SUFFIX, REBALANCER_SUFFIX))
     if len(operand) > _LONGEST_OPERAND or "." in instance or reserved:
         digest = hashlib.sha256(instance.encode()).hexdigest()[:8]
         operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"
     return operand
+
+
+def rebalancer_name(operand: str = OPERAND) -> str:
+    """Return the name of a scheduler's rebalancer: of its objects in the scheduler's namespace, its Lease and its
+    status."""
+    return f"{operand}{REBALANCER_SUFFIX}"
+
+
+def eviction_policy_name(namespace: str, scheduler: str = OPERAND) -> str:
+    """Return the name of the policy, which has no namespace, that the operator makes for a rebalancer's evictions.
+
+    It is not the Pulumi program's for the same rebalancer: a stack that made its own hands over to the operator.
+    """
+    if (namespace, scheduler) == (OPERATOR_NAMESPACE, OPERAND):
+        return f"{OPERAND}-evictions"
+    return f"{namespace}.{scheduler}-evictions"
 
 
 GO_CLUSTER_ROLES = ("system:kube-scheduler", "system:volume-scheduler")
@@ -189,6 +222,16 @@ def plugin_rules(name: str) -> tuple[PolicyRule, ...]:
     return descriptor.rules if descriptor else ()
 
 
+def rebalancer_rules(plugins: Iterable[str]) -> list[PolicyRule]:
+    """Return a rebalancer's rights in all namespaces: what these plugins of the scheduler read, and evictions.
+
+    It decides as the scheduler does, and writes nothing that a plugin writes.
+    """
+    rules = [*_BASE_RULES, *(rule for name in dict.fromkeys(plugins) for rule in plugin_rules(name))]
+    read = (dataclasses.replace(rule, verbs=tuple(verb for verb in rule.verbs if verb in _READING)) for rule in rules)
+    return [*dict.fromkeys(rule for rule in read if rule.verbs), *_REBALANCER_RULES]
+
+
 def static_cluster_roles() -> dict[str, tuple[PolicyRule, ...]]:
     """Return name -> rules of the ClusterRoles that schedulers are bound to: the base, and every usable plugin that
     has rules."""
@@ -200,5 +243,14 @@ def static_cluster_roles() -> dict[str, tuple[PolicyRule, ...]]:
 
 
 def shipped_cluster_roles() -> dict[str, tuple[PolicyRule, ...]]:
-    """Return name -> rules of the ClusterRoles an installation ships: those of schedulers, and the metrics reader's."""
-    return {**static_cluster_roles(), METRICS_READER_CLUSTER_ROLE: _METRICS_READER_RULES}
+    """Return name -> rules of the ClusterRoles an installation may ship: those of schedulers, the rebalancer's and the
+    metrics reader's.
+
+    The rebalancer's holds for any configuration: the operator, which binds it, may not make a role of its own.
+    """
+    usable = (descriptor.name for descriptor in descriptors() if descriptor.implemented)
+    return {
+        **static_cluster_roles(),
+        REBALANCER_CLUSTER_ROLE: tuple(rebalancer_rules(usable)),
+        METRICS_READER_CLUSTER_ROLE: _METRICS_READER_RULES,
+    }

@@ -49,9 +49,12 @@ from scheduler.config.model import (
 from scheduler.config.problems import ConfigurationError, Problem, path_text
 from scheduler.config.rebalancing import (
     REBALANCED_RESOURCES,
+    RebalancerSpec,
     RebalanceSettings,
     RebalanceSettingsError,
     read_rebalance_settings,
+    read_rebalancer_spec,
+    rebalancer_obstacles,
 )
 from scheduler.config.render import configuration_hash, names_secret, redacted, render
 from scheduler.config.rewrite import convert_text
@@ -82,6 +85,7 @@ __all__ = [
     "Problem",
     "RebalanceSettings",
     "RebalanceSettingsError",
+    "RebalancerSpec",
     "SecondarySchedulerSpec",
     "UnknownFlavourError",
     "bound_rules",
@@ -112,6 +116,8 @@ __all__ = [
     "profile_differences",
     "read_document",
     "read_rebalance_settings",
+    "read_rebalancer_spec",
+    "rebalancer_obstacles",
     "redacted",
     "render",
     "split_image",

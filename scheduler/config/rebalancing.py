@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from scheduler.catalog import Loc, StrictModel
+from scheduler.config.load import Configuration
 from scheduler.kube.primitives import Selector, SelectorError, label_selector
 
 REBALANCED_RESOURCES = ("cpu", "memory")
 """What a node is judged by, in the order of output."""
+_S = TypeVar("_S", bound="RebalanceSettings")
 _SHARE = re.compile(r"(\d{1,3})%")
 
 
@@ -158,6 +162,45 @@ class RebalanceSettings(StrictModel):
             yield ("thresholds",), "names neither cpu nor memory"
 
 
+class RebalancerSpec(RebalanceSettings):
+    """`spec.rebalance` of a SecondaryScheduler: what becomes of plans, beside what may be moved.
+
+    Attributes:
+        mode: Off: no rebalancer runs. Predictive: it evicts with dryRun, so that nothing changes. Automatic: it evicts.
+        image: this project's image; "" for the scheduler's.
+    """
+
+    mode: Literal["Off", "Predictive", "Automatic"]
+    image: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What may be moved, as the rebalancer reads it; only what was set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"mode", "image"})
+
+    @property
+    def hash(self) -> str:
+        """Hash of all that was set, by which the operator reports what is in effect; 16 hex digits."""
+        text = json.dumps(self.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def rebalancer_obstacles(configuration: Configuration) -> Iterator[str]:
+    """Yield why a rebalancer beside a scheduler with this configuration could never move anything."""
+    if not configuration.flavour.is_ours:
+        yield (
+            f"needs this project's scheduler: {configuration.flavour.name} does not say which configuration it runs,"
+            " without which nothing is moved"
+        )
+        return
+    arguments = (profile.args(name) for profile in configuration.profiles for name in profile.enabled)
+    sources = {key for args in arguments if args is not None and (key := args.source_key()) is not None}
+    if not sources:
+        yield "needs a plugin that reads the nodes' load, such as TargetLoadPacking: enable one, or set mode to Off"
+    elif len(sources) > 1:
+        yield f"needs one load source for all profiles, and they read {len(sources)}"
+
+
 _LEAST = {
     "interval_seconds": 10,
     "consecutive_abnormalities": 1,
@@ -175,17 +218,29 @@ def read_rebalance_settings(content: Any) -> RebalanceSettings:
     Raises:
         RebalanceSettingsError: a field is unknown, has the wrong type, or is out of its range.
     """
+    return _read(RebalanceSettings, content, "settings")
+
+
+def read_rebalancer_spec(content: Any) -> RebalancerSpec:
+    """Return `spec.rebalance` of a SecondaryScheduler, given that value.
+
+    Raises:
+        RebalanceSettingsError: as above.
+    """
+    return _read(RebalancerSpec, content, "mode")
+
+
+def _read(model: type[_S], content: Any, root: str) -> _S:
+    """`root` is how a problem of the whole is named."""
     try:
-        settings = RebalanceSettings.model_validate(content if content is not None else {})
+        settings = model.model_validate(content if content is not None else {})
     except ValidationError as error:
         problems = [(detail["loc"], detail["msg"]) for detail in error.errors()]
     else:
         problems = list(settings.check())
         if not problems:
             return settings
-    raise RebalanceSettingsError(
-        "\n".join(f"{'.'.join(map(str, loc)) or 'settings'}: {text}" for loc, text in problems)
-    )
+    raise RebalanceSettingsError("\n".join(f"{'.'.join(map(str, loc)) or root}: {text}" for loc, text in problems))
 
 
 def _is_share(text: str) -> bool:

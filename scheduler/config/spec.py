@@ -119,6 +119,8 @@ class SecondarySchedulerSpec(_SpecModel):
     metric_credentials: MetricCredentialsSource | None = None
     rollout: RolloutPolicy = RolloutPolicy()
     without: frozenset[str] = frozenset()
+    rebalance: Json | None = None
+    """What `read_rebalancer_spec` reads: whatever is wrong with it concerns the rebalancer only."""
     config_policy: Literal["Validate", "PassThrough"] = "Validate"
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False

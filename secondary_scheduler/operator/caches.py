@@ -45,7 +45,11 @@ TIMING = ReflectorTiming(backoff_most=10.0)
 _REMEMBERED_DELETIONS = 256
 """Per kind; each has to be remembered only as long as a write may be under way."""
 
-_LABELS = dict.fromkeys(("Pod", "ClusterRoleBinding", "FlowSchema"), f"{LABEL_MANAGED_BY}={FIELD_MANAGER}")
+_LABELLED_KINDS = (
+    *("Pod", "ClusterRoleBinding", "FlowSchema"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+)
+_LABELS = dict.fromkeys(_LABELLED_KINDS, f"{LABEL_MANAGED_BY}={FIELD_MANAGER}")
 
 
 class Caches:

@@ -49,11 +49,48 @@ ACCEPTED = {
         "leaderElection": {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1m30s"},
         "metricCredentials": {"secretName": "metrics"},
         "rollout": {"canary": False},
-        "without": ["FlowSchema", "ServiceMonitor"],
+        "without": ["FlowSchema", "ServiceMonitor", "ValidatingAdmissionPolicy"],
         "configPolicy": "PassThrough",
         "flavour": "scheduler-plugins@0.34.7",
         "extraPlugins": [{"name": "GpuAware", "points": ["filter", "score"]}],
     },
+}
+ACCEPTED |= {
+    "a rebalancer with nothing but a mode": {"rebalance": {"mode": "Off"}},
+    "a rebalancer with everything": {
+        "rebalance": {
+            "mode": "Automatic",
+            "image": "registry.example.com/secondary-scheduler/operator:0.2.0",
+            "intervalSeconds": 60,
+            "thresholds": {"cpu": 10, "memory": 20.5},
+            "targetThresholds": {"cpu": 5, "memory": 20},
+            "useDeviationThresholds": True,
+            "consecutiveAbnormalities": 1,
+            "minimumGain": 7,
+            "evictionLimits": {"total": 0, "node": 1, "namespace": 1, "workload": "100%"},
+            "cooldownSeconds": 0,
+            "maxCooldownSeconds": 60,
+            "historyWindowSeconds": 0,
+            "minPodAgeSeconds": 0,
+            "minReplicas": 1,
+            "priorityThreshold": -5,
+            "namespaces": {"include": ["shop"], "exclude": ["kitchen"]},
+            "podSelector": {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [
+                    {"key": "a", "operator": "In", "values": ["b"]},
+                    {"key": "a", "operator": "DoesNotExist"},
+                ],
+            },
+            "evictLocalStorage": True,
+            "evictJobs": True,
+            "evictPodsWithoutPDB": False,
+        }
+    },
+    "a rebalancer that judges memory only": {
+        "rebalance": {"mode": "Predictive", "thresholds": {"memory": 1}, "targetThresholds": {"memory": 1}}
+    },
+    "a number of a workload's pods": {"rebalance": {"mode": "Predictive", "evictionLimits": {"workload": 3}}},
 }
 REFUSED = {
     "a management state that is none": ({"managementState": "Paused"}, "spec.managementState"),
@@ -97,6 +134,35 @@ REFUSED = {
         {"extraPlugins": [{"name": "A", "points": ["bind"]}, {"name": "A", "points": ["bind"]}]},
         "spec.extraPlugins[1]: Duplicate value",
     ),
+    **{
+        f"a rebalancer: {name}": ({"rebalance": {"mode": "Predictive", **wrong}}, message)
+        for name, (wrong, message) in {
+            "an unknown mode": ({"mode": "On"}, "spec.rebalance.mode"),
+            "no interval": ({"intervalSeconds": 1}, "spec.rebalance.intervalSeconds"),
+            "more than all": ({"thresholds": {"cpu": 101, "memory": 1}}, "spec.rebalance.thresholds.cpu"),
+            "a share of more than all": ({"evictionLimits": {"workload": "101%"}}, "spec.rebalance.evictionLimits"),
+            "fewer than none": ({"evictionLimits": {"workload": -1}}, "spec.rebalance.evictionLimits.workload"),
+            "no replicas": ({"minReplicas": 0}, "spec.rebalance.minReplicas"),
+            "a resource on one side": ({"thresholds": {"cpu": 1}}, "memory must be in thresholds and in target"),
+            "no resource": ({"thresholds": {}, "targetThresholds": {}}, "names neither cpu nor memory"),
+            "above the default target": ({"thresholds": {"cpu": 81, "memory": 1}}, "thresholds.cpu (50 if absent)"),
+            "below the default threshold": (
+                {"targetThresholds": {"cpu": 60, "memory": 59.5}},
+                "thresholds.memory (60 if absent) must not be above",
+            ),
+            "deviations from nothing": ({"useDeviationThresholds": True}, "useDeviationThresholds needs"),
+            "a cooldown above its most": ({"cooldownSeconds": 30000}, "must be at least cooldownSeconds"),
+            "a selector without values": (
+                {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+                "values belong to In and NotIn",
+            ),
+            "a selector with values too many": (
+                {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
+                "values belong to In and NotIn",
+            ),
+        }.items()
+    },
+    "a rebalancer without a mode": ({"rebalance": {"minReplicas": 3}}, "spec.rebalance.mode: Required"),
     "a policy that is none": ({"configPolicy": "Hope"}, "spec.configPolicy"),
 }
 

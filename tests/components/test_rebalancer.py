@@ -1,7 +1,9 @@
-"""A rebalancer of the stack: the objects that the installation registers for it, its rights, and what is refused."""
+"""A rebalancer of the stack: what the operator is told about it, or the objects that the installation registers for it,
+its rights, and what is refused."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pulumi
@@ -9,9 +11,11 @@ import pytest
 import yaml
 
 import components
-from scheduler.config import read_rebalance_settings
+from scheduler.catalog import REBALANCER_CLUSTER_ROLE
+from scheduler.config import read_rebalance_settings, read_rebalancer_spec
 from secondary_scheduler.rebalancer.options import parse_options
 from secondary_scheduler.rebalancer.status import Mode
+from tests.components import graph as graph_module
 from tests.components.graph import STATUS, Graph, Registered, register
 
 IMAGE = "registry.example.com/secondary-scheduler/kube-scheduler:0.1.0"
@@ -21,6 +25,7 @@ SETTINGS: dict[str, Any] = {
     "metricProvider": {"type": "Prometheus", "address": "https://prometheus.monitoring:9090"},
 }
 PREDICTIVE = {"mode": "Predictive", "evictionLimits": {"total": 3}}
+BY_PROGRAM = {**PREDICTIVE, "runBy": "Program"}
 
 
 def installed(rebalance: dict[str, Any], token: str = "", **options: Any) -> Graph:
@@ -42,6 +47,13 @@ def installed(rebalance: dict[str, Any], token: str = "", **options: Any) -> Gra
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
+    """The program creates it."""
+    return installed(BY_PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def operated() -> Graph:
+    """Our operator runs it."""
     return installed(PREDICTIVE)
 
 
@@ -59,12 +71,12 @@ def pod_of(graph: Graph) -> dict[str, Any]:
 def test_nothing_is_made_by_default(setting: dict[str, Any]) -> None:
     graph = installed(setting)
     assert not [each for each in graph.resources if "rebalancer" in f"{each.type} {each.name}".lower()]
-    assert not [each for each in graph.objects if "pods/eviction" in str(each.manifest)]
+    assert not [each for each in graph.of("ClusterRole") if "pods/eviction" in str(each.manifest)]
 
 
 @pytest.mark.parametrize("mode", ["manifests", "direct"])
 def test_it_starts_after_the_scheduler_and_goes_before_it(mode: str) -> None:
-    graph = installed(PREDICTIVE, mode=mode)
+    graph = installed(BY_PROGRAM, mode=mode)
     (scheduler,) = graph.of("SecondaryScheduler") or [
         each for each in graph.of("Deployment") if each.object_name == "secondary-scheduler"
     ]
@@ -139,7 +151,7 @@ def test_the_api_server_refuses_its_evictions_of_other_schedulers_pods(graph: Gr
 
 
 def test_without_admission_policies_there_is_none() -> None:
-    graph = installed(PREDICTIVE, objects=components.OptionalObjects(admission_policies=False))
+    graph = installed(BY_PROGRAM, objects=components.OptionalObjects(admission_policies=False))
     assert not graph.of("ValidatingAdmissionPolicy")
     assert named(graph, "Deployment")
 
@@ -162,25 +174,34 @@ def test_it_runs_restricted(graph: Graph) -> None:
 
 
 def test_the_token_of_the_source_is_mounted_and_the_role_of_its_own_account_is_bound() -> None:
-    graph = installed(PREDICTIVE, token="canary-31415")
+    graph = installed(BY_PROGRAM, token="canary-31415")
     volumes = {each["name"]: each for each in pod_of(graph)["volumes"]}
     (secret,) = [each for each in graph.of("Secret") if "canary-31415" in str(each.manifest)]
     assert secret.object_name in str(volumes["metric-credentials"])
     assert "canary-31415" not in str(named(graph, "Deployment").manifest)
     provider = {**SETTINGS["metricProvider"], "credentials": {"serviceAccount": {"clusterRole": "view-metrics"}}}
-    graph = installed(PREDICTIVE, settings={**SETTINGS, "metricProvider": provider})
-    subjects = [
+    graph = installed(BY_PROGRAM, settings={**SETTINGS, "metricProvider": provider})
+    assert sorted(bound_to_view_metrics(graph)) == ["secondary-scheduler", NAME]
+    # The operator may bind no such role.
+    by_operator = installed(PREDICTIVE, settings={**SETTINGS, "metricProvider": provider})
+    assert sorted(bound_to_view_metrics(by_operator)) == ["secondary-scheduler", NAME]
+    names = [{each.object_name for each in one_way.of("ClusterRoleBinding")} for one_way in (graph, by_operator)]
+    # A stack that hands over creates before it deletes.
+    assert [name for name in names[0] & names[1] if "rebalancer" in name] == []
+
+
+def bound_to_view_metrics(graph: Graph) -> list[str]:
+    return [
         subject["name"]
         for each in graph.of("ClusterRoleBinding")
         if each.manifest["roleRef"]["name"] == "view-metrics"
         for subject in each.manifest["subjects"]
     ]
-    assert sorted(subjects) == ["secondary-scheduler", NAME]
 
 
 def test_a_change_of_what_may_be_moved_rolls_it_out() -> None:
     def annotations(setting: dict[str, Any]) -> dict[str, str]:
-        template = named(installed(setting), "Deployment").manifest["spec"]["template"]
+        template = named(installed({**setting, "runBy": "Program"}), "Deployment").manifest["spec"]["template"]
         return dict(template["metadata"]["annotations"])
 
     assert annotations(PREDICTIVE) != annotations({**PREDICTIVE, "minReplicas": 3})
@@ -192,6 +213,8 @@ def test_a_change_of_what_may_be_moved_rolls_it_out() -> None:
         ({"mode": "On"}, {}, "rebalance.mode"),
         ({"mode": "Automatic", "colour": "red"}, {}, "rebalance.colour"),
         ({"mode": "Automatic", "intervalSeconds": 1}, {}, "rebalance.intervalSeconds"),
+        ({"mode": "Automatic", "runBy": "Operator"}, {"mode": "direct"}, "rebalance.runBy: must be Program"),
+        ({"mode": "Automatic", "runBy": "Operator"}, {"upstream_operator": True}, "operator has no such field, so"),
         ({"mode": "Automatic", "thresholds": {"cpu": 90, "memory": 60}}, {}, "rebalance.thresholds.cpu"),
         ({"mode": "Automatic"}, {"settings": {}}, "needs a plugin that reads the nodes' load"),
         (
@@ -213,3 +236,86 @@ def test_keys_that_have_no_effect_are_a_warning(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warnings.append(text))
     installed({"minReplicas": 3})
     assert [text for text in warnings if "rebalance.mode" in text and "no effect" in text]
+
+
+def test_our_operator_is_told_what_may_be_moved(operated: Graph) -> None:
+    scheduler = operated.only("SecondaryScheduler").manifest
+    assert scheduler["spec"]["rebalance"] == PREDICTIVE
+    assert not [each for each in operated.resources if each.type.endswith(":Rebalancer")]
+    assert not [each for each in operated.of("Deployment") if each.object_name == NAME]
+    expected = f"jsonpath={{.status.rebalancer.settingsHash}}={read_rebalancer_spec(PREDICTIVE).hash}"
+    assert expected in json.loads(scheduler["metadata"]["annotations"]["pulumi.com/waitFor"])
+
+
+def test_our_operator_gets_the_rights_for_a_rebalancer_only_where_there_is_one(operated: Graph) -> None:
+    def rights(graph: Graph) -> list[dict[str, Any]]:
+        (role,) = [each for each in graph.of("ClusterRole") if each.object_name == "secondary-scheduler-operator"]
+        rules: list[dict[str, Any]] = role.manifest["rules"]
+        return rules
+
+    bindable = [rule["resourceNames"] for rule in rights(operated) if "bind" in rule["verbs"]]
+    assert [REBALANCER_CLUSTER_ROLE in names for names in bindable] == [True]
+    assert named(operated, "ClusterRole", REBALANCER_CLUSTER_ROLE)
+    for without in (installed({}), installed(BY_PROGRAM)):
+        assert not [rule for rule in rights(without) if REBALANCER_CLUSTER_ROLE in rule.get("resourceNames", ()) and
+                    "bind" in rule["verbs"]]  # fmt: skip
+        assert not [each for each in without.of("ClusterRole") if each.object_name == REBALANCER_CLUSTER_ROLE]
+        policies = [rule["verbs"] for rule in rights(without) if "validatingadmissionpolicies" in rule["resources"]]
+        assert sorted(policies) == [["delete"], ["list", "watch"]]
+    shared = installed({}, rebalancers=True)
+    assert REBALANCER_CLUSTER_ROLE in str(rights(shared))
+
+
+def test_the_role_that_the_operator_binds_reads_and_evicts(operated: Graph) -> None:
+    rules = named(operated, "ClusterRole", REBALANCER_CLUSTER_ROLE).manifest["rules"]
+    granted = {(resource, verb) for rule in rules for resource in rule.get("resources", ()) for verb in rule["verbs"]}
+    writes = {(resource, verb) for resource, verb in granted if verb not in ("get", "list", "watch")}
+    assert writes == {
+        ("pods/eviction", "create"),
+        ("events", "create"),
+        ("events", "patch"),
+        ("tokenreviews", "create"),
+        ("subjectaccessreviews", "create"),
+    }
+    assert not {resource for resource, _ in granted} & {"secrets", "configmaps", "pods/binding"}
+
+
+def test_who_may_not_evict_may_not_have_the_operator_evict(operated: Graph) -> None:
+    (policy,) = [each for each in operated.of("ValidatingAdmissionPolicy") if "images" in str(each.object_name)]
+    rules = {each["message"]: each["expression"] for each in policy.manifest["spec"]["validations"]}
+    (expression,) = [rules[text] for text in rules if text.startswith("spec.rebalance: may be set only by")]
+    assert "subresource('eviction').check('create')" in expression
+
+
+def test_an_image_of_the_rebalancers_own_is_allowed() -> None:
+    image = "registry.example.com/other/operator:0.1.0"
+    graph = installed({**PREDICTIVE, "image": image})
+    assert graph.only("SecondaryScheduler").manifest["spec"]["rebalance"]["image"] == image
+    (policy,) = [each for each in graph.of("ValidatingAdmissionPolicy") if "images" in str(each.object_name)]
+    assert "registry.example.com/other/operator" in str(policy.manifest["spec"])
+
+
+def test_without_admission_policies_the_operator_makes_none_either() -> None:
+    graph = installed(PREDICTIVE, objects=components.OptionalObjects(admission_policies=False))
+    assert "ValidatingAdmissionPolicy" in graph.only("SecondaryScheduler").manifest["spec"]["without"]
+    plain = installed({}, objects=components.OptionalObjects(admission_policies=False))
+    assert "without" not in plain.only("SecondaryScheduler").manifest["spec"]
+
+
+@pytest.mark.parametrize("options", [{"mode": "direct"}, {"upstream_operator": True}])
+def test_without_an_operator_of_ours_the_program_creates_it(options: dict[str, Any]) -> None:
+    assert named(installed(PREDICTIVE, **options), "Deployment")
+
+
+def test_a_preview_refuses_what_the_clusters_crd_would_prune(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = graph_module.Engine.new_resource
+
+    def pruned(engine: Any, args: Any) -> Any:
+        name, state = answer(engine, args)
+        if args.typ == "kubernetes:operator.openshift.io/v1:SecondaryScheduler":
+            state["spec"] = {key: value for key, value in state["spec"].items() if key != "rebalance"}
+        return name, state
+
+    monkeypatch.setattr(graph_module.Engine, "new_resource", pruned)
+    with pytest.raises(pulumi.RunError, match=r"has no spec\.rebalance, so the API server drops it: install"):
+        installed(PREDICTIVE, mode="none")

@@ -1,5 +1,5 @@
-"""A stack with `rebalance`: the rebalancer runs as a pod, with the rights and credentials that the stack gives it, and
-goes with the setting."""
+"""A stack with `rebalance`: the operator runs the rebalancer as a pod, with rights of its own and the source's
+credentials; it goes with the setting, and takes over from one that the stack installed itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,46 @@ def test_the_rebalancer_of_a_stack_plans_and_goes_with_its_setting(live: Live) -
     reasons = {entry["reason"] for entry in planned["stopped"]}
     assert not reasons & {"noLoad", "loadNotFresh", "schedulerUnavailable", "otherConfiguration"}, planned
     assert status(live)["effectiveMode"] == "Predictive"
+    assert ready(live) == "True"
     live.nothing_to_change()
     live.up(rebalance={"mode": "Off"})
-    assert REBALANCER not in live.deployments()
-    assert not [name for name in live.cluster_scoped() - before if "rebalancer" in name]
+    gone(live, before)
+
+
+def gone(live: Live, before: set[str]) -> None:
+    """The operator takes it away after the update."""
+
+    def left() -> set[str]:
+        names = live.cluster_scoped() - before
+        return {name for name in (*names, *live.deployments()) if "rebalancer" in name or "evictions" in name}
+
+    eventually(lambda: not left(), "the rebalancer is gone", diagnosis=left)
+
+
+def ready(live: Live) -> str:
+    """The status of the SecondaryScheduler's condition about it; "" while there is none."""
+    place = ("operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster")
+    conditions = live.custom.get_namespaced_custom_object(*place).get("status", {}).get("conditions", ())
+    return next((str(each["status"]) for each in conditions if each["type"] == "RebalancerReady"), "")
+
+
+def test_a_stack_hands_the_rebalancer_that_it_installed_over_to_the_operator(live: Live) -> None:
+    before = live.cluster_scoped()
+    predictive = {"mode": "Predictive", "intervalSeconds": 10}
+    live.up(rebalance={**predictive, "runBy": "Program"})
+    assert REBALANCER in live.deployments()
+    eventually(lambda: status(live).get("lastPlan"), "a plan was made", diagnosis=lambda: status(live))
+    written = live.core.read_namespaced_config_map(REBALANCER, NAMESPACE).metadata.uid
+    live.up(rebalance=predictive)
+
+    def operated() -> bool:
+        owners = live.apps.read_namespaced_deployment(REBALANCER, NAMESPACE).metadata.owner_references or []
+        return [owner.kind for owner in owners] == ["SecondaryScheduler"]
+
+    eventually(lambda: REBALANCER in live.deployments() and operated(), "the operator runs it")
+    eventually(lambda: ready(live) == "True", "it is ready")
+    # Its history has come with it: limits and cooldowns go on.
+    assert live.core.read_namespaced_config_map(REBALANCER, NAMESPACE).metadata.uid == written
+    live.nothing_to_change()
+    live.up(rebalance={"mode": "Off"})
+    gone(live, before)

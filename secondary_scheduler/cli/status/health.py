@@ -44,6 +44,7 @@ _EXPECTED = {
     "LoadDataFresh": "True",
     "NodesOvercommitted": "False",
     "KubernetesVersionCurrent": "True",
+    "RebalancerReady": "True",
 }
 _SEVERITY = {
     ("Available", "False"): State.FAILED,
@@ -51,6 +52,7 @@ _SEVERITY = {
     ("LoadDataFresh", "False"): State.FAILED,
     ("NodesOvercommitted", "True"): State.WARNING,
     ("KubernetesVersionCurrent", "False"): State.WARNING,
+    ("RebalancerReady", "False"): State.WARNING,
     ("ReplicaFailure", "True"): State.FAILED,
 }
 

@@ -22,6 +22,7 @@ from scheduler.config import (
     overridden_lease_keys,
     parse_spec,
     read_document,
+    rebalancer_obstacles,
 )
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, Observed, digest
@@ -51,6 +52,10 @@ class EffectiveConfiguration:
     warnings: tuple[str, ...] = ()
     ports: tuple[int, ...] | None = None
     """TCP ports of its metric sources and extenders; None if they are not known."""
+    rebalancer_obstacles: tuple[str, ...] = (
+        "needs a configuration that is validated: remove configPolicy PassThrough",
+    )
+    """Why a rebalancer beside its scheduler could never move anything; empty if it could."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ def evaluate(
         plugins=tuple(plugins),
         warnings=tuple(str(warning) for warning in configuration.warnings),
         ports=operand.source_ports(configuration),
+        rebalancer_obstacles=tuple(rebalancer_obstacles(configuration)),
     )
 
 

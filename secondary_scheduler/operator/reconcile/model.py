@@ -162,6 +162,21 @@ Action = Apply | Delete | SetFinalizers
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A condition before it has a time."""
+
+    type: str
+    status: bool | None
+    reason: str
+    message: str
+
+    @property
+    def status_text(self) -> str:
+        """As the API spells it."""
+        return {True: "True", False: "False", None: "Unknown"}[self.status]
+
+
+@dataclass(frozen=True)
 class EventDraft:
     """An Event about the instance. `warning` chooses between the types Warning and Normal."""
 

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from scheduler import catalog, operand
-from scheduler.catalog import CANARY_SUFFIX, cluster_role_binding_name, flow_schema_name, operand_name
+from scheduler.catalog import (
+    CANARY_SUFFIX,
+    cluster_role_binding_name,
+    eviction_policy_name,
+    flow_schema_name,
+    operand_name,
+    rebalancer_name,
+)
 
 ANNOTATION_CONFIGURATION_HASH = catalog.ANNOTATION_CONFIGURATION_HASH
 ANNOTATION_LOAD_FRESH = catalog.ANNOTATION_LOAD_FRESH
@@ -65,6 +72,12 @@ RESOURCES: Mapping[str, ApiResource] = {
     "PodDisruptionBudget": ApiResource("policy/v1", "poddisruptionbudgets"),
     "NetworkPolicy": ApiResource("networking.k8s.io/v1", "networkpolicies"),
     "FlowSchema": ApiResource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False),
+    "ValidatingAdmissionPolicy": ApiResource(
+        "admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False, optional=True
+    ),
+    "ValidatingAdmissionPolicyBinding": ApiResource(
+        "admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False, optional=True
+    ),
     "ServiceMonitor": ApiResource("monitoring.coreos.com/v1", "servicemonitors", optional=True),
     "Node": ApiResource("v1", "nodes", namespaced=False),
     "Namespace": ApiResource("v1", "namespaces", namespaced=False),
@@ -90,6 +103,26 @@ class InstanceNames:
     def canary_labels(self) -> dict[str, str]:
         """Labels of what exists only to prove a revision; nothing that selects the scheduler's pods selects these."""
         return {**self.labels, LABEL_APP: self.canary}
+
+    @property
+    def rebalancer(self) -> str:
+        """ServiceAccount, Role, Deployment, Lease and status of the rebalancer, and value of its pods' label `app`."""
+        return rebalancer_name(self.operand)
+
+    @property
+    def rebalancer_settings(self) -> str:
+        """The ConfigMap that says what the rebalancer may move."""
+        return operand.settings_map_name(self.operand)
+
+    @property
+    def rebalancer_labels(self) -> dict[str, str]:
+        """Labels of the rebalancer's objects; nothing that selects the scheduler's pods selects these."""
+        return {**self.labels, LABEL_APP: self.rebalancer}
+
+    @property
+    def eviction_policy(self) -> str:
+        """The policy for the rebalancer's evictions and its binding, whose names are the cluster's."""
+        return eviction_policy_name(self.namespace, self.operand)
 
     @property
     def metrics_service(self) -> str:

@@ -1,11 +1,12 @@
 """`reconcile`: from what is observed to what is to be done."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from scheduler.config import InvalidSpecError, SecondarySchedulerSpec, parse_spec
 from secondary_scheduler.operator.reconcile import canary, names, objects, optional
+from secondary_scheduler.operator.reconcile.applying import writes
 from secondary_scheduler.operator.reconcile.configuration import (
     EffectiveConfiguration,
     InstanceProblem,
@@ -19,18 +20,20 @@ from secondary_scheduler.operator.reconcile.configuration import (
 from secondary_scheduler.operator.reconcile.deployment import deployment, desired_revision, lease_flags
 from secondary_scheduler.operator.reconcile.model import (
     Action,
-    Apply,
     Delete,
     Json,
     ObjectKey,
     Observed,
     Plan,
     SetFinalizers,
-    digest,
-    fingerprint,
     is_terminating,
 )
 from secondary_scheduler.operator.reconcile.platform import kubernetes_mismatch
+from secondary_scheduler.operator.reconcile.rebalancer import (
+    POLICY_KINDS,
+    decide_rebalancer,
+    rebalancer_keys,
+)
 from secondary_scheduler.operator.reconcile.refusals import refusals
 from secondary_scheduler.operator.reconcile.replicas import Replicas, desired_replicas
 from secondary_scheduler.operator.reconcile.revision import Revision, newest, read_run
@@ -59,10 +62,11 @@ _OWNED_KINDS = (
     "Service",
     "ConfigMap",
     "ServiceAccount",
+    *POLICY_KINDS,
 )
 
 
-_DISPENSABLE_KINDS = optional.KINDS | {"Node", "APIServer", "Namespace"}
+_DISPENSABLE_KINDS = optional.KINDS | {"Node", "APIServer", "Namespace", *POLICY_KINDS}
 """Kinds that a scheduler can do without."""
 
 _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
@@ -96,6 +100,8 @@ def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
         revision = revision_to_keep or desired_revision(observed, spec, effective)
         prove = spec.rollout.canary and canary.canary_configuration(effective.text) is not None
         decision = decide(observed, revision, rollout, prove=prove)
+    egress = _egress(observed, spec, effective) if effective is not None else None
+    rebalancer = decide_rebalancer(observed, spec, decision, effective, egress)
     findings = Findings(
         rollout=rollout,
         problems=list(_problems(observed, spec, selection, decision, refused)),
@@ -103,6 +109,7 @@ def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
         selection=selection,
         decision=decision,
         hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
+        rebalancer=rebalancer.report,
     )
     if findings.hold:
         return _make_plan(observed, findings)
@@ -115,6 +122,8 @@ def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
         actions += canary.leftovers(observed, decision.canary if decision else None)
         if decision is not None and decision.finished and rollout.settled:
             actions += _leftovers(observed, decision, bindings)
+    # After the scheduler's, whose configuration it mounts; its own failures hold up nothing else.
+    actions += rebalancer.actions
     plan = _make_plan(observed, findings, actions)
     recheck = decision.recheck if decision is not None else None
     return plan if recheck is None else replace(plan, requeue_after=max(recheck.total_seconds(), 0.1))
@@ -190,40 +199,21 @@ def _apply_actions(
             wanted += [(part, needed) for part in parts]
         for body in optional.optional_objects(observed, replicas, spec.without, _egress(observed, spec, effective)):
             wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
-    for body, requires in wanted:
-        key = ObjectKey.of(body)
-        live = observed.objects.get(key)
-        if live is not None and _must_be_replaced(body, live):
-            yield Delete(key, str(live["metadata"]["uid"]), "its immutable content differs from the desired content")
-            yield Apply(body, requires)
-        elif _needs_apply(observed, key, body, live):
-            yield Apply(body, requires)
-
-
-def _needs_apply(observed: Observed, key: ObjectKey, body: Json, live: Json | None) -> bool:
-    record = observed.applied.get(key)
-    if record is None or record.desired != digest(body):
-        return True
-    if live is None:
-        return key.kind not in observed.unreadable
-    return record.live != fingerprint(live)
-
-
-def _must_be_replaced(body: Json, live: Json) -> bool:
-    if body.get("immutable") and live.get("immutable"):
-        return bool(body["data"] != live.get("data"))
-    return "roleRef" in body and bool(body["roleRef"] != live.get("roleRef"))
+    yield from writes(observed, wanted)
 
 
 def _leftovers(observed: Observed, decision: Decision, wanted: Sequence[Json]) -> Iterator[Delete]:
     """What only former revisions needed; asked for once the present one runs."""
     bindings = {binding["metadata"]["name"] for binding in wanted}
+    of_rebalancer = rebalancer_keys(observed)
     for binding in _owned(observed, "ClusterRoleBinding"):
         unused = binding["metadata"]["name"] not in bindings and not canary.exists(observed)
+        unused = unused and ObjectKey.of(binding) not in of_rebalancer
         if unused and not is_terminating(binding):
             yield _delete(binding, "no enabled plugin needs it")
     in_use = {observed.names.active_config_map(configuration) for configuration in decision.notes}
     in_use |= {mounted_config_map(pod) or "" for pod in scheduler_pods(observed)}
+    in_use |= {mounted_config_map(pod) or "" for pod in pods_of(observed, observed.names.rebalancer)}
     for copy in active_copies(observed):
         if copy["metadata"]["name"] not in in_use and not is_terminating(copy):
             yield _delete(copy, "no scheduler runs this configuration any more")
@@ -276,8 +266,10 @@ def _teardown(observed: Observed, *, wait_for_pods: bool) -> tuple[list[Action],
     The Deployment goes first and its rights stay until its pods are gone: a scheduler that is being stopped still
     finishes its bindings and releases its Lease, and one that still runs would make a new Lease.
     """
-    canary_name = observed.names.canary
+    canary_name, rebalancer = observed.names.canary, observed.names.rebalancer
     live = [observed.get("Deployment", name) for name in (observed.names.operand, canary_name)]
+    # A stack may have installed a rebalancer of that name itself.
+    live += [obj for obj in _owned(observed, "Deployment") if obj["metadata"]["name"] == rebalancer]
     first = [*filter(None, live), *pods_of(observed, f"{canary_name}-probe")]
     unknown = set(observed.unreadable) & _NOT_COLLECTED
     if observed.terminating_namespace:
@@ -287,10 +279,16 @@ def _teardown(observed: Observed, *, wait_for_pods: bool) -> tuple[list[Action],
     if first:
         return [_delete(obj, "the scheduler is being removed") for obj in first if not is_terminating(obj)], True
     pods = [*scheduler_pods(observed), *pods_of(observed, canary_name)]
+    pods += (pod for pod in pods_of(observed, rebalancer) if observed.names.owns(pod))
     if wait_for_pods and pods and not (observed.terminating_namespace and "Pod" in observed.unreadable):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
-    leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, canary_name)))
+    lease_names = [observed.names.operand, canary_name]
+    if observed.get("Deployment", rebalancer) is None:
+        lease_names.append(rebalancer)
+        # Its status, which it wrote itself.
+        rest += filter(None, [observed.get("ConfigMap", rebalancer)])
+    leases = filter(None, (observed.get("Lease", name) for name in lease_names))
     # A leftover Lease grants no rights: an instance must not stay forever because its Lease cannot be deleted.
     rest += (lease for lease in leases if not _forbidden(observed, lease))
     if observed.terminating_namespace:
@@ -330,11 +328,12 @@ def _problems(
             "MetricCredentialsMissing",
             f"{secret}, named by spec.metricCredentials, does not exist: new scheduler pods cannot start until it does",
         )
-    yield from _write_problems(observed)
+    yield from _write_problems(observed, rebalancer_keys(observed))
     yield from workload_problems(observed)
 
 
-def _write_problems(observed: Observed) -> Iterator[InstanceProblem]:
+def _write_problems(observed: Observed, beside: Collection[ObjectKey] = ()) -> Iterator[InstanceProblem]:
+    """What cannot be read or written, without the objects `beside` the scheduler's."""
     for kind in sorted(set(observed.unreadable) - _DISPENSABLE_KINDS):
         failure = observed.unreadable[kind]
         yield InstanceProblem(
@@ -343,7 +342,7 @@ def _write_problems(observed: Observed) -> Iterator[InstanceProblem]:
         )
     alike: dict[tuple[str, bool], list[ObjectKey]] = {}
     for key in sorted(observed.failures):
-        if key.kind in _DISPENSABLE_KINDS:
+        if key.kind in _DISPENSABLE_KINDS or key in beside:
             continue
         alike.setdefault((key.kind, observed.failures[key].forbidden), []).append(key)
     for (kind, forbidden), keys in alike.items():
@@ -365,10 +364,12 @@ def _warnings(
         yield replicas.warning
     if unread := lease_annotations(observed).get(names.ANNOTATION_UNREAD):
         yield f"the scheduler places pods without resources that it cannot read: {unread}"
-    for kind in sorted(set(observed.unreadable) & _DISPENSABLE_KINDS):
+    # Whoever wants no rebalancer needs no policies, and may run with an install of before they were watched.
+    unneeded = set(POLICY_KINDS) if spec.rebalance is None else set()
+    for kind in sorted(set(observed.unreadable) & _DISPENSABLE_KINDS - unneeded):
         yield f"{kind} objects cannot be read: {observed.unreadable[kind].message}"
     for key in sorted(observed.failures):
-        if key.kind in _DISPENSABLE_KINDS and key.kind not in observed.unreadable:
+        if key.kind in _DISPENSABLE_KINDS - set(POLICY_KINDS) and key.kind not in observed.unreadable:
             yield f"{key} cannot be written: {observed.failures[key].message}"
 
 

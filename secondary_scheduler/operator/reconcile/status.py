@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import InstanceProblem, Selection
-from secondary_scheduler.operator.reconcile.model import EventDraft, Json, Observed
+from secondary_scheduler.operator.reconcile.model import Condition, EventDraft, Json, Observed
+from secondary_scheduler.operator.reconcile.rebalancer import PASSING_REASONS, REBALANCING, RebalancerReport
+from secondary_scheduler.operator.reconcile.rebalancer import READY as REBALANCER_READY
 from secondary_scheduler.operator.reconcile.rollout import Decision
 from secondary_scheduler.operator.reconcile.workload import Rollout, lease_annotations
 
@@ -25,21 +27,6 @@ _CONDITION_LIMIT = 4096
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A condition before it has a time."""
-
-    type: str
-    status: bool | None
-    reason: str
-    message: str
-
-    @property
-    def status_text(self) -> str:
-        """As the API spells it."""
-        return {True: "True", False: "False", None: "Unknown"}[self.status]
-
-
-@dataclass(frozen=True)
 class Findings:
     """The results of a reconcile that the status reports."""
 
@@ -55,6 +42,8 @@ class Findings:
     hold: str = ""
     """The management state for which nothing is changed; empty otherwise."""
     removing: bool = False
+    rebalancer: RebalancerReport | None = None
+    """What there is to say about a rebalancer; None where there is none, and none is wanted."""
 
 
 def build_status(observed: Observed, findings: Findings) -> Json | None:
@@ -69,6 +58,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         _load_data_fresh(observed, findings),
         _nodes_overcommitted(observed, findings),
         _version_current(observed, findings),
+        *(findings.rebalancer.conditions if findings.rebalancer is not None else ()),
     )
     rollout = findings.rollout
     status: Json = {
@@ -79,6 +69,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         **_running_configuration(findings, previous),
         **_running_version(observed, findings),
         **({"lastRollout": last} if last else {}),
+        **({"rebalancer": findings.rebalancer.status} if findings.rebalancer and findings.rebalancer.status else {}),
     }
     if rollout.exists:
         generation = {"group": "apps", "resource": "deployments", "namespace": observed.namespace}
@@ -282,8 +273,12 @@ def _event(condition: Json, before: Json | None) -> EventDraft | None:
         news = was != status or before is None or before["reason"] != reason
         if news or (reason.startswith("Config") and before is not None and before["message"] != message):
             return EventDraft(reason, message, warning=True)
+    elif kind == REBALANCER_READY and status == "False" and reason not in PASSING_REASONS:
+        if was != status or before is None or before["reason"] != reason:
+            return EventDraft(f"Rebalancer{reason}", message, warning=True)
     elif was != status:
         changes = {
+            (REBALANCER_READY, was, "True"): EventDraft("RebalancerReady", message),
             (DEGRADED, "True", "False"): EventDraft("Recovered", "All problems are resolved"),
             (AVAILABLE, was, "True"): EventDraft("Available", message),
             (AVAILABLE, "True", "False"): EventDraft("Unavailable", message, warning=True),
@@ -306,8 +301,12 @@ def _find_condition(status: Json, condition_type: str) -> Json | None:
 
 
 def _is_unchanged(previous: Json, status: Json) -> bool:
-    ours = set(status) | {"configurationHash", "schedulerNames", "kubernetesVersion", "lastRollout"}
+    ours = set(status) | {"configurationHash", "schedulerNames", "kubernetesVersion", "lastRollout", "rebalancer"}
     for key in ours - {"conditions"}:
         if previous.get(key) != status.get(key):
+            return False
+    # Those of a rebalancer come and go.
+    for kind in (REBALANCER_READY, REBALANCING):
+        if _find_condition(previous, kind) != _find_condition(status, kind):
             return False
     return all(_find_condition(previous, condition["type"]) == condition for condition in status["conditions"])

@@ -12,7 +12,7 @@ import yaml
 
 from components._operator_rules import Instance, cluster_rules, namespace_rules
 from devcluster.cluster import LocalCluster
-from scheduler.catalog import static_cluster_roles
+from scheduler.catalog import REBALANCER_CLUSTER_ROLE, STATUS_KINDS, shipped_cluster_roles, static_cluster_roles
 from scheduler.kube.client import AlreadyExists, NotFound
 from tests.integration.operator.support import Api
 
@@ -31,8 +31,9 @@ class Request(NamedTuple):
 
 
 def install_roles_of_schedulers(api: Api) -> None:
-    """The static ClusterRoles, if the cluster does not have them."""
-    for name, rules in static_cluster_roles().items():
+    """The static ClusterRoles and the rebalancer's, if the cluster does not have them."""
+    roles = {**static_cluster_roles(), REBALANCER_CLUSTER_ROLE: shipped_cluster_roles()[REBALANCER_CLUSTER_ROLE]}
+    for name, rules in roles.items():
         body = {"metadata": {"name": name}, "rules": [rule.to_dict() for rule in rules]}
         with contextlib.suppress(AlreadyExists):
             api.call("POST", f"{_RBAC}/clusterroles", body)
@@ -55,15 +56,23 @@ class Rights:
     """Role and ClusterRole of an operator for some instances, as the install has them, and an account with nothing
     else."""
 
-    def __init__(self, api: Api, instances: Collection[Instance] = ()) -> None:
+    def __init__(
+        self,
+        api: Api,
+        instances: Collection[Instance] = (),
+        *,
+        rebalancers: bool = False,
+        status_of: Collection[str] = STATUS_KINDS,
+    ) -> None:
         self._api = api
+        self._rebalancers, self._status_of = rebalancers, status_of
         self.name = f"operator-of-{api.namespace}"
         self.instances = [(api.namespace, "cluster"), *instances]
 
     @property
     def cluster(self) -> list[dict[str, Any]]:
         """Rules of the ClusterRole."""
-        return cluster_rules(static_cluster_roles(), self.instances)
+        return cluster_rules(static_cluster_roles(), self.instances, self._status_of, rebalancers=self._rebalancers)
 
     @property
     def by_namespace(self) -> Mapping[str, list[dict[str, Any]]]:

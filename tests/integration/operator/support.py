@@ -247,7 +247,8 @@ class TestKubelet:
         if before is None or before[0]["ready"] != ready:
             status = {"phase": "Running", "conditions": [condition], "containerStatuses": [{**container, **state}]}
             self._api.patch("pods", metadata["name"], {"status": status}, "status")
-        if ready:
+        # A rebalancer has none: it reports elsewhere.
+        if ready and HASH_ANNOTATION in metadata["annotations"]:
             self._report(app, metadata["annotations"][HASH_ANNOTATION])
 
     def _bind(self, probe: dict[str, Any]) -> None:

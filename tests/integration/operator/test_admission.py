@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from components.admission import BINDINGS_POLICY, IMAGES_POLICY, bindings_policy, images_policy
+from scheduler.catalog import REBALANCER_CLUSTER_ROLE, cluster_role_binding_name
 from scheduler.kube.client import Forbidden, KubeError
 from tests.integration.operator.rights import Rights
 from tests.integration.operator.support import Api
@@ -111,6 +112,9 @@ HOSTILE = [
         {"metricCredentials": {"serviceAccount": {}, "address": "https://evil.example.com"}},
         "spec.metricCredentials.serviceAccount: without an audience",
     ),
+    ({"rebalance": {"mode": "Automatic"}}, "spec.rebalance: may be set only by who may create pods/eviction"),
+    ({"rebalance": {"mode": "Predictive"}}, "spec.rebalance: may be set only by who may create pods/eviction"),
+    ({"rebalance": {"mode": "Off", "image": "evil.example.com/x:1"}}, "spec.rebalance.image: is of no allowed"),
     ({"extraArgs": ["--master=https://evil.example.com"]}, "spec.extraArgs: flags other than"),
     ({"extraArgs": ["--authorization-always-allow-paths=/metrics"]}, "spec.extraArgs: flags other than"),
 ]
@@ -118,6 +122,7 @@ HARMLESS: list[dict[str, Any]] = [
     {},
     {"metricCredentials": {"serviceAccount": {"audience": "prometheus"}, "address": "https://prometheus"}},
     {"metricCredentials": {"secretName": "token"}},
+    {"rebalance": {"mode": "Off", "image": f"{ALLOWED}:2", "minReplicas": 3}},
     {"schedulerImage": ALLOWED},
     {"schedulerImage": f"{ALLOWED}@sha256:{'0' * 64}"},
     {"command": ["/bin/kube-scheduler"], "extraArgs": ["-v=4", "--logging-format=json"]},
@@ -142,6 +147,42 @@ def test_allowed_repositories_and_harmless_flags_pass(author: Api, enforced: Non
     assert refusal(author, instance(**spec)) == ""
 
 
+def test_who_may_evict_everywhere_may_have_the_operator_evict(
+    api: Api, control_plane: Any, enforced: None, tmp_path: Path
+) -> None:
+    evictor = f"evictor-{api.namespace}"
+    api.create("serviceaccounts", "evictor")
+    rules = [
+        {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+        {"apiGroups": ["operator.openshift.io"], "resources": ["secondaryschedulers"], "verbs": ["*"]},
+    ]
+    subject = {"kind": "ServiceAccount", "name": "evictor", "namespace": api.namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": evictor}
+    metadata = {"metadata": {"name": evictor}}
+    api.call("POST", f"{RBAC}/clusterroles", {**metadata, "rules": rules})
+    api.call("POST", f"{RBAC}/clusterrolebindings", {**metadata, "roleRef": reference, "subjects": [subject]})
+    try:
+        with contextlib.closing(Api(as_account(control_plane, api, "evictor", tmp_path), api.namespace)) as account:
+            body = instance(rebalance={"mode": "Automatic"})
+            eventually(
+                lambda: refusal(account, body) == "", "its rights hold", diagnosis=lambda: refusal(account, body)
+            )
+            assert "no allowed repository" in refusal(account, instance(rebalance={"mode": "Off", "image": "evil/x:1"}))
+    finally:
+        for plural in ("clusterrolebindings", "clusterroles"):
+            api.call("DELETE", f"{RBAC}/{plural}/{evictor}")
+
+
+def test_a_rebalancer_that_is_there_is_not_changed_by_who_may_not_evict(api: Api, author: Api, enforced: None) -> None:
+    api.call("POST", api.path("secondaryschedulers"), instance(rebalance={"mode": "Predictive"}))
+    author.patch("secondaryschedulers", "cluster", {"spec": {"logLevel": "Debug"}})
+    with pytest.raises(KubeError, match=r"spec\.rebalance: may be set only by"):
+        author.patch("secondaryschedulers", "cluster", {"spec": {"rebalance": {"mode": "Automatic"}}})
+    # Taking it away needs no right.
+    author.patch("secondaryschedulers", "cluster", {"spec": {"rebalance": None}})
+    author.delete("secondaryschedulers", "cluster")
+
+
 def test_who_may_change_the_policy_is_not_bound_by_it(api: Api, author: Api, enforced: None) -> None:
     body = instance(schedulerImage="quay.io/moved/scheduler:1", env=[{"name": "A", "value": "b"}])
     api.call("POST", api.path("secondaryschedulers"), body)
@@ -158,18 +199,15 @@ def test_the_operators_account_binds_nobody_but_its_schedulers(
 ) -> None:
     """Under its RBAC it may bind these roles: only the policy says to whom."""
     with contextlib.closing(Api(operator_kubeconfig, api.namespace)) as stolen:
-        path = f"{RBAC}/clusterrolebindings/{api.base_binding}?fieldManager=thief&force=true&dryRun=All"
 
-        def bind(**subject: str) -> None:
-            reference = {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "secondary-scheduler:base",
-            }
+        def bind(role: str = "secondary-scheduler:base", **subject: str) -> None:
+            name = cluster_role_binding_name(role, api.namespace)
+            path = f"{RBAC}/clusterrolebindings/{name}?fieldManager=thief&force=true&dryRun=All"
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
             body = {
                 "apiVersion": "rbac.authorization.k8s.io/v1",
                 "kind": "ClusterRoleBinding",
-                "metadata": {"name": api.base_binding},
+                "metadata": {"name": name},
                 "roleRef": reference,
                 "subjects": [subject],
             }
@@ -190,6 +228,17 @@ def test_the_operators_account_binds_nobody_but_its_schedulers(
         ):
             with pytest.raises(Forbidden, match="the operator binds only the ServiceAccounts"):
                 bind(**subject)
+        rebalancer = {"kind": "ServiceAccount", "name": "secondary-scheduler-rebalancer", "namespace": api.namespace}
+        bind(REBALANCER_CLUSTER_ROLE, **rebalancer)
+        with pytest.raises(Forbidden, match="the operator binds only the ServiceAccounts"):
+            bind(**rebalancer)
+        with pytest.raises(Forbidden, match="the operator binds only the ServiceAccounts"):
+            bind(REBALANCER_CLUSTER_ROLE, kind="ServiceAccount", name="secondary-scheduler", namespace=api.namespace)
+
+
+@pytest.fixture(scope="module")
+def rights(api: Api) -> Rights:
+    return Rights(api, rebalancers=True)
 
 
 def test_the_operators_account_writes_only_objects_of_its_schedulers(api: Api, operator_kubeconfig: Path) -> None:

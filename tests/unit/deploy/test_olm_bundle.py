@@ -41,7 +41,7 @@ def test_the_bundle_matches_the_components(checked_in: dict[str, Any]) -> None:
 def test_the_operator_gets_the_rights_of_an_install_from_manifests(csv: dict[str, Any]) -> None:
     strategy = csv["spec"]["install"]["spec"]
     account = {"serviceAccountName": "secondary-scheduler-operator"}
-    expected = rules.cluster_rules(static_cluster_roles(), [(NAMESPACE, "cluster")])
+    expected = rules.cluster_rules(static_cluster_roles(), [(NAMESPACE, "cluster")], rebalancers=True)
     assert strategy["clusterPermissions"] == [{**account, "rules": expected}]
     assert strategy["permissions"] == [{**account, "rules": rules.namespace_rules()}]
 

@@ -59,6 +59,7 @@ def test_what_can_work_is_taken(problems: Any, setting: dict[str, Any]) -> None:
         ({"mode": "Automatic", "evictionLimits": {"workload": "200%"}}, "rebalance.evictionLimits.workload"),
         ({"mode": "Automatic", "minReplicas": 0}, "rebalance.minReplicas"),
         ({"colour": "red"}, "rebalance.colour"),
+        ({"mode": "Automatic", "runBy": "Nobody"}, "rebalance.runBy"),
     ],
 )
 def test_a_wrong_value_is_refused_at_its_key(problems: Any, setting: dict[str, Any], path: str) -> None:
@@ -83,3 +84,19 @@ def test_two_sources_of_load_are_refused(problems: Any) -> None:
 
 def test_keys_without_a_mode_are_a_warning(problems: Any) -> None:
     assert "no effect" in problems({"minReplicas": 3})["warning rebalance.mode"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"installMode": "direct"}, "mode direct makes no SecondaryScheduler"),
+        ({"operator": {"flavour": "upstream"}}, "the CRD of upstream's operator has no such field"),
+    ],
+)
+def test_what_the_api_server_would_prune_is_refused_with_what_to_do(
+    problems: Any, settings: dict[str, Any], reason: str
+) -> None:
+    refused = problems({"mode": "Automatic", "runBy": "Operator"}, **settings)["rebalance.runBy"]
+    assert refused == f"must be Program: {reason}, so spec.rebalance would be pruned; set it so, or leave it out"
+    assert problems({"mode": "Automatic", "runBy": "Program"}, **settings) == {}
+    assert problems({"mode": "Automatic"}, **settings) == {}
