@@ -92,8 +92,8 @@ def _policy_rules(policies: list[str], *, rebalancers: bool) -> list[dict[str, A
     rules = [_rule(_ADMISSION, _POLICIES, _READ), _rule(_ADMISSION, _POLICIES, ["delete"], policies)]
     if rebalancers:
         rules.append(_rule(_ADMISSION, _POLICIES, ["create", "patch"], policies))
-        # The policies' parameters are pods. Whoever writes such a policy must be allowed to get them, and whoever writes
-        # a binding that selects them, to list them.
+        # The policies' parameters are pods. Whoever writes such a policy must be allowed to get them, and who writes a
+        # binding that selects them, to list them.
         rules.append(_rule("", ["pods"], ["get", "list"]))
     return rules
 
