@@ -13,7 +13,7 @@ import yaml
 from google.protobuf import json_format
 from pulumi.runtime import mocks as pulumi_mocks
 from pulumi.runtime.config import set_all_config
-from pulumi.runtime.settings import set_root_resource
+from pulumi.runtime.settings import SETTINGS, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
 from tools.pulumi_loop import program_loop
@@ -178,6 +178,10 @@ def register(
         statuses = {**(statuses or {}), "SecondaryScheduler": status}
     graph = Graph() if graph is None else graph
     with program_loop() as loop:
+        # Several outputs may fail for one reason. Those that were left when the first one ended a program are not of
+        # the next one.
+        SETTINGS.outputs.clear()
+        SETTINGS.rpc_manager.clear()
         monitor = RecordingMonitor(Engine(statuses, state), graph)
         pulumi_mocks.set_mocks(monitor.mocks, project=PROJECT, stack=stack, preview=preview, monitor=monitor)
         values = {f"{PROJECT}:{key}": value for key, value in config.items()} | dict(other or {})

@@ -17,6 +17,7 @@ from scheduler.catalog import (
     GO_CLUSTER_ROLES,
     INSTANCE_NAME,
     OPERAND,
+    REBALANCER_CLUSTER_ROLE,
     cluster_role_binding_name,
     cluster_role_name,
     plugin_rules,
@@ -354,7 +355,7 @@ def test_operator_gets_flags_and_rights_for_the_further_instances_of_the_setting
         "team-a": ("secondary-scheduler", "secondary-scheduler-gpu"),
     }
     assert leases == {
-        namespace: {name + suffix for name in names for suffix in ("", "-canary")}
+        namespace: {name + suffix for name in names for suffix in ("", "-canary", "-rebalancer")}
         for namespace, names in operands.items()
     }
     everywhere = rules(graph.of("ClusterRole"), OPERATOR)
@@ -439,7 +440,8 @@ def test_only_the_roles_of_enabled_plugins_are_created_unless_the_operator_serve
     assert cluster_role_name("TargetLoadPacking") in alone
     assert cluster_role_name("Coscheduling") not in alone
     shared = stack_values("local") | {"operator": json.dumps({"instances": [{"namespace": "team-a"}]})}
-    assert set(shipped_cluster_roles()) <= {
+    # Whether the operator may run rebalancers is another setting.
+    assert set(shipped_cluster_roles()) - {REBALANCER_CLUSTER_ROLE} <= {
         role.object_name for role in run_program(shared, status=READY).of("ClusterRole")
     }
 
