@@ -362,10 +362,13 @@ def test_operator_gets_flags_and_rights_for_the_further_instances_of_the_setting
     (bindings,) = [r for r in everywhere if r["resources"] == ["clusterrolebindings"] and "create" in r["verbs"]]
     assert set(bindings["resourceNames"]) == {
         cluster_role_binding_name(role, namespace, name)
-        for role in (*static_cluster_roles(), *GO_CLUSTER_ROLES)
+        # A rebalancer's may be taken away by any operator; who may not run one may not bind its role.
+        for role in (*static_cluster_roles(), *GO_CLUSTER_ROLES, REBALANCER_CLUSTER_ROLE)
         for namespace, names in operands.items()
         for name in names
     }
+    (bound,) = [rule for rule in everywhere if rule["verbs"] == ["bind"]]
+    assert REBALANCER_CLUSTER_ROLE not in bound["resourceNames"]
     (namespaces,) = [rule for rule in everywhere if rule["resources"] == ["namespaces"]]
     assert namespaces["resourceNames"] == [NAMESPACE, "team-a"]
     assert {(b.manifest["metadata"]["namespace"]) for b in graph.of("RoleBinding")} == {NAMESPACE, "team-a"}
