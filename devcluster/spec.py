@@ -48,7 +48,8 @@ class ClusterSpec:
     api_server_flags: tuple[str, ...] = ()
     """Further flags of kube-apiserver; they win over ours."""
     images: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further images that real nodes can run: repository to entry of the node agent's image map."""
+    """Further images that real nodes can run: repository, or reference with a tag, to entry of the node agent's image
+    map."""
 
     def __post_init__(self) -> None:
         releases.control_plane_of(self.kubernetes)

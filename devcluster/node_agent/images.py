@@ -1,6 +1,6 @@
 """The image map: which host commands stand for the executables of an image. Pure.
 
-JSON, by image repository (tag and digest are ignored)::
+JSON, by image repository, which stands for every tag and digest; or by a whole reference, which stands for itself::
 
     {"localhost/secondary-scheduler/kube-scheduler": {
         "executables": {"/bin/kube-scheduler": ["/venv/bin/python", "-m", "scheduler"]},
@@ -87,10 +87,10 @@ class ImageMap:
 
     def find(self, reference: str) -> Image | None:
         """The image for a reference, or None, which the agent reports as ErrImagePull."""
-        return self._images.get(repository(reference))
+        return self._images.get(reference) or self._images.get(repository(reference))
 
     def names(self) -> list[str]:
-        """The repositories, sorted, for the Node's status."""
+        """The repositories and references, sorted, for the Node's status."""
         return sorted(self._images)
 
 
@@ -137,4 +137,4 @@ def parse_image_map(text: str) -> ImageMap:
     except json.JSONDecodeError as error:
         raise ImageMapError(f"line {error.lineno}: not JSON: {error.msg}") from error
     images = _mapping(document, "the image map")
-    return ImageMap({repository(name): _image(value, name) for name, value in images.items()})
+    return ImageMap({name: _image(value, name) for name, value in images.items()})

@@ -1,7 +1,7 @@
 """Finds or builds the binaries of the local cluster, with a line per binary: what tests run before they need them.
 
-With minors of Kubernetes as arguments (`1.36 1.37`) only their control planes and kube-schedulers. With `--all` also
-what only the long tests need.
+With minors of Kubernetes as arguments (`1.36 1.37`) only their control planes and kube-schedulers; with names of
+binaries (`cosign`) only these. With `--all` also what only the long tests need.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.console import Console
 from devcluster.errors import DevClusterError
 from devcluster.progress import reporter
 from devcluster.releases import COMPONENTS
-from devcluster.toolchain.binaries import ensure
+from devcluster.toolchain.binaries import BINARIES, ensure
 
 NAMES = (
     "etcd",
@@ -41,8 +41,11 @@ def main(arguments: list[str]) -> int:
             if arguments in ([], ["--all"]):
                 ensure((*NAMES, *FOR_LONG_TESTS) if arguments else NAMES, report)
             else:
+                named = [each for each in arguments if each in BINARIES]
+                ensure(named, report)
                 for minor in arguments:
-                    ensure(sorted(COMPONENTS), report, minor)
+                    if minor not in named:
+                        ensure(sorted(COMPONENTS), report, minor)
     except DevClusterError as error:
         console.print(f"toolchain: {error}", markup=False, highlight=False, soft_wrap=True)
         return 1

@@ -36,6 +36,8 @@ _OLM = "0.28.0"
 _OLM_MODULE = "github.com/operator-framework/operator-lifecycle-manager"
 _OPM = "1.60.0"
 _HELM = "3.19.5"
+_COSIGN = "2.6.1"
+_CRANE = "0.20.6"
 _VERSION_SECONDS = 20
 _WORTH_SAYING = 30.0
 """Seconds of building that are announced as a whole."""
@@ -180,6 +182,25 @@ BINARIES: dict[str, Binary] = {
             version_argument="version",
             # Without them it wants C libraries of image stores that it would use for images only.
             tags="json1,containers_image_openpgp,exclude_graphdriver_btrfs",
+        ),
+        # What signs images, and what pushes and serves them where tests sign some.
+        Binary(
+            "cosign",
+            "cosign",
+            "github.com/sigstore/cosign/v2/cmd/cosign",
+            _COSIGN,
+            f"-X sigs.k8s.io/release-utils/version.gitVersion=v{_COSIGN}",
+            version_argument="version",
+            build_seconds=200,
+        ),
+        Binary(
+            "crane",
+            "cosign",
+            "github.com/google/go-containerregistry/cmd/crane",
+            _CRANE,
+            f"-X github.com/google/go-containerregistry/cmd/crane/cmd.Version=v{_CRANE}",
+            version_argument="version",
+            build_seconds=15,
         ),
         # It takes charts' `kubeVersion` for its own if it is not told which Kubernetes its libraries are of.
         Binary(

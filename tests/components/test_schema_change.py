@@ -1,6 +1,7 @@
 """The preview of an update that changes the CRD: its SecondaryScheduler is not judged by the CRD that is replaced.
 
-That the engine calls the hook is shown in test_recorded_stacks.py.
+That the engine calls the hook is shown in test_recorded_stacks.py, and what the API server would say otherwise in
+tests/e2e/test_upgrade_from_0_1.py.
 """
 
 from __future__ import annotations

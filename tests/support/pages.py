@@ -23,6 +23,7 @@ INDEX = f"{GUIDES}/README.md"
 INSTALL = f"{GUIDES}/install-on-kubernetes.md"
 HELM = f"{GUIDES}/helm-and-argo-cd.md"
 TUTORIAL = "docs/tutorial.md"
+FROM_0_1 = f"{GUIDES}/upgrade-from-0.1.md"
 
 JOURNEYS: dict[str, tuple[str, ...]] = {
     "openshift": (
@@ -63,6 +64,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
     "helm": (HELM,),
     "readme": ("README.md",),
     "tutorial": (TUTORIAL,),
+    "from-0.1": (f"{FROM_0_1}#the-update", f"{FROM_0_1}#back-to-010"),
     "files": (
         "docs/configuration.md",
         "docs/simulate.md",
@@ -73,8 +75,8 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
 }
 """The pages that a reader follows one after another, in one clone with one environment, by the journey's name.
 
-Those on a cluster are run by tests/e2e/test_guides.py, `files` by tests/unit/docs/test_pages_without_a_cluster.py,
-`tutorial`, which starts its own, by tests/e2e/test_tutorial.py.
+Those on a cluster are run by tests/e2e/test_guides.py, `tutorial` by tests/e2e/test_tutorial.py, `from-0.1` by
+tests/e2e/test_upgrade_from_0_1.py, `files` by tests/unit/docs/test_pages_without_a_cluster.py.
 """
 _FENCE = re.compile(r"( *)```(.*)")
 _FILE = re.compile(r"# (\S+\.yaml)")
@@ -285,6 +287,7 @@ class Shell:
     Attributes:
         values: the reader's own in place of the examples'.
         before: called with the reader's directory before a command that begins with the key.
+        seconds: how long a command may take.
 
     What is typed and printed is kept beside `state`, with the suffix .log, for whoever looks into a failure.
     """
@@ -299,6 +302,7 @@ class Shell:
     ) -> None:
         self.values = dict(values)
         self.before = dict(before or {})
+        self.seconds = 280.0
         self._environment = dict(environment)
         self._state = state
         self._state.write_text(f"cd {directory}\n")
@@ -326,9 +330,10 @@ class Shell:
             assert (code != 0) == part.fails, f"exit code {code}, {report}"
             assert not part.missing_in(self._as_on_the_page(output)), f"{part.missing_in(output)} is missing, {report}"
 
-    def run(self, command: str, seconds: float = 280) -> tuple[int, str]:
+    def run(self, command: str, seconds: float | None = None) -> tuple[int, str]:
         """Run one command as it stands; its exit code, and all that it prints."""
         # What pytest or a colleague's shell exports in between stays out: the environment is given, not inherited.
+        limit = self.seconds if seconds is None else seconds
         script = f'set -a; . "{self._state}"; set +a\n{command}\ncode=$?\n'
         script += f'{{ export -p; printf "cd %q\\n" "$PWD"; }} > "{self._state}"; exit $code\n'
         started = time.monotonic()
@@ -342,10 +347,10 @@ class Shell:
             start_new_session=True,
         ) as process:
             try:
-                output, _ = process.communicate(timeout=seconds)
+                output, _ = process.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGTERM)
-                raise AssertionError(f"not within {seconds:g} s: {command}") from None
+                raise AssertionError(f"not within {limit:g} s: {command}") from None
         with self._transcript.open("a") as transcript:
             transcript.write(f"$ {command}\n{output}\n[{process.returncode}, {time.monotonic() - started:.1f} s]\n")
         return process.returncode, output

@@ -32,23 +32,33 @@ _REQUIREMENTS = ("secondary-scheduler[cli]", "hatchling", "editables")
 _TOOLS = ("bash", "kubectl", "git", "jq")
 
 
-def make_origin(directory: Path) -> Path:
-    """A repository with the project as it stands here, and a later version of it as a tag."""
-    shutil.copytree(CHECKOUT, directory, ignore=_NOT_CLONED)
-    for name in _EXAMPLES:
-        shutil.copy(CHECKOUT / "stacks" / f"Pulumi.{name}.yaml", directory / "stacks")
+def make_origin(directory: Path, former: Path | None = None) -> Path:
+    """A repository whose branch main is the project as it stands here, or a former version of it, and a later version
+    as a tag: of the project as it stands here the next one, of a former version this one."""
+    shutil.copytree(former or CHECKOUT, directory, ignore=_NOT_CLONED)
+    _copy_examples(directory, former or CHECKOUT)
     git = ["git", "-C", str(directory), "-c", "user.name=origin", "-c", "user.email=origin@example.com"]
-    for command in (
-        ("init", "--quiet", "--initial-branch=main"),
-        ("add", "--all"),
-        ("commit", "--quiet", "--message=First version"),
-        ("switch", "--quiet", "--create", "next"),
-        ("commit", "--quiet", "--allow-empty", "--message=Next version"),
-        ("tag", NEXT_VERSION),
-        ("switch", "--quiet", "main"),
-    ):
-        subprocess.run([*git, *command], check=True, capture_output=True)
+
+    def run(*commands: tuple[str, ...]) -> None:
+        for command in commands:
+            subprocess.run([*git, *command], check=True, capture_output=True)
+
+    first = ("commit", "--quiet", "--message=First version")
+    run(("init", "--quiet", "--initial-branch=main"), ("add", "--all"), first)
+    run(("switch", "--quiet", "--create", "next"))
+    if former is not None:
+        run(("rm", "--quiet", "-r", "."))
+        shutil.copytree(CHECKOUT, directory, ignore=_NOT_CLONED, dirs_exist_ok=True)
+        _copy_examples(directory, CHECKOUT)
+        run(("add", "--all"))
+    run(("commit", "--quiet", "--allow-empty", "--message=Next version"))
+    run(("tag", NEXT_VERSION if former is None else f"v{__version__}"), ("switch", "--quiet", "main"))
     return directory
+
+
+def _copy_examples(directory: Path, version: Path) -> None:
+    for name in _EXAMPLES:
+        shutil.copy(version / "stacks" / f"Pulumi.{name}.yaml", directory / "stacks")
 
 
 class Reader:
@@ -57,13 +67,21 @@ class Reader:
     Attributes:
         environment: what the shell begins with.
         home: the directory in which the reader begins.
+
+    With `former`, the tree of a former version, the reader begins with that one.
     """
 
-    def __init__(self, directory: Path, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        values: Mapping[str, str],
+        environment: Mapping[str, str],
+        former: Path | None = None,
+    ) -> None:
         self.home = directory / "home"
         for name in ("home", "bin", "state", "pulumi"):
             (directory / name).mkdir(parents=True)
-        origin = make_origin(directory / "origin")
+        origin = make_origin(directory / "origin", former)
         pulumi = find(BINARIES["pulumi"])
         assert pulumi is not None, "the pulumi binary is not built; run `secondary-scheduler cluster up` once"
         (directory / "bin" / "pulumi").symlink_to(pulumi)

@@ -89,6 +89,15 @@ def test_executable_of_an_image_becomes_a_host_command(command: list[str], args:
     assert image.command_line(command, args, {"POD_IP": "1.2.3.4"}) == wanted
 
 
+def test_an_entry_with_a_tag_stands_for_that_tag_alone() -> None:
+    images = parse_image_map(json.dumps({**IMAGES, "localhost/s:1": {"executables": {"/bin/old": ["/y"]}}}))
+    by_tag = {tag: images.find(f"localhost/s:{tag}") for tag in ("1", "2")}
+    assert {tag: sorted(image.executables) for tag, image in by_tag.items() if image} == {
+        "1": ["/bin/old"],
+        "2": ["/bin/other", "/bin/s"],
+    }
+
+
 @pytest.mark.parametrize("command", [["/bin/sh"], ["sh"], ["/usr/bin/s"]])
 def test_host_executables_are_not_part_of_an_image(command: list[str]) -> None:
     image = parse_image_map(json.dumps(IMAGES)).find("localhost/s")
