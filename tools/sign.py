@@ -262,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     checking = commands.add_parser("verify", help="check an image's signature and documents")
     checking.add_argument("--key", type=Path, required=True, help="cosign.pub")
     checking.add_argument("--sbom", type=Path, help="the bill of materials that it must have")
-    checking.add_argument("--commit", type=_commit, default="", help="the commit that it must be built from")
+    checking.add_argument("--commit", type=_commit, help="the commit that it must be built from")
     checking.add_argument("image", help="NAME:TAG or NAME@sha256:DIGEST")
     return parser
 
@@ -288,7 +288,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"sign: signed {options.image}, its bill of materials and its provenance")
         else:
             bill = None if options.sbom is None else read_bill(options.sbom)
-            print("\n".join(verify(find_cosign(), options.key, options.image, bill, options.commit)))
+            print("\n".join(verify(find_cosign(), options.key, options.image, bill, options.commit or "")))
     except (SignError, BuildError, DevClusterError) as failure:
         print(f"sign: {failure}", file=sys.stderr)
         return 1
