@@ -31,6 +31,7 @@ from scheduler.catalog.args_intree import (
     is_qualified_name,
 )
 from scheduler.catalog.args_schedulerplugins import (
+    MOST_AVOID_SECONDS,
     CoschedulingArgs,
     NetworkOverheadArgs,
     NodeResourcesAllocatableArgs,
@@ -159,6 +160,7 @@ __all__ = [
     "LOG_VERBOSITY",
     "METRICS_READER_CLUSTER_ROLE",
     "METRIC_CREDENTIALS_DIRECTORY",
+    "MOST_AVOID_SECONDS",
     "MUTATING_POLICY_FLAGS",
     "MUTATING_POLICY_GATE",
     "MUTATING_POLICY_GROUP",

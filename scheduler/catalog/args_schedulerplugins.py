@@ -141,6 +141,10 @@ class SySchedArgs(ArgsModel):
     default_profile_name: str = "all-syscalls"
 
 
+MOST_AVOID_SECONDS = 300
+"""So long a kubelet's rejection is remembered."""
+
+
 class Headroom(StrictModel):
     """What is left to other schedulers on nodes that have pods of theirs, in per cent of what is allocatable."""
 
@@ -159,5 +163,5 @@ class SharedNodesArgs(ArgsModel):
         for name, percent in (("cpu", self.headroom.cpu), ("memory", self.headroom.memory)):
             if not 0 <= percent < 100:
                 yield ("headroom", name), f"{percent} is not between 0 and 99"
-        if not 0 <= self.avoid_seconds <= 300:
-            yield ("avoidSeconds",), f"{self.avoid_seconds} is not between 0 and 300"
+        if not 0 <= self.avoid_seconds <= MOST_AVOID_SECONDS:
+            yield ("avoidSeconds",), f"{self.avoid_seconds} is not between 0 and {MOST_AVOID_SECONDS}"

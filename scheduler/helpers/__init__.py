@@ -40,6 +40,7 @@ from scheduler.helpers.selecting import (
     term_mask,
     untolerated_mask,
 )
+from scheduler.helpers.stalerows import StaleRows
 from scheduler.helpers.tolerations import (
     UNSCHEDULABLE_TAINT,
     count_untolerated_preferences,
@@ -60,6 +61,7 @@ __all__ = [
     "KubeletRejections",
     "PodReducer",
     "PodRequests",
+    "StaleRows",
     "UnreadablePod",
     "asks_for_devices",
     "class_key",

@@ -6,10 +6,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
+from scheduler.catalog import MOST_AVOID_SECONDS
 from scheduler.framework import MonotonicSeconds, Objects
 
-MOST_SECONDS: Final = 300.0
-"""So long is a rejection remembered."""
 _MOST_NODES: Final = 10_000
 _PREFIX: Final = "OutOf"
 
@@ -25,7 +24,7 @@ class KubeletRejections:
         key = (node, reason.removeprefix(_PREFIX))
         self._at[key] = now
         self._at.move_to_end(key)
-        while self._at and (len(self._at) > _MOST_NODES or now - next(iter(self._at.values())) > MOST_SECONDS):
+        while self._at and (len(self._at) > _MOST_NODES or now - next(iter(self._at.values())) > MOST_AVOID_SECONDS):
             self._at.popitem(last=False)
 
     def since(self, moment: MonotonicSeconds) -> Mapping[str, frozenset[str]]:

@@ -43,9 +43,10 @@ class SharedNodes:
     def __init__(self, args: SharedNodesArgs, context: PluginContext) -> None:
         own = context.environment.scheduler_names or {context.scheduler_name}
         self._shared = SharedColumn(own)
-        self._headroom = {"cpu": args.headroom.cpu, "memory": args.headroom.memory}
+        headroom = (("cpu", args.headroom.cpu), ("memory", args.headroom.memory))
+        self._headroom = tuple((name, share) for name, share in headroom if share)
         self._reasons = (
-            *(f"node(s) shared with other schedulers, which keep {share}% of {name}" for name, share in self._shares()),
+            *(f"node(s) shared with other schedulers, which keep {share}% of {name}" for name, share in self._headroom),
             REJECTED,
         )
         self._avoid_seconds = float(args.avoid_seconds)
@@ -58,7 +59,7 @@ class SharedNodes:
         bits = np.zeros(len(rows), dtype=np.int64)
         shared = self._shared.by_row(view)[rows]
         if shared.any():
-            for bit, (name, share) in enumerate(self._shares()):
+            for bit, (name, share) in enumerate(self._headroom):
                 bits |= (shared & self._exceeds(pod.spec, view, rows, name, share)).astype(np.int64) << bit
         for node, lacking in self._rejections(view).items():
             if _requests_any(pod.spec, lacking) and (row := view.row(node)) >= 0:
@@ -78,9 +79,6 @@ class SharedNodes:
         fits = self._fits(pod.spec, view)
         return Locality(filters=DependsOn.PODS, version=partial(self._version, pod.spec), fits=fits)
 
-    def _shares(self) -> list[tuple[str, int]]:
-        return [(name, share) for name, share in self._headroom.items() if share]
-
     def _exceeds(self, spec: SpecInfo, view: NodeView, rows: RowArray, name: str, share: int) -> BoolArray:
         request = spec.requests.get(name, 0)
         allocatable, requested = (gather(view, column(name), rows) for column in (view.allocatable, view.requested))
@@ -98,7 +96,7 @@ class SharedNodes:
         """Return `filter` on one row."""
         limits = [
             (float(request), share, view.allocatable(name).item, view.requested(name).item)
-            for name, share in self._shares()
+            for name, share in self._headroom
             if (request := spec.requests.get(name, 0)) > 0
         ]
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from scheduler.framework import BoolArray, NodeView, PodInfo
+from scheduler.helpers import StaleRows
 
 _EVERYWHERE = frozenset({"DaemonSet", "Node"})
 """Controllers of pods that every node has; that of a static pod is its node."""
@@ -17,25 +18,16 @@ class SharedColumn:
 
     def __init__(self, own: Collection[str]) -> None:
         self._own = frozenset(own)
-        self._membership = -1
-        self._generation = -1
+        self._stale = StaleRows()
         self._shared: BoolArray = np.zeros(0, dtype=np.bool_)
-        self._stale: set[int] = set()
 
     def by_row(self, view: NodeView) -> BoolArray:
         """Return the column. What a what-if view moves are our own pods, or victims: it does not count here."""
-        changed = view.changed_since(self._generation) if view.membership == self._membership else None
-        if changed is None:
+        begins, rows = self._stale.take(view)
+        if begins:
             self._shared = np.zeros(view.size, dtype=np.bool_)
-            self._stale = set(view.rows.tolist())
-        else:
-            self._stale.update(changed)
-        self._membership, self._generation = view.membership, view.generation
-        if self._stale:
-            moved = set(view.moved_rows)
-            for row in self._stale - moved:
-                self._shared[row] = self._has_other(view.pods_on(row))
-            self._stale &= moved
+        for row in rows:
+            self._shared[row] = self._has_other(view.pods_on(row))
         return self._shared
 
     def _has_other(self, pods: Iterable[PodInfo]) -> bool:

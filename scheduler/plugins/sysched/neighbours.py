@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework import IntArray, NodeView, PodInfo
+from scheduler.helpers import StaleRows
 from scheduler.plugins.sysched.profiles import Profiles
 
 _WORD = 64
@@ -26,10 +27,8 @@ class Neighbours:
 
     def __init__(self, profiles: Profiles) -> None:
         self._profiles = profiles
-        self._versions = (-1, -1)
-        self._generation = -1
+        self._stale = StaleRows()
         self._columns = _empty(0, 0)
-        self._stale: set[int] = set()
 
     def extraneous(self, view: NodeView, own: int) -> IntArray:
         """Return, by row, the calls allowed on the node once a pod is there, less those each pod may make, summed up.
@@ -44,18 +43,12 @@ class Neighbours:
         return extra
 
     def _ensure_current(self, view: NodeView) -> _Columns:
-        moved = set(view.moved_rows)
-        versions = (view.membership, self._profiles.version)
-        changed = view.changed_since(self._generation) if versions == self._versions else None
-        if changed is None:
+        begins, rows = self._stale.take(view, self._profiles.version)
+        if begins:
             self._columns = _empty(view.size, self._profiles.width)
-            self._stale = set(view.rows.tolist())
-        else:
-            self._stale.update(changed)
-        self._versions, self._generation = versions, view.generation
+        self._columns = self._recount_rows(self._columns, view, rows)
         # What an overlay shows is for this once.
-        self._columns = self._recount_rows(self._columns, view, self._stale - moved)
-        self._stale &= moved
+        moved = view.moved_rows
         return self._recount_rows(_copy(self._columns), view, moved) if moved else self._columns
 
     def _recount_rows(self, columns: _Columns, view: NodeView, rows: Iterable[int]) -> _Columns:
