@@ -405,14 +405,11 @@ class SchedulingCycle:
         self._queue.done(pod.uid)
         self._log.binding(pod)
         began = timing.now()
-        try:
+        async with nomination:
             if attempt.gang is not None:
                 status = await self._gangs.pre_bind(attempt, runner, self._nominations.begin_wait)
             else:
                 status = await runner.run_pre_bind(state, pod, node)
-        finally:
-            if nomination is not None:
-                await nomination.end()
         ready = timing.now()
         timing.point("PreBind", status.code, ready - began)
         if not status.is_success:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ PATIENCE_SECONDS: Final = 2.0
 
 
 class LateNomination:
-    """A nomination that is written once its time has come, unless it is ended before."""
+    """A nomination that is written once its time has come, unless the block that it is entered for ends before."""
 
     def __init__(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._write = write
@@ -40,8 +41,11 @@ class LateNomination:
     def _begin(self) -> None:
         self._task = asyncio.create_task(self._write())
 
-    async def end(self) -> None:
-        """Write it no more. What is being written is waited for: the Binding or a report must come after it."""
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        # What is being written is waited for: the Binding or a report must come after it.
         self._timer.cancel()
         if self._task is not None:
             await self._task
@@ -69,27 +73,28 @@ class BindingNominations:
         runner: ProfileRunner,
         timing: ProfileTiming,
         permission: asyncio.Future[Status] | None,
-    ) -> LateNomination | None:
+    ) -> AbstractAsyncContextManager[None]:
         """Nominate a pod that has to wait for a permission, or for a PreBind plugin.
 
         Returns:
-            The nomination that follows if PreBind takes long, to be ended after it.
+            What PreBind runs in: where it takes long, the nomination may follow then.
 
         Raises:
             Exception: what a plugin raised.
         """
         if not runner.nominates_before_binding:
-            return None
+            return nullcontext()
         began = timing.now()
         is_slow = runner.run_pre_bind_pre_flights(attempt.placement.state, attempt.pod, attempt.node)
         timing.point("PreBindPreFlight", Code.SUCCESS if is_slow else Code.SKIP, timing.now() - began)
-        if is_slow and permission is None and not self._counts_at_once(attempt, runner):
-            return LateNomination(partial(self._nominate, attempt, lambda: True))
         if is_slow:
-            await self._nominate(attempt, lambda: True)
+            nominate = partial(self._nominate, attempt, lambda: True)
+            if permission is None and not self._counts_at_once(attempt, runner):
+                return LateNomination(nominate)
+            await nominate()
         elif permission is not None:
             await self.begin_wait(attempt, runner, permission)
-        return None
+        return nullcontext()
 
     def _counts_at_once(self, attempt: BindingAttempt, runner: ProfileRunner) -> bool:
         """Whether the nomination cannot wait: autoscalers may be adding a node for the pod."""
