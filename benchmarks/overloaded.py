@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
+
+from benchmarks.manifests import LONG_AGO, node, node_load
 
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -20,9 +21,6 @@ profiles:
       enabled: [{name: TargetLoadPacking, weight: 5}]
 """
 REPLICAS = 20
-_NOW = 1_700_000_000
-_WINDOW = 900
-_AGE = 86_400
 _CALM, _BUSY = (15.0, 70.0), (85.0, 97.0)
 """Measured CPU of nodes that are not overloaded, and of those that are, in per cent: the default limit is 80."""
 
@@ -37,26 +35,11 @@ def objects(nodes: int, pods: int, overloaded: int) -> Iterator[dict[str, Any]]:
     """
     chance = random.Random(nodes)
     names = [f"node-{number:05d}" for number in range(nodes)]
-    yield from (_node(number, name) for number, name in enumerate(names))
+    yield from (node(number, name) for number, name in enumerate(names))
     yield from (_replica_set(number) for number in range(-(-pods // REPLICAS)))
     yield from (_pod(number, names[chance.randrange(nodes)]) for number in range(pods))
     busy = set(chance.sample(names, overloaded))
-    yield _load({name: chance.uniform(*(_BUSY if name in busy else _CALM)) for name in names})
-
-
-def _node(number: int, name: str) -> dict[str, Any]:
-    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
-    amounts = {"cpu": ("16", "32", "64")[number % 3], "memory": "256Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "labels": labels, "creationTimestamp": _at(_NOW - _AGE)},
-        "status": {
-            "allocatable": amounts,
-            "capacity": amounts,
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": _at(_NOW - _AGE)}],
-        },
-    }
+    yield node_load({name: chance.uniform(*(_BUSY if name in busy else _CALM)) for name in names})
 
 
 def _replica_set(number: int) -> dict[str, Any]:
@@ -74,7 +57,6 @@ def _pod(number: int, node: str) -> dict[str, Any]:
     group, name = number // REPLICAS, f"web-{number:06d}"
     owner = f"web-{group:05d}"
     requests = {"cpu": f"{50 + 10 * (group % 200)}m", "memory": f"{256 + group % 200}Mi"}
-    started = _at(_NOW - _AGE)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -83,7 +65,7 @@ def _pod(number: int, node: str) -> dict[str, Any]:
             "namespace": f"team-{group % 20}",
             "uid": name,
             "labels": {"app": owner},
-            "creationTimestamp": started,
+            "creationTimestamp": LONG_AGO,
             "ownerReferences": [
                 {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
             ],
@@ -95,27 +77,9 @@ def _pod(number: int, node: str) -> dict[str, Any]:
         },
         "status": {
             "phase": "Running",
-            "startTime": started,
+            "startTime": LONG_AGO,
             "conditions": [
-                {"type": kind, "status": "True", "lastTransitionTime": started} for kind in ("PodScheduled", "Ready")
+                {"type": kind, "status": "True", "lastTransitionTime": LONG_AGO} for kind in ("PodScheduled", "Ready")
             ],
         },
     }
-
-
-def _load(cpu: dict[str, float]) -> dict[str, Any]:
-    metrics = {
-        name: {"metrics": [{"type": "CPU", "operator": "AVG", "rollup": "15m", "value": round(value, 2)}]}
-        for name, value in cpu.items()
-    }
-    return {
-        "apiVersion": "secondary-scheduler.io/v1",
-        "kind": "NodeLoad",
-        "timestamp": _NOW,
-        "window": {"duration": "15m", "start": _NOW - _WINDOW, "end": _NOW},
-        "data": {"NodeMetricsMap": metrics},
-    }
-
-
-def _at(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from benchmarks import overloaded
 from benchmarks.core import CLASSES, PROFILES
+from benchmarks.manifests import NOW, at, node, node_load
 
-_NOW = 1_700_000_000
 _SCHEDULER = "secondary-scheduler"
 _DIFFERENCES = 3
 _OLD, _NEW = "default", "TargetLoadPacking"
@@ -46,16 +46,8 @@ class Cost(NamedTuple):
 def objects(nodes: int, pods: int, *, running: bool) -> Iterator[dict[str, Any]]:
     """The snapshot's objects; `running` pods have a node."""
     chance = random.Random(nodes)
-    for number in range(nodes):
-        name = f"node-{number:05d}"
-        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
-        amounts = {"cpu": ("16", "32", "64")[number % 3], "memory": "256Gi", "pods": "110"}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "uid": name, "labels": labels},
-            "status": {"allocatable": amounts, "capacity": amounts},
-        }
+    names = [f"node-{number:05d}" for number in range(nodes)]
+    yield from (node(number, name) for number, name in enumerate(names))
     for number in range(pods):
         requests = {"cpu": f"{50 + 10 * (number % CLASSES)}m", "memory": f"{256 + number % CLASSES}Mi"}
         spec: dict[str, Any] = {
@@ -63,24 +55,12 @@ def objects(nodes: int, pods: int, *, running: bool) -> Iterator[dict[str, Any]]
             "containers": [{"name": "c", "image": "registry.invalid/app:1", "resources": {"requests": requests}}],
         }
         if running:
-            spec["nodeName"] = f"node-{chance.randrange(nodes):05d}"
-        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_NOW - pods + number))
+            spec["nodeName"] = names[chance.randrange(nodes)]
+        created = at(NOW - pods + number)
         name = f"pod-{number:05d}"
         metadata = {"name": name, "namespace": f"team-{number % 20}", "uid": name, "creationTimestamp": created}
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    metrics = {
-        f"node-{number:05d}": {
-            "metrics": [{"type": "CPU", "operator": "AVG", "rollup": "15m", "value": round(chance.uniform(1, 60), 2)}]
-        }
-        for number in range(nodes)
-    }
-    yield {
-        "apiVersion": "secondary-scheduler.io/v1",
-        "kind": "NodeLoad",
-        "timestamp": _NOW,
-        "window": {"duration": "15m", "start": _NOW - 900, "end": _NOW},
-        "data": {"NodeMetricsMap": metrics},
-    }
+    yield node_load({name: chance.uniform(1, 60) for name in names})
 
 
 def write_files(directory: Path, nodes: int, pods: int) -> None:

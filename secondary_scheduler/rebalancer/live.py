@@ -123,7 +123,7 @@ class LiveWorld:
         self._leads = leads
         self._path = api_path("v1", "configmaps", namespace=places.namespace, name=places.name)
         self._status_uid = ""
-        self._metrics_problem = self._series_problem = ""
+        self._problems: dict[str, str] = {}
         self.reading: LoadReading | None = None
         """The last load by name of node; set from the collector's thread."""
 
@@ -277,9 +277,7 @@ class LiveWorld:
             uses = await asyncio.to_thread(self._series.read)
         except LoadError as error:
             problem = str(error)[:_MOST_TEXT]
-        if problem and problem != self._series_problem:
-            log.info("no series of what pods use: PodMetrics are asked instead", reason=problem)
-        self._series_problem = problem
+        self._say_once("no series of what pods use: PodMetrics are asked instead", problem)
         return {key: Usage(use.cpu, use.memory, use.at, _CADVISOR) for key, use in uses.items()}
 
     async def _pod_metrics(self) -> Mapping[str, Usage]:
@@ -290,10 +288,14 @@ class LiveWorld:
             usage = dict(_usages(_list.decode(await self._client.get(_METRICS)).items))
         except (KubeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             problem = str(error)[:_MOST_TEXT]
-        if problem and problem != self._metrics_problem:
-            log.info("no PodMetrics: without a series, what a pod uses is taken to be what it requests", reason=problem)
-        self._metrics_problem = problem
+        self._say_once("no PodMetrics: without a series, what a pod uses is taken to be what it requests", problem)
         return usage
+
+    def _say_once(self, event: str, problem: str) -> None:
+        """Log a problem when it is new or another than before; "" is none."""
+        if problem and problem != self._problems.get(event):
+            log.info(event, reason=problem)
+        self._problems[event] = problem
 
 
 def _usages(items: Iterable[Raw]) -> Iterable[tuple[str, Usage]]:

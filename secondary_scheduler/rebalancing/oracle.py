@@ -146,10 +146,9 @@ class Oracle:
         """Let a pod be on another node from now on, and its load, too."""
         self.reading = self._with_share(self._without_share(pod.node_name, share), target, share)
         self._show(self.reading)
-        self.state.remove_pod(pod.uid)
         # Its load is in the measurement of the other node now: it must not count as one that was just placed, too.
         moved = msgspec.structs.replace(pod, node_name=target, assigned_at=math.nan)
-        self.state.upsert_pod(moved)
+        self._put(moved)
         self.state.directory.upsert(moved)
         self._just_moved[moved.uid] = moved
 
@@ -207,6 +206,10 @@ class Oracle:
     @contextlib.contextmanager
     def _as_measured(self) -> Iterator[None]:
         """The cluster with the load of before this round, and its moves as pods that were just placed."""
+        if not self._just_moved:
+            # That is what it is.
+            yield
+            return
         for pod in self._just_moved.values():
             self._put(msgspec.structs.replace(pod, assigned_at=self.now))
         self._show(self._measured)
@@ -218,7 +221,8 @@ class Oracle:
             self._show(self.reading)
 
     def _put(self, pod: PodInfo) -> None:
-        # Taken away first: a change of the time at which it was placed alone is no news.
+        """Let a pod be on its node from the time on that it says."""
+        # Taken away first: a change of that time alone is no news.
         self.state.remove_pod(pod.uid)
         self.state.upsert_pod(pod, observed_at=pod.assigned_at)
 

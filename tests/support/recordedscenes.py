@@ -1,4 +1,4 @@
-"""The made-up cluster of `scenes` over ten minutes: pods arrive, are bound and go, and the load is read anew."""
+"""The made-up cluster of `scenes` over ten minutes: pods arrive, are bound and go, and the load is read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The moment of a recording that a page is about: it stands in the address, so that every link stays at it.
+"""The moment of a recording that a page shows: part of the URL, so that every link keeps it.
 
 `/TOKEN/at/12/nodes` are the nodes at the 13th moment; without `/at/12` a page is about the last one. The form that
 chooses another moment adds `at=N` to the query of the page; the answer leads to the address with that moment.

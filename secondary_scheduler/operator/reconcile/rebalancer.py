@@ -242,11 +242,12 @@ def _removal(observed: Observed) -> Rebalancer:
     own = observed.names
     left = _left(observed, ["Deployment", "ClusterRoleBinding"])
     live = observed.get("Deployment", own.rebalancer)
-    pods = [pod for pod in pods_of(observed, own.rebalancer) if own.owns(pod)]
-    if not pods and not (live is not None and own.owns(live)):
+    runs = live is not None and own.owns(live)
+    runs = runs or any(own.owns(pod) for pod in pods_of(observed, own.rebalancer))
+    if not runs:
         left += _left(observed, [*_KINDS, *POLICY_KINDS])
-    if not left and not pods and not (live is not None and own.owns(live)):
-        return Rebalancer()
+        if not left:
+            return Rebalancer()
     return replace(_reported("Removing", "The rebalancer is being removed", None), actions=tuple(left))
 
 

@@ -1,4 +1,4 @@
-"""The pages of `ui` on a recording: each is about a moment, which stands in its address."""
+"""The pages of `ui` on a recording: each shows a moment, which is part of its URL."""
 
 from __future__ import annotations
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from scheduler.load import LoadError, LoadSettings, PodSeriesSource, pod_series_source
-from tests.unit.scheduler.load.test_prometheus import FakePrometheus, send
+from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 
 @pytest.fixture
-def prometheus() -> Iterator[FakePrometheus]:
-    fake = FakePrometheus()
-    yield fake
-    fake.server.shutdown()
-    fake.server.server_close()
+def prometheus() -> Iterator[FakeService]:
+    with service() as fake:
+        yield fake
+
+
+def query_in(path: str) -> str:
+    return parse_qs(urlsplit(path).query)["query"][0]
 
 
 def answer(values: dict[str, str]) -> bytes:
@@ -28,24 +32,25 @@ def answer(values: dict[str, str]) -> bytes:
     return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
 
 
-def serve(fake: FakePrometheus, cpu: dict[str, str], memory: dict[str, str], sampled: dict[str, str]) -> None:
-    def respond(handler: object, query: str) -> None:
-        values = cpu if "cpu" in query else sampled if "timestamp" in query else memory
-        send(handler, answer(values))  # type: ignore[arg-type]
+def serve(fake: FakeService, cpu: dict[str, str], memory: dict[str, str], sampled: dict[str, str]) -> None:
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        query = query_in(handler.path)
+        send(handler, answer(cpu if "cpu" in query else sampled if "timestamp" in query else memory))
 
     fake.answer = respond
 
 
-def test_a_pods_use_is_the_average_over_the_window_of_the_nodes_load(prometheus: FakePrometheus) -> None:
+def test_a_pods_use_is_the_average_over_the_window_of_the_nodes_load(prometheus: FakeService) -> None:
     serve(prometheus, {"ns/a": "0.25"}, {"ns/a": "1048576"}, {"ns/a": "990"})
     source = PodSeriesSource(LoadSettings(prometheus.url, window="7m"))
     (use,) = source.read().values()
     assert (use.cpu, use.memory, use.at) == (250.0, 1048576.0, 990.0)
-    assert sum("[7m]" in query for query in prometheus.queries) == 2
-    assert all('container!=""' in query and "by (namespace, pod)" in query for query in prometheus.queries)
+    queries = list(map(query_in, prometheus.paths))
+    assert sum("[7m]" in query for query in queries) == 2
+    assert all('container!=""' in query and "by (namespace, pod)" in query for query in queries)
 
 
-def test_what_is_not_sampled_any_more_is_left_out_and_half_of_a_measurement_counts(prometheus: FakePrometheus) -> None:
+def test_what_is_not_sampled_any_more_is_left_out_and_half_of_a_measurement_counts(prometheus: FakeService) -> None:
     serve(prometheus, {"ns/gone": "1", "ns/a": "NaN"}, {"ns/a": "5", "only-a-namespace": "1"}, {"ns/a": "990"})
     uses = PodSeriesSource(LoadSettings(prometheus.url)).read()
     assert list(uses) == ["ns/a"]
@@ -53,8 +58,8 @@ def test_what_is_not_sampled_any_more_is_left_out_and_half_of_a_measurement_coun
     assert uses["ns/a"].memory == 5.0
 
 
-def test_a_refused_query_is_an_error(prometheus: FakePrometheus) -> None:
-    prometheus.answer = lambda handler, query: send(handler, b"no", status=403)
+def test_a_refused_query_is_an_error(prometheus: FakeService) -> None:
+    prometheus.answer = lambda handler: send(handler, b"no", status=403)
     with pytest.raises(LoadError, match="403"):
         PodSeriesSource(LoadSettings(prometheus.url)).read()
 
