@@ -9,7 +9,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support.cluster import cluster_state_root, control_plane, make_cluster
-from tests.support.selection import FULL
+from tests.support.selection import FULL, tries
 
 __all__ = ["cluster_state_root", "control_plane", "make_cluster"]
 
@@ -17,6 +17,7 @@ __all__ = ["cluster_state_root", "control_plane", "make_cluster"]
 # examples each time: a change is not refused for what was there before it. `make test-all` looks for new ones.
 settings.register_profile(
     "project",
+    max_examples=tries(100),
     deadline=None,
     derandomize=not FULL,
     suppress_health_check=[HealthCheck.too_slow],

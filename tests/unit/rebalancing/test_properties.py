@@ -14,6 +14,7 @@ from scheduler.core import explain
 from secondary_scheduler.rebalancing import Move
 from tests.support.drawnclusters import node_object, nodes, pod_object, pods
 from tests.support.rebalancing import Scene, owned, running
+from tests.support.selection import tries
 
 loads = st.lists(st.sampled_from([3.0, 20.0, 45.0, 70.0, 85.0, 97.0]), min_size=6, max_size=6)
 SETTINGS = {
@@ -53,7 +54,7 @@ def made(scene: Scene, move: Move) -> Scene:
     return after
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(nodes, pods, loads, st.integers(0, 3))
 def test_each_move_is_the_schedulers_own_and_makes_the_load_more_even(
     drawn_nodes: list[Any], drawn_pods: list[Any], drawn_loads: list[float], seed: int
@@ -77,7 +78,7 @@ def test_each_move_is_the_schedulers_own_and_makes_the_load_more_even(
     assert all(move.gain.total >= move.minimum_gain for move in plan.moves)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(nodes, pods, loads)
 def test_a_plan_is_the_same_each_time(drawn_nodes: list[Any], drawn_pods: list[Any], drawn_loads: list[float]) -> None:
     scene = scene_of(drawn_nodes, drawn_pods, drawn_loads)

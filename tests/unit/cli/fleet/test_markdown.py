@@ -16,6 +16,7 @@ from secondary_scheduler.cli.fleet.results import (
     StackOutcome,
     StackResult,
 )
+from tests.support.selection import tries
 
 DETAILS = re.compile(r"<details><summary>([^:]*): .*?</details>", re.DOTALL)
 
@@ -82,7 +83,7 @@ def test_the_checks_that_a_gate_failed_come_first() -> None:
 
 
 @pytest.mark.parametrize("limit", [400, 2000, 10_000])
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(
     sizes=st.lists(st.integers(0, 300), min_size=1, max_size=12),
     reason=st.text(max_size=600),

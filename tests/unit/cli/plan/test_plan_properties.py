@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.drawnclusters import node_object, nodes, pod_object, pods
+from tests.support.selection import tries
 from tests.support.simulating import CONFIGURATION, run
 from tests.unit.cli.plan.comparing import Comparer, scoring_by
 
@@ -37,7 +38,7 @@ def simulated(config: Path, snapshot: Path, seed: int) -> dict[str, tuple[str | 
     return {pod: (decision["node"], decision["message"]) for pod, decision in done.decisions.items()}
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(nodes, pods, configurations, st.integers(0, 3), st.sampled_from(["pending", "all"]))
 def test_a_configuration_never_differs_from_itself(
     comparer: Comparer, drawn_nodes: list[Any], drawn_pods: list[Any], name: str, seed: int, over: str
@@ -51,7 +52,7 @@ def test_a_configuration_never_differs_from_itself(
     assert all(entry["old"] == entry["new"] for entry in document["nodes"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(nodes, pods, configurations, configurations, st.integers(0, 3))
 def test_each_side_places_pods_as_simulate_does(
     comparer: Comparer, drawn_nodes: list[Any], drawn_pods: list[Any], old: str, new: str, seed: int
@@ -71,7 +72,7 @@ def test_each_side_places_pods_as_simulate_does(
             assert node == after[pod][0]
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(nodes, pods, configurations, configurations)
 def test_over_all_is_what_simulate_decides_about_the_same_pods_without_nodes(
     comparer: Comparer, drawn_nodes: list[Any], drawn_pods: list[Any], old: str, new: str

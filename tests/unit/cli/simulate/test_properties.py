@@ -26,6 +26,7 @@ from secondary_scheduler.cli.simulation.cluster import read_cluster
 from secondary_scheduler.cli.simulation.deciding import Simulation, all_explained
 from secondary_scheduler.cli.simulation.report import Report
 from tests.support.drawnclusters import node_object, nodes, pod_object, pods
+from tests.support.selection import tries
 from tests.support.simulating import CONFIGURATION, SCHEDULER
 
 NOW = 1767268800.0
@@ -79,7 +80,7 @@ def simulated(directory: Path, objects: list[dict[str, Any]], runner: ProfileRun
     return decisions
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(nodes, pods, st.integers(0, 3))
 def test_decisions_are_those_of_the_core(
     runner: ProfileRunner,

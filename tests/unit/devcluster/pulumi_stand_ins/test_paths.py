@@ -5,13 +5,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import ANY, covers, overlaps, parse, render
+from tests.support.selection import tries
 
 steps = st.lists(st.text(min_size=1).filter(lambda s: s != ANY) | st.integers(0, 99), min_size=1).filter(
     lambda path: isinstance(path[0], str)
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_a_path_is_read_as_it_was_written(path: list[str | int]) -> None:
     assert parse(render(tuple(path))) == tuple(path)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from devcluster.pulumi_stand_ins.kubernetes_provider import values
 from devcluster.pulumi_stand_ins.kubernetes_provider.protocol import decode, encode
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, secret
+from tests.support.selection import tries
 
 plain = st.recursive(
     st.none()
@@ -20,7 +21,7 @@ plain = st.recursive(
 objects = st.dictionaries(st.text(), plain)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(objects)
 def test_json_survives_the_way_to_the_engine_and_back(obj: values.Object) -> None:
     sent = struct_pb2.Struct.FromString(encode(obj).SerializeToString())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.catalog import known_names
 from scheduler.config import ConfigurationError, convert_text, load_configuration
 from scheduler.config.legacy import EXPLAINED, STRATEGIES, VOLUME_LIMITS
+from tests.support.selection import tries
 
 T = TypeVar("T")
 ALLOW: dict[str, Any] = {"allow_default_scheduler_name": True, "external_load": True}
@@ -60,7 +61,7 @@ class WithoutAnchors(yaml.SafeDumper):
         return True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(FILES, st.sampled_from(["ours", "scheduler-plugins@0.28", "scheduler-plugins@0.34", "custom"]))
 def test_it_loads_or_is_refused_with_reasons(data: dict[str, Any], flavour: str) -> None:
     text = yaml.dump(data, Dumper=WithoutAnchors, allow_unicode=True)

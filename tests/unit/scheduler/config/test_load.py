@@ -15,6 +15,7 @@ from scheduler.config import (
     load_configuration,
     render,
 )
+from tests.support.selection import tries
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 PROFILE = "profiles:\n- schedulerName: mine\n"
@@ -274,7 +275,7 @@ trees = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(trees)
 def test_rendered_text_reads_back_as_the_same_data(tree: dict[str, object]) -> None:
     from scheduler.config import read_document

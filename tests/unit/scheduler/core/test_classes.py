@@ -28,6 +28,7 @@ from scheduler.framework import (
 )
 from scheduler.plugins import FACTORIES, build_profile
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.core.strategies import clusters, pods
 
@@ -289,7 +290,7 @@ TOGETHER = runner()
 ONE_BY_ONE = OneByOne(TOGETHER.effective, FACTORIES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     state=clusters(),
     info=pods("new"),

@@ -15,6 +15,7 @@ from scheduler.core import decide, explain
 from scheduler.framework import Code, CycleState, NodeView, PodInfo, ProfileRunner, RowArray, Status
 from scheduler.plugins import FACTORIES
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.core.strategies import clusters, pods
 
@@ -25,7 +26,7 @@ WITH_LOAD = runner(
 DEFAULT = runner()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(clusters(), pods("new"), st.lists(st.floats(0, 120), max_size=4), st.integers(0, 2**32))
 def test_decide_picks_one_of_explains_best_nodes_for_the_same_total(
     state: ClusterState, info: PodInfo, loads: list[float], seed: int

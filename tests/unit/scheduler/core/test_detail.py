@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.core import detail_of, explain
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, cluster, container, load, node, pod, runner
 from tests.unit.scheduler.core.strategies import clusters, pods
 
@@ -65,7 +66,7 @@ def test_scored_nodes_carry_the_load_that_plugins_saw_and_its_age() -> None:
     assert shown == {"calm": (True, 10.0, 20.0), "busy": (False, 80.0, 20.0)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(clusters(), pods("new"), st.integers(0, 6))
 def test_the_best_nodes_are_kept_and_the_chosen_one(state: ClusterState, info: object, most: int) -> None:
     snapshot = state.snapshot(NOW)

@@ -16,6 +16,7 @@ from scheduler.core.classes import ClassColumns
 from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer
 from scheduler.state import CODEC_OF_KIND, ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, api_pod, container, node, runner
 
 TLP = {"TargetLoadPacking": {"watcherAddress": WATCHER}}
@@ -360,7 +361,7 @@ def few_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     favourites=st.lists(st.integers(0, len(CLASSES) - 1), min_size=1, max_size=4),
     steps=steps,
@@ -376,7 +377,7 @@ def test_any_history_gives_the_decisions_that_asking_every_plugin_gives(
 
 
 @pytest.mark.parametrize("profile", ["default", "load", "load limit", "no scores", "spread by default"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(
     favourites=st.lists(st.sampled_from([1, 2, 4, 9]), min_size=1, max_size=2), steps=crowding, seed=st.integers(0, 9)
 )

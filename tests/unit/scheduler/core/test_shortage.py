@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from scheduler.core import NodeShortage, decide, find_shortage
 from scheduler.framework import PodInfo
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.core.strategies import clusters, pods
 
@@ -43,7 +44,7 @@ def test_a_pod_that_other_plugins_reject_everywhere_lacks_no_room() -> None:
     assert find_shortage(state.snapshot(NOW), pod("q"), DEFAULT) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(clusters(), pods("new"))
 def test_a_pod_that_asks_for_as_much_less_fits_on_the_node_that_is_named(state: ClusterState, info: PodInfo) -> None:
     snapshot = state.snapshot(NOW)

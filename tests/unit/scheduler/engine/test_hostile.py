@@ -20,6 +20,7 @@ from scheduler.kube.model import NODES, PODS
 from scheduler.state import WATCHED_KINDS
 from tests.support import faketime
 from tests.support.faketime import wall_clock
+from tests.support.selection import tries
 from tests.unit.scheduler.engine.fakes import Engine, eventually
 from tests.unit.scheduler.engine.hostile import NODE, OTHERS, PLAIN_POD, POD, spoilt
 
@@ -129,7 +130,7 @@ def _on(node: str, item: Any) -> Any:
     return item
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(
     pods=st.lists(st.one_of(spoilt(POD), spoilt(PLAIN_POD)), min_size=1, max_size=2),
     running=st.one_of(spoilt(POD), spoilt(PLAIN_POD)).map(lambda item: _on("strange", item)),

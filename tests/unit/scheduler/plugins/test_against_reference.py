@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scheduler.core import Explanation, explain
 from scheduler.framework import PodInfo
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, only_scores, runner
 from tests.unit.scheduler.core.strategies import clusters, pods
 from tests.unit.scheduler.plugins import reference
@@ -22,7 +23,7 @@ def matrix(
     return explain(snapshot, info, profile), [(name, list(state.pods_on(name))) for name in state.node_names]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(clusters(), pods("new"))
 def test_the_first_rejection_of_every_node_is_the_references(state: ClusterState, info: PodInfo) -> None:
     explanation, nodes = matrix(state, info)
@@ -48,7 +49,7 @@ def test_the_first_rejection_of_every_node_is_the_references(state: ClusterState
         assert explained.feasible is (expected is None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(clusters(), pods("new"), st.sampled_from(["LeastAllocated", "MostAllocated", *SHAPES]))
 def test_fit_scores_are_the_references(state: ClusterState, info: PodInfo, kind: str) -> None:
     shape = SHAPES.get(kind, ())
@@ -73,7 +74,7 @@ def fit_profile(strategy: str, weights: dict[str, int], shape: tuple[tuple[int, 
     return runner(only_scores("NodeResourcesFit"), {"NodeResourcesFit": {"scoringStrategy": scoring}})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @pytest.mark.parametrize("version", ["1.35", "1.36"])
 @given(clusters(), pods("new"), st.sampled_from([("cpu", "memory"), ("cpu", "memory", "example.com/gpu"), ("cpu",)]))
 def test_balanced_scores_are_the_references(
@@ -91,7 +92,7 @@ def test_balanced_scores_are_the_references(
             assert (explained.scores[name].raw if name in explained.scores else None) == (None if skipped else expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(clusters(), pods("new"))
 def test_taint_and_affinity_scores_are_the_references(state: ClusterState, info: PodInfo) -> None:
     explanation, nodes = matrix(state, info)

@@ -15,6 +15,7 @@ from scheduler.catalog import ActionType
 from scheduler.core import decide
 from scheduler.framework import ClusterEvent, Hint, PodInfo, ProfileRunner
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.plugins.quotas import (
     attempt,
@@ -449,7 +450,7 @@ def examples(draw: st.DrawFn) -> Example:
     return Example(state, wanted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(examples())
 def test_the_pod_fits_on_the_node_once_the_victims_are_deleted(safe: ProfileRunner, example: Example) -> None:
     state, wanted = example.state, example.incoming

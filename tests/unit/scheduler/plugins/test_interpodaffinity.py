@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scheduler.core import explain
 from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo, ProfileRunner
 from scheduler.state import ClusterState, Snapshot
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins import pods_reference as reference
 from tests.unit.scheduler.plugins.pods_worlds import (
@@ -61,7 +62,7 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
             assert (score.raw, score.normalized) == (scores[0][name], scores[1][name])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(worlds(caring), pods("new", caring), st.sampled_from(list(PROFILES)))
 def test_verdicts_and_scores_are_the_references(
     built: tuple[ClusterState, reference.World], info: PodInfo, kind: str
@@ -69,7 +70,7 @@ def test_verdicts_and_scores_are_the_references(
     check(*built, info, kind)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(worlds(caring), pods("new", caring), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
 def test_they_remain_the_references_while_the_cluster_changes(
     built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
@@ -99,7 +100,7 @@ def test_they_remain_the_references_while_the_cluster_changes(
         check(state, seen(state, world), info, "safe")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     worlds(caring), pods("new", caring), pods("other", caring), st.integers(0, 4), st.sampled_from(["safe", "upstream"])
 )
@@ -121,7 +122,7 @@ def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
     assert filtered(PROFILES[kind], view, info, there_and_back) == filtered(PROFILES[kind], view, info, [])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(worlds(caring), pods("new", caring), st.integers(0, 20))
 def test_a_pod_removed_in_a_what_if_run_no_longer_counts(
     built: tuple[ClusterState, reference.World], info: PodInfo, index: int

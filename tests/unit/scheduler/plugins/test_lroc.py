@@ -30,6 +30,7 @@ from scheduler.plugins.lowriskovercommitment.beta import (
 )
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
 from tests.unit.scheduler.plugins.vectors import api_pod_of, cases, pod_of, profile_of, state_of
@@ -175,7 +176,7 @@ def test_sums_per_node_are_upstreams(case: dict[str, Any]) -> None:
         assert limits + getattr(own, f"{resource}_limit") == expected["node_limit"][key]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(st.integers(1, 80), st.integers(1, 80), st.integers(1, 999))
 def test_incomplete_beta_is_exact_for_whole_parameters(alpha: int, beta: int, x: int) -> None:
     share, tries = Fraction(x, 1000), alpha + beta - 1
@@ -184,7 +185,7 @@ def test_incomplete_beta_is_exact_for_whole_parameters(alpha: int, beta: int, x:
     assert computed == pytest.approx(float(exact), abs=2e-13)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.floats(1e-3, 1e5), st.floats(1e-3, 1e5), st.floats(0, 1), st.floats(0, 1))
 def test_incomplete_beta_rises_from_0_to_1_and_mirrors(alpha: float, beta: float, x: float, other: float) -> None:
     low, high = sorted((x, other))
@@ -209,7 +210,7 @@ def sized(name: str, sizes: tuple[str, str, str, str]) -> PodInfo:
     return pod(name, container(cpu, memory, limits={"cpu": cpu_limit, "memory": memory_limit}))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.lists(st.tuples(st.one_of(st.none(), node_load), st.lists(resources, max_size=3)), min_size=1, max_size=5),
     resources,

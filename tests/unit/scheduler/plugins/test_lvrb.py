@@ -14,6 +14,7 @@ from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, Prof
 from scheduler.helpers.loadstats import ResourceStats
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
 from tests.unit.scheduler.plugins.vectors import cases, pod_of, profile_of, state_of
@@ -73,7 +74,7 @@ figure = st.one_of(st.just(math.nan), st.floats(0, 150), st.sampled_from([0.0, 1
 node_load = st.builds(NodeLoad, cpu_average=figure, cpu_stddev=figure, memory_average=figure, memory_stddev=figure)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.lists(st.one_of(st.none(), node_load), min_size=1, max_size=6),
     st.sampled_from(["0", "100m", "1", "3999m", "9"]),

@@ -16,6 +16,7 @@ from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, Prof
 from scheduler.plugins.peaks.model import VARIABLE, normalize_scores
 from scheduler.plugins.peaks.upstream import go_exp
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
 from tests.unit.scheduler.plugins.vectors import cases, pod_of, profile_of, state_of
@@ -107,7 +108,7 @@ def test_powers_of_e_are_gos_to_the_last_bit() -> None:
     assert beyond.tolist() == [math.inf, 0.0, math.inf, 0.0, 1.0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.lists(
         st.tuples(

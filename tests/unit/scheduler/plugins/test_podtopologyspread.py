@@ -12,6 +12,7 @@ from scheduler.core import explain
 from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo, ProfileRunner
 from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.state import ClusterState, Snapshot
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins import pods_reference as reference
 from tests.unit.scheduler.plugins.pods_worlds import HOST, ZONE, only, pods, put, seen, spreading, worlds
@@ -59,7 +60,7 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
             assert (score.raw, score.normalized) == (scores[0][name], scores[1][name])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(worlds(), pods("new", spreading), st.sampled_from(["System", "List"]))
 def test_verdicts_and_scores_are_the_references(
     built: tuple[ClusterState, reference.World], info: PodInfo, kind: str
@@ -67,7 +68,7 @@ def test_verdicts_and_scores_are_the_references(
     check(*built, info, kind)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(worlds(), pods("new", spreading), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=6))
 def test_they_remain_the_references_while_the_cluster_changes(
     built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
@@ -94,7 +95,7 @@ def test_they_remain_the_references_while_the_cluster_changes(
         check(state, seen(state, world), info, "System")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(worlds(), pods("new", spreading), pods("other"), st.integers(0, 4))
 def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
     built: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, index: int

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scheduler.framework import CycleState, LocalPlugin, MonotonicSeconds, PodInfo, ProfileRunner
 from scheduler.helpers import KubeletRejections
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, pod, runner
 from tests.unit.scheduler.core.strategies import clusters, pods
 
@@ -68,7 +69,7 @@ def check(profile: ProfileRunner, state: ClusterState, info: PodInfo) -> set[str
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(state=clusters(), info=pods("new"), loads=st.lists(st.floats(0, 140), min_size=4, max_size=4))
 def test_on_any_cluster_they_agree(name: str, state: ClusterState, info: PodInfo, loads: list[float]) -> None:
     state.set_load(load({f"n{index}": value for index, value in enumerate(loads)}))

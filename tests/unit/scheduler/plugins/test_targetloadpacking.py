@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scheduler.core import explain
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference
 
@@ -48,7 +49,7 @@ def test_default_requests_without_cpu_mean_zero() -> None:
     assert profile(defaultRequests={"memory": "1Gi"}).plugins[NAME].predict(pod("p").spec) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.lists(st.floats(0, 110), min_size=2, max_size=5),
     st.sampled_from(["0", "100m", "1", "2", "3999m"]),

@@ -18,6 +18,7 @@ from scheduler.preemption.dryruns import DryRunCache
 from scheduler.preemption.trials import dry_run
 from scheduler.preemption.victims import Candidate, DryRunResult, VictimRules, choose
 from scheduler.state import ClusterState, Snapshot
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 GPU = "example.com/gpu"
@@ -160,7 +161,7 @@ def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, tur
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(st.integers(0, 1 << 32))
 @example(1274767)
 def test_kept_dry_runs_give_what_trying_all_nodes_gives(seed: int) -> None:

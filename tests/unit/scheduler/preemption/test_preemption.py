@@ -18,6 +18,7 @@ from scheduler.kube.model import PodDisruptionBudget
 from scheduler.preemption.trials import dry_run
 from scheduler.preemption.victims import Candidate, VictimRules, choose
 from scheduler.state import ClusterState
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 HIGH, MID, LOW = 100, 50, 10
@@ -454,7 +455,7 @@ def fits(state: ClusterState, incoming: PodInfo, name: str, without: Iterable[Po
     return decide(alone.snapshot(NOW), incoming, profile, random.Random(0)).node == name
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(clusters())
 def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple[ClusterState, PodInfo]) -> None:
     state, incoming = example
@@ -477,7 +478,7 @@ def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple
             assert not lower or not fits(state, incoming, name, lower, profile), f"{name} would do"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(clusters())
 def test_trying_nodes_together_gives_what_trying_them_alone_gives(
     profile: ProfileRunner, example: tuple[ClusterState, PodInfo]

@@ -20,6 +20,7 @@ from scheduler.framework import (
 from scheduler.kube.model import LabelSelector
 from scheduler.kube.primitives.selectors import EVERYTHING, NOTHING, Selector, label_selector
 from scheduler.state import CODEC_OF_KIND, Snapshot
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 
 NODES = ["n0", "n1", "n2", "n3"]
@@ -182,7 +183,7 @@ def compare_terms(view: Snapshot) -> None:
             assert not -counts
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 @given(steps)
 def test_counts_equal_a_fresh_count_after_any_history(history: list[tuple[str, int, int, int]]) -> None:
     world = History()
@@ -193,7 +194,7 @@ def test_counts_equal_a_fresh_count_after_any_history(history: list[tuple[str, i
     compare_terms(view)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(steps, steps)
 def test_counts_asked_for_early_follow_every_later_change(
     before: list[tuple[str, int, int, int]], after: list[tuple[str, int, int, int]]
@@ -211,7 +212,7 @@ def test_counts_asked_for_early_follow_every_later_change(
     compare_terms(world.state.snapshot(NOW))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(steps, st.lists(st.tuples(st.integers(10, 13), st.integers(0, 3), st.integers(0, 1000)), max_size=6))
 def test_an_overlay_and_a_frozen_copy_count_their_own_pods(
     history: list[tuple[str, int, int, int]], moves: list[tuple[int, int, int]]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.catalog import ActionType
 from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo
 from scheduler.state import ClusterState, Snapshot
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, load, node, pod
 
 NODES = ["n0", "n1", "n2"]
@@ -122,7 +123,7 @@ class Model:
             self.names.remove(name)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(steps)
 def test_usage_is_the_sum_over_pods_after_any_history(history: list[tuple[str, int, int, int]]) -> None:
     model = Model()
@@ -133,7 +134,7 @@ def test_usage_is_the_sum_over_pods_after_any_history(history: list[tuple[str, i
     assert model.state.pod_count == len(model.placed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(steps, st.randoms(use_true_random=False))
 def test_a_relisted_state_equals_the_one_reached_by_watching(
     history: list[tuple[str, int, int, int]], random: object

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.framework import PodQuery, TermKind
 from scheduler.state import ClusterState, Snapshot
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 from tests.unit.scheduler.state.test_aggregates import (
     HOST,
@@ -42,7 +43,7 @@ def check_weights(view: Snapshot, terms: list[tuple[PodQuery, int]]) -> None:
 weighted = st.lists(st.tuples(st.sampled_from(QUERIES), st.integers(-100, 100)), min_size=1, max_size=12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(steps, weighted, st.lists(st.tuples(st.integers(10, 13), st.integers(0, 3), st.integers(0, 1000)), max_size=6))
 def test_weights_are_the_sum_of_what_each_query_counts(
     history: list[Step], terms: list[tuple[PodQuery, int]], moves: list[tuple[int, int, int]]
@@ -82,7 +83,7 @@ def term_sums(history: list[Step]) -> list[Counter[tuple[TermKind, str, str]]]:
     return sums
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(steps)
 def test_terms_that_share_one_count_add_up_as_if_each_had_its_own(history: list[Step]) -> None:
     alone = term_sums(history)
@@ -91,7 +92,7 @@ def test_terms_that_share_one_count_add_up_as_if_each_had_its_own(history: list[
         assert term_sums(history) == alone
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(steps)
 def test_queries_that_count_in_vain_are_dropped_and_answered_again(history: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.framework import PodInfo, Resources
 from scheduler.state import ClusterState, Snapshot
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 
 NODES = ("n0", "n1", "never there")
@@ -75,7 +76,7 @@ def do(state: ClusterState, action: str, index: int, size: int) -> None:
             state.remove_node(NODES[size % 2])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(steps, st.integers(0, 40))
 def test_the_sums_are_those_of_a_recount(history: list[tuple[str, int, int]], asked_at: int) -> None:
     state = cluster(node("n0"), node("n1"))
@@ -89,7 +90,7 @@ def test_the_sums_are_those_of_a_recount(history: list[tuple[str, int, int]], as
         assert plain(view.requests_by_namespace(specified)) == recount(pods, resized=False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(steps, st.lists(st.tuples(st.booleans(), st.integers(0, 11), st.integers(0, 1)), max_size=8))
 def test_a_what_if_counts_what_it_moves(
     history: list[tuple[str, int, int]], moves: list[tuple[bool, int, int]]

@@ -21,6 +21,7 @@ from scheduler.framework import (
 )
 from scheduler.state import QueuedPod, SchedulingQueue
 from tests.support.faketime import ManualClocks
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import pod
 
 HINTS = {
@@ -463,7 +464,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.queue.in_flight_events == 0
 
 
-QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=tries(60), stateful_step_count=40, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
 
 
