@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         "--before",
         type=Path,
         metavar="CHECKOUT",
-        help="race ours with that of another checkout only; no result is written",
+        help="race ours with that of another checkout only, run by its own .venv if it has one; no result is written",
     )
     parser.add_argument("--resume", action="store_true", help="reuse the finished rounds of an interrupted race")
     parser.add_argument("--check", action="store_true", help="exit with 3 when the workload misses a threshold")

@@ -66,12 +66,19 @@ def start(
     port = ports.allocate([role], {})[role]
     argv = [f"--config={file}", f"--bind-address={LOOPBACK}", f"--secure-port={port}", f"-v={_VERBOSITY}"]
     if role == OURS:
-        argv = [sys.executable, "-m", "scheduler", *argv]
+        argv = [interpreter(root), "-m", "scheduler", *argv]
     else:
         rights = (f"--{purpose}-kubeconfig={layout.kubeconfig}" for purpose in ("authentication", "authorization"))
         argv = [str(binaries[scenario.peer]), *argv, *rights, f"--authorization-always-allow-paths={_OPEN}"]
     service = ServiceProcess(role, argv, ports=[port], env=environment)
     return Contestant(role, processes.start(service, layout.root), port)
+
+
+def interpreter(root: Path) -> str:
+    """Return the Python of a checkout's own environment, so that interpreters and packages can be compared, too; this
+    process' where it has none."""
+    own = root / ".venv" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
 
 
 def stop(contestant: Contestant) -> None:

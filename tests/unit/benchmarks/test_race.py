@@ -1,6 +1,7 @@
 """The race without racing: scenarios, figures, ratios, reports."""
 
 import json
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,7 +9,7 @@ import pytest
 
 from benchmarks.race import report
 from benchmarks.race.command import main
-from benchmarks.race.contestants import NULL, OURS, PEER, configuration
+from benchmarks.race.contestants import NULL, OURS, PEER, configuration, interpreter
 from benchmarks.race.figures import (
     ContestantRun,
     Round,
@@ -210,3 +211,11 @@ def test_a_wrong_name_ends_with_exit_code_4_and_one_line(capsys):
     assert captured.out == ""
     assert captured.err.startswith("benchmarks race: --scenario Nonsense: no such scenario")
     assert captured.err.count("\n") == 1
+
+
+def test_another_checkout_runs_on_its_own_environment_if_it_has_one(tmp_path: Path) -> None:
+    assert interpreter(tmp_path) == sys.executable
+    own = tmp_path / ".venv" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert interpreter(tmp_path) == str(own)
