@@ -5,7 +5,7 @@ Without hints every event would move every unschedulable pod, and each would cos
 for each kind of change, not one for the object: a node's heartbeat is none at all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import NamedTuple
 
@@ -36,12 +36,29 @@ def _camel_case(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
+class Concern(NamedTuple):
+    """Which pods a change concerns, by names: the queue does not ask the hints about others.
+
+    For changes that concern one pod of thousands. It may not lose any: a pod that is not concerned is one for which
+    the hint answers SKIP, and for which the plugin's PreEnqueue, if it rejects the pod, still does. So a plugin that
+    has a Concern keeps pods gated for nothing but what `awaited` names. Names are not empty.
+    """
+
+    awaited: Callable[[PodInfo], Collection[str]]
+    """The names of what a rejected pod waits for; asked again when the pod changes."""
+    named: Callable[[EventObject | None, EventObject | None], Collection[str]]
+    """The names that a change, old and new object, is about."""
+    helps_all: Callable[[EventObject | None, EventObject | None], bool] = lambda old, new: False
+    """Whether a change concerns every pod that the plugin rejected and does not keep gated."""
+
+
 class HintRegistration(NamedTuple):
     """An event of interest, and the function that looks closer; without one, every such event wakes the pod."""
 
     resource: str
     actions: ActionType
     hint: QueueingHint | None = None
+    concern: Concern | None = None
 
     def event_names(self) -> list[str]:
         """Return its events as `Node/Add`, in upstream's words."""

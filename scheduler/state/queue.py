@@ -39,6 +39,7 @@ from scheduler.framework import (
 from scheduler.state.heap import KeyedHeap
 from scheduler.state.inflight import InFlight
 from scheduler.state.observer import UNOBSERVED, QueueObserver
+from scheduler.state.parked import Parked
 from scheduler.state.queued import QueuedPod, QueueName, Requeue
 from scheduler.state.waking import Hints, Waking
 
@@ -105,7 +106,7 @@ class SchedulingQueue:
         self._active: KeyedHeap[QueuedPod] = KeyedHeap()
         self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
         self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
-        self._unschedulable: dict[str, QueuedPod] = {}
+        self._unschedulable = Parked(self._waking.groups_of)
         self._in_flight = InFlight()
 
     # Looking --------------------------------------------------------------------------------------------------------
@@ -134,8 +135,8 @@ class SchedulingQueue:
             return "active"
         if uid in self._backoff or uid in self._error_backoff:
             return "backoff"
-        if uid in self._unschedulable:
-            return "gated" if self._unschedulable[uid].gated else "unschedulable"
+        if (queued := self._unschedulable.get(uid)) is not None:
+            return "gated" if queued.gated else "unschedulable"
         return "in-flight" if uid in self._in_flight else None
 
     def get(self, uid: str) -> QueuedPod | None:
@@ -203,6 +204,8 @@ class SchedulingQueue:
             if self._waking.verdict(queued, event, before, new) is not Requeue.SKIP:
                 verdict = Requeue.IMMEDIATELY if queued.gated else Requeue.AFTER_BACKOFF
                 return self._requeue(queued, verdict, event.label)
+        queued.may_pass = queued.may_pass or (queued.gated and self._still_gated(new).is_success)
+        self._unschedulable.put(queued)
         return "gated" if queued.gated else "unschedulable"
 
     def delete(self, uid: str) -> bool:
@@ -292,7 +295,7 @@ class SchedulingQueue:
         wakes = self._waking.registrations_for(event)
         moved = 0
         # Most events, such as a changed condition of a pod, are news to no plugin: thousands of pods may wait here.
-        for queued in list(self._unschedulable.values()) if wakes or event.is_wildcard else ():
+        for queued in self._waking.concerned(self._unschedulable, event, old, new):
             if max_priority is not None and queued.pod.priority > max_priority:
                 continue
             if queued.pod.uid == except_uid:
@@ -300,10 +303,9 @@ class SchedulingQueue:
             if queued.gated and self._stays_gated(queued, event, wakes):
                 continue
             verdict = self._waking.verdict(queued, event, old, new)
-            if verdict is not Requeue.SKIP and self._requeue(queued, verdict, event.label) not in (
-                "unschedulable",
-                "gated",
-            ):
+            if verdict is Requeue.SKIP:
+                self._remember_passing(queued)
+            elif self._requeue(queued, verdict, event.label) not in ("unschedulable", "gated"):
                 moved += 1
         return moved
 
@@ -314,7 +316,7 @@ class SchedulingQueue:
         claims and as many pods that wait for them kept the loop busy for two minutes. Then every pod is woken that one
         of the events could help, at the price of an attempt that may be in vain.
         """
-        if len(changes) * len(self._unschedulable) <= _MOST_QUESTIONS:
+        if self._waking.questions(self._unschedulable, changes) <= _MOST_QUESTIONS:
             for event, old, new in changes:
                 self.on_event(event, old, new)
             return
@@ -326,7 +328,9 @@ class SchedulingQueue:
                 if queued.gated and self._stays_gated(queued, event, wakes):
                     continue
                 verdict = self._waking.verdict_unasked(queued, event)
-                if verdict is not Requeue.SKIP:
+                if verdict is Requeue.SKIP:
+                    self._remember_passing(queued)
+                else:
                     self._requeue(queued, verdict, event.label)
 
     def activate(self, uids: Iterable[str]) -> int:
@@ -409,7 +413,7 @@ class SchedulingQueue:
             queued = heap.remove(uid)
             if queued is not None:
                 return queued
-        return self._unschedulable.pop(uid, None)
+        return self._unschedulable.pop(uid)
 
     def _passes_gates(self, queued: QueuedPod, event: str) -> bool:
         status = self._pre_enqueue(queued.pod)
@@ -421,7 +425,8 @@ class SchedulingQueue:
         queued.gate_message = status.message
         queued.unschedulable_plugins |= {status.plugin}
         self._remove(queued.pod.uid)
-        self._unschedulable[queued.pod.uid] = queued
+        queued.may_pass = False
+        self._unschedulable.put(queued)
         self._observer.entered("unschedulable", event)
         return False
 
@@ -430,6 +435,12 @@ class SchedulingQueue:
         self._in_flight.record(event, old, new)
         if self._reordered_by is not None:
             self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
+
+    def _remember_passing(self, queued: QueuedPod) -> None:
+        """A gated pod's gate is open, and it is not moved: events of any kind may do that from now on."""
+        if queued.gated and not queued.may_pass:
+            queued.may_pass = True
+            self._unschedulable.put(queued)
 
     def _stays_gated(self, queued: QueuedPod, event: ClusterEvent, wakes: Hints) -> bool:
         if queued.gating_plugin not in wakes.get(queued.pod.scheduler_name, ()) and not event.is_wildcard:
@@ -455,7 +466,7 @@ class SchedulingQueue:
         uid = queued.pod.uid
         if verdict is Requeue.SKIP:
             self._remove(uid)
-            self._unschedulable[uid] = queued
+            self._unschedulable.put(queued)
             self._observer.entered("unschedulable", event)
             return "gated" if queued.gated else "unschedulable"
         if verdict is Requeue.AFTER_BACKOFF and self._is_backing_off(queued):

@@ -34,6 +34,7 @@ class QueuedPod:
         pending_plugins: who rejected it last with Pending: they wake it without back-off.
         gating_plugin: who keeps it from becoming active, or "".
         gate_message: what that plugin says.
+        may_pass: whether that plugin was seen to let it pass, at an event that did not help it otherwise.
         flushed: whether it is tried because no event woke it for long.
     """
 
@@ -49,6 +50,7 @@ class QueuedPod:
     pending_plugins: frozenset[str] = field(default_factory=frozenset)
     gating_plugin: str = ""
     gate_message: str = ""
+    may_pass: bool = False
     flushed: bool = False
 
     @property

@@ -1,14 +1,18 @@
 """Which events may help a rejected pod, as the plugins that rejected it say (queueing hints)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from scheduler.framework import ClusterEvent, Hint, HintRegistration, PodInfo
+from scheduler.framework import ClusterEvent, Concern, Hint, HintRegistration, PodInfo
 from scheduler.state.observer import QueueObserver
+from scheduler.state.parked import Group, Parked
 from scheduler.state.queued import QueuedPod, Requeue
 
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
+
+_UNKNOWN = "?"
+"""What a pod awaits whose plugin cannot tell."""
 
 
 class Waking:
@@ -18,6 +22,12 @@ class Waking:
         self._hints = hints
         self._observer = observer
         self._woken_by: dict[ClusterEvent, dict[str, dict[str, tuple[HintRegistration, ...]]]] = {}
+        self._concerns: dict[tuple[str, str], list[Concern]] = {
+            (scheduler, plugin): concerns
+            for scheduler, plugins in self._hints.items()
+            for plugin, registrations in plugins.items()
+            if (concerns := [each.concern for each in registrations if each.concern is not None])
+        }
 
     def _matching(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:
         """Return the rejectors that registered for an event, with the registrations that match."""
@@ -42,6 +52,43 @@ class Waking:
                 if matching:
                     by_scheduler[scheduler] = matching
         return by_scheduler
+
+    def groups_of(self, queued: QueuedPod) -> Iterator[Group]:
+        """Yield the groups under which a rejected or gated pod is found by the events that may help it."""
+        scheduler = queued.pod.scheduler_name
+        for plugin in (queued.gating_plugin,) if queued.gated else queued.rejectors:
+            concerns = self._concerns.get((scheduler, plugin), ())
+            if not concerns or not queued.gated or queued.may_pass:
+                yield Group(scheduler, plugin)
+            for concern in concerns:
+                for name in _awaited(concern, queued.pod):
+                    yield Group(scheduler, plugin, name)
+
+    def concerned(self, parked: Parked, event: ClusterEvent, old: Any, new: Any) -> list[QueuedPod]:
+        """Return the waiting pods that an event may help; the hints look closer."""
+        groups = None if event.is_wildcard else self._groups_for(event, old, new)
+        return list(parked.values()) if groups is None else parked.of(groups)
+
+    def questions(self, parked: Parked, changes: Iterable[tuple[ClusterEvent, Any, Any]]) -> int:
+        """Return how many pods would be asked about changes, one change after the other."""
+        wanted = (self._groups_for(*change) for change in changes)
+        return sum(len(parked) if groups is None else parked.count(groups) for groups in wanted)
+
+    def _groups_for(self, event: ClusterEvent, old: Any, new: Any) -> list[Group] | None:
+        """Return the groups of pods that an event may help; None where a plugin cannot tell."""
+        groups = []
+        for scheduler, plugins in self.registrations_for(event).items():
+            for plugin, registrations in plugins.items():
+                for concern in dict.fromkeys([registration.concern for registration in registrations]):
+                    try:
+                        if concern is None or concern.helps_all(old, new):
+                            groups.append(Group(scheduler, plugin))
+                        if concern is not None:
+                            names = (*concern.named(old, new), _UNKNOWN)
+                            groups += [Group(scheduler, plugin, name) for name in names]
+                    except Exception:
+                        return None
+        return groups
 
     def events_of(self, queued: QueuedPod) -> dict[str, list[str]]:
         """Return, by rejector of a pod, the events that it registered for; their hints look closer."""
@@ -90,6 +137,14 @@ class Waking:
             if hint is not Hint.SKIP:
                 return True
         return False
+
+
+def _awaited(concern: Concern, pod: PodInfo) -> Collection[str]:
+    """Return what a pod awaits; where the plugin's function raised, it is asked about each change."""
+    try:
+        return [*concern.awaited(pod)]
+    except Exception:
+        return (_UNKNOWN,)
 
 
 def _ask_hint(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> Hint | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from scheduler.catalog import ActionType, KubernetesVersion
-from scheduler.framework import NODE, POD, Hint, HintRegistration, Objects, PodInfo
+from scheduler.framework import NODE, POD, Concern, Hint, HintRegistration, Objects, PodInfo
 from scheduler.kube.model import DeviceTaintRule, ResourceClaim
 from scheduler.plugins.dynamicresources.claims import CLAIM, CLASS, RULE, SLICE, ClaimProblem, pod_claims
 from scheduler.plugins.dynamicresources.extended import special_owner
@@ -25,11 +25,12 @@ class Hints:
         kubernetes, claim_actions = self._kubernetes, _ADD_OR_UPDATE
         if kubernetes.backs_extended_resources or kubernetes.wakes_at_lost_claims:
             claim_actions |= ActionType.DELETE
+        concern = Concern(_awaited, _named, self._helps_all)
         rules = HintRegistration(RULE, _ADD_OR_UPDATE | ActionType.DELETE, self._rule_changed)
         return (
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE),
-            HintRegistration(CLAIM, claim_actions, self._claim_changed),
-            HintRegistration(POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_changed),
+            HintRegistration(CLAIM, claim_actions, self._claim_changed, concern),
+            HintRegistration(POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_changed, concern),
             HintRegistration(CLASS, _ADD_OR_UPDATE),
             HintRegistration(SLICE, _ADD_OR_UPDATE),
             *((rules,) if kubernetes.follows_taint_rules else ()),
@@ -39,6 +40,14 @@ class Hints:
     def _rule_changed(pod: PodInfo, old: object, new: object) -> Hint:
         is_same = isinstance(old, DeviceTaintRule) and isinstance(new, DeviceTaintRule) and old.spec == new.spec
         return Hint.SKIP if is_same else Hint.QUEUE
+
+    def _helps_all(self, old: object, new: object) -> bool:
+        """Tell whether a claim has lost its devices."""
+        if not isinstance(old, ResourceClaim) or old.status.allocation is None:
+            return False
+        if new is None:
+            return self._kubernetes.wakes_at_lost_claims
+        return isinstance(new, ResourceClaim) and new.status.allocation is None
 
     def _claim_deleted(self, pod: PodInfo, claim: ResourceClaim) -> Hint:
         if special_owner(claim) == pod.uid:
@@ -62,14 +71,10 @@ class Hints:
         if not isinstance(new, ResourceClaim):
             return Hint.QUEUE
         before = old if isinstance(old, ResourceClaim) else None
-        is_freed = before is not None and before.status.allocation is not None and new.status.allocation is None
-        if not is_freed and not _is_named(pod, new):
-            # Most are: at a start with many claims each is shown to each waiting pod.
-            return Hint.SKIP
         claims = self._claims_of(pod)
         if claims is None:
             return Hint.SKIP
-        if is_freed:
+        if self._helps_all(old, new):
             # Somebody's devices are free again.
             return Hint.QUEUE
         if all(claim.metadata.uid != new.metadata.uid for claim in claims):
@@ -84,17 +89,28 @@ class Hints:
         return Hint.SKIP if self._claims_of(new) is None else Hint.QUEUE
 
 
-def _is_named(pod: PodInfo, claim: ResourceClaim) -> bool:
-    """Tell whether a pod names a claim, or has it from a template."""
-    meta = claim.metadata
-    if meta.namespace != pod.namespace:
-        return False
-    name = meta.name
-    for wanted in pod.spec.claims:
-        if wanted.resource_claim_name == name:
-            return True
-    # Plain loops: this is asked for each pod and claim.
-    for generated in pod.claim_names:  # noqa: SIM110
-        if generated.partition("=")[2] == name:
-            return True
-    return False
+def _awaited(pod: PodInfo) -> Collection[str]:
+    """Return the claims that a pod names or has from templates, and the pod itself."""
+    generated = [name for entry in pod.claim_names if (name := entry.partition("=")[2])]
+    named = [wanted.resource_claim_name for wanted in pod.spec.claims if wanted.resource_claim_name is not None]
+    return (_pod(pod.uid), *(_claim(pod.namespace, name) for name in (*named, *generated)))
+
+
+def _named(old: object, new: object) -> Collection[str]:
+    """Return the claim that changed, and the pod whose extended resources it is for; or the pod that changed."""
+    changed = old if new is None else new
+    if isinstance(changed, PodInfo):
+        return (_pod(changed.uid),)
+    if not isinstance(changed, ResourceClaim):
+        return ()
+    owner = special_owner(changed)
+    claim = _claim(changed.metadata.namespace, changed.metadata.name)
+    return (claim, _pod(owner)) if owner else (claim,)
+
+
+def _pod(uid: str) -> str:
+    return f"pod/{uid}"
+
+
+def _claim(namespace: str, name: str) -> str:
+    return f"claim/{namespace}/{name}"
