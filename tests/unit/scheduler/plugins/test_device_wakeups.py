@@ -8,12 +8,12 @@ import pytest
 
 import scheduler.plugins.dynamicresources as plugin_module
 from scheduler.catalog import ActionType
-from scheduler.framework import ClusterEvent, Hint
+from scheduler.framework import NODE_ADD, ClusterEvent, Hint
 from scheduler.plugins.dynamicresources import hints as hints_module
 from scheduler.plugins.dynamicresources.claims import pod_claims
 from scheduler.state import SchedulingQueue
 from tests.support.faketime import ManualClocks
-from tests.unit.scheduler.core.builders import container, pod
+from tests.unit.scheduler.core.builders import container, node, pod
 from tests.unit.scheduler.plugins.devices import Server, claim, using
 
 OF_TEMPLATE = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
@@ -89,6 +89,8 @@ def test_pods_of_templates_are_asked_about_their_own_claims_and_no_others(monkey
         queue.add(pod(f"p{number}", **OF_TEMPLATE, **(generated(f"c{number}") if number % 2 == 0 else {})))
     assert queue.counts()["gated"] == count
     looks.clear()
+    queue.on_event(NODE_ADD, None, node("n"))
+    assert looks == []
     for number in range(count):
         made = claim(f"c{number}", **owned(number))
         server.state.objects.upsert("ResourceClaim", made)
