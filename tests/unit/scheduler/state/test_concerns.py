@@ -22,6 +22,7 @@ from scheduler.framework import (
 )
 from scheduler.state import QueuedPod, SchedulingQueue
 from tests.support.faketime import ManualClocks
+from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import pod
 
 TICKET = "Ticket"
@@ -192,5 +193,5 @@ class ConcernMachine(RuleBasedStateMachine):
         assert few == all_of_them
 
 
-ConcernMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ConcernMachine.TestCase.settings = settings(max_examples=tries(60), stateful_step_count=40, deadline=None)
 TestConcernMachine = ConcernMachine.TestCase
