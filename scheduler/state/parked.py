@@ -53,10 +53,10 @@ class Parked:
 
     def of(self, groups: Iterable[Group]) -> list[QueuedPod]:
         """Return the pods of any of the groups, each once."""
-        found = [pods for group in dict.fromkeys(groups) if (pods := self._groups.get(group))]
-        if len(found) < 2:
-            return list(found[0].values()) if found else []
-        return list({uid: queued for pods in found for uid, queued in pods.items()}.values())
+        members = [pods for group in dict.fromkeys(groups) if (pods := self._groups.get(group))]
+        if len(members) < 2:
+            return list(members[0].values()) if members else []
+        return list({uid: queued for pods in members for uid, queued in pods.items()}.values())
 
     def count(self, groups: Iterable[Group]) -> int:
         """Return how many pods the groups have; one that is in several is counted for each."""

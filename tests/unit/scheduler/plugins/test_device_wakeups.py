@@ -92,9 +92,9 @@ def test_pods_of_templates_are_asked_about_their_own_claims_and_no_others(monkey
     queue.on_event(NODE_ADD, None, node("n"))
     assert looks == []
     for number in range(count):
-        made = claim(f"c{number}", **owned(number))
-        server.state.objects.upsert("ResourceClaim", made)
-        queue.on_event(ClusterEvent("ResourceClaim", ActionType.ADD), None, made)
+        new_claim = claim(f"c{number}", **owned(number))
+        server.state.objects.upsert("ResourceClaim", new_claim)
+        queue.on_event(ClusterEvent("ResourceClaim", ActionType.ADD), None, new_claim)
         assert queue.queue_of(f"uid-p{number}") == ("active" if number % 2 == 0 else "gated")
     for number in range(1, count, 2):
         now = pod(f"p{number}", **OF_TEMPLATE, **generated(f"c{number}"))

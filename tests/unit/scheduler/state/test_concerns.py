@@ -189,8 +189,10 @@ class ConcernMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_pod_is_in_the_same_place(self) -> None:
-        few, all_of_them = ({name: world.queue.queue_of(f"uid-{name}") for name in self.pods} for world in self.worlds)
-        assert few == all_of_them
+        narrowed, unnarrowed = (
+            {name: world.queue.queue_of(f"uid-{name}") for name in self.pods} for world in self.worlds
+        )
+        assert narrowed == unnarrowed
 
 
 ConcernMachine.TestCase.settings = settings(max_examples=tries(60), stateful_step_count=40, deadline=None)
