@@ -8,6 +8,11 @@ BIN := $(VENV)/bin
 ifdef KUBERNETES
 export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
 endif
+DEMO := devcluster.demo
+# A CLUSTER that the environment happens to have does not turn the demo on it.
+ifneq ($(filter command,$(origin CLUSTER)),)
+DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
+endif
 .PHONY: help setup site olm schemas dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
 
 help:  ## This list
@@ -18,8 +23,8 @@ setup: $(VENV)/.ready  ## Python environment from the lock file
 $(VENV)/.ready: requirements-dev.txt pyproject.toml devcluster/pyproject.toml
 	@PYTHON="$(PYTHON)" tools/setup.sh
 
-demo: setup  ## The main job for real: local cluster, pulumi up, 60 pods placed by the nodes' load
-	@$(BIN)/python -m devcluster.demo
+demo: setup  ## The main job for real: local cluster, pulumi up, 60 pods placed by load; CLUSTER=kubeconfig takes a cluster of yours
+	@$(BIN)/python -m $(DEMO)
 
 clean-demo: setup  ## End the demo's processes and remove its state
 	@$(BIN)/secondary-scheduler cluster down --name demo

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kubernetes import client as kubernetes
 
 from devcluster.demo.workload import TAINT
 from devcluster.errors import ServiceError
-from devcluster.loads import LoadClient
 
 _PAUSE_SECONDS = 1.5
 _BIND_SECONDS = 20.0
+_CONTAINER = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}
+
+
+class ChangesLoads(Protocol):
+    """What `LoadClient` does."""
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Every node's `cpu`, and more."""
+
+    def change(self, node: str, change: Mapping[str, float]) -> dict[str, Any]:
+        """Set a node's `cpu`."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +43,15 @@ class LoadMove:
     Each probe is a small pod that can run on these two nodes only. It is deleted once it is bound.
     """
 
-    def __init__(self, core: kubernetes.CoreV1Api, loads: LoadClient, scheduler_name: str, namespace: str) -> None:
-        self._core, self._loads = core, loads
+    def __init__(
+        self,
+        core: kubernetes.CoreV1Api,
+        loads: ChangesLoads,
+        scheduler_name: str,
+        namespace: str,
+        container: Mapping[str, Any] = _CONTAINER,
+    ) -> None:
+        self._core, self._loads, self._container = core, loads, container
         self._scheduler_name, self._namespace = scheduler_name, namespace
         self._numbers = itertools.count(1)
 
@@ -71,14 +89,13 @@ class LoadMove:
         name = f"probe-{next(self._numbers)}"
         # A field takes one name: a term for each node, of which one has to hold.
         terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
-        container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}
         spec = {
             "schedulerName": self._scheduler_name,
             "affinity": {
                 "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
             },
             "tolerations": [TAINT],
-            "containers": [container],
+            "containers": [self._container],
             "terminationGracePeriodSeconds": 0,
         }
         self._core.create_namespaced_pod(self._namespace, {"metadata": {"name": name}, "spec": spec})
