@@ -38,6 +38,7 @@ _OPM = "1.60.0"
 _HELM = "3.19.5"
 _COSIGN = "2.6.1"
 _CRANE = "0.20.6"
+_KREW = "0.4.3"
 _VERSION_SECONDS = 20
 _WORTH_SAYING = 30.0
 """Seconds of building that are announced as a whole."""
@@ -201,6 +202,11 @@ BINARIES: dict[str, Binary] = {
             f"-X github.com/google/go-containerregistry/cmd/crane/cmd.Version=v{_CRANE}",
             version_argument="version",
             build_seconds=15,
+        ),
+        # What installs plugins of kubectl, and what its index says of their manifests. Without a version stamp.
+        *(
+            Binary(name, "krew", f"sigs.k8s.io/krew/cmd/{name}", _KREW, version_argument="version", build_seconds=20)
+            for name in ("krew", "validate-krew-manifest")
         ),
         # It takes charts' `kubeVersion` for its own if it is not told which Kubernetes its libraries are of.
         Binary(
