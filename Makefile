@@ -70,9 +70,9 @@ schemas: setup  ## Write the JSON Schemas of stack files and configurations (doc
 dashboard: setup  ## Write the Grafana dashboard (deploy/grafana) anew from the table of panels
 	@$(BIN)/python -m tools.dashboard
 
-image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on
-	@$(BIN)/python tools/image.py $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))
-	@SECONDARY_SCHEDULER_IMAGES=built $(BIN)/python -m pytest -q tests/integration/image
+image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on; PART=cli: the command line's
+	@$(BIN)/python tools/image.py $(if $(PART),--part $(PART)) $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))
+	@$(if $(PART),,SECONDARY_SCHEDULER_IMAGES=built $(BIN)/python -m pytest -q tests/integration/image)
 
 site: setup  ## Build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

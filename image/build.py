@@ -1,7 +1,8 @@
 """Runs inside the build stage of image/Containerfile: fills /out with what the image gets.
 
 Standard library only, and no shell, so that the base image needs neither. `dependencies` installs the locked
-packages; `product` builds our wheel, installs it, and writes the entry points.
+packages; `product` builds our wheel, installs it, and writes the entry points. A second argument `cli` means the
+image of the command line instead of the daemons'.
 """
 
 from __future__ import annotations
@@ -38,7 +39,13 @@ SOURCES = (
         "secondary_scheduler/serving.py",
     ),
 )
-"""What our wheel is built from here: the daemons. The command line is for a person's machine."""
+"""What our wheel is built from for the daemons. The command line is for a person's machine, or an image of its own."""
+LOCKS = {"daemons": "requirements.txt", "cli": "requirements-cli.txt"}
+ALL_SOURCES = {
+    "daemons": SOURCES,
+    "cli": ("pyproject.toml", "README.md", "LICENSE", "scheduler", "secondary_scheduler"),
+}
+ALL_ENTRY_POINTS = {"daemons": ENTRY_POINTS, "cli": {"secondary-scheduler": "secondary_scheduler.cli.__main__"}}
 # -I: no PYTHON* variable, no user's packages and no directory of the caller decide what is imported.
 # -B: the root file system is read-only, and everything is compiled already.
 SCRIPT = """\
@@ -74,15 +81,15 @@ def install(target: Path, *arguments: str | Path) -> None:
     run(TOOLS / "bin/python", "-m", "compileall", "-q", "-j", "0", *checking, *paths_at_run_time, target)
 
 
-def dependencies() -> None:
-    """The locked closure of the daemon and the operator; every file must have a hash of the lock."""
+def dependencies(part: str = "daemons") -> None:
+    """The locked closure of the daemons, or of the command line; every file must have a hash of the lock."""
     run(sys.executable, "-m", "venv", TOOLS)
-    install(OUT / "dependencies", "--require-hashes", "--only-binary", ":all:", "-r", HERE / "requirements.txt")
+    install(OUT / "dependencies", "--require-hashes", "--only-binary", ":all:", "-r", HERE / LOCKS[part])
 
 
-def copy_sources(checkout: Path, target: Path) -> None:
-    """Copy what the daemons consist of, and what is needed to build a wheel of it."""
-    for name in SOURCES:
+def copy_sources(checkout: Path, target: Path, part: str = "daemons") -> None:
+    """Copy what an image's part of us consists of, and what is needed to build a wheel of it."""
+    for name in ALL_SOURCES[part]:
         source, copied = checkout / name, target / name
         copied.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -91,12 +98,12 @@ def copy_sources(checkout: Path, target: Path) -> None:
             shutil.copy2(source, copied)
 
 
-def product() -> None:
-    """Our own wheel without the command line, and one executable per entry point."""
+def product(part: str = "daemons") -> None:
+    """Our own wheel, for the daemons without the command line, and one executable per entry point."""
     pip("--require-hashes", "-r", HERE / "requirements-build.txt")
     with tempfile.TemporaryDirectory() as directory:
         # A wheel of less, rather than files deleted after the installation: its RECORD stays true.
-        copy_sources(HERE.parent, Path(directory))
+        copy_sources(HERE.parent, Path(directory), part)
         built = Path(directory, "built")
         run(
             TOOLS / "bin/python",
@@ -117,13 +124,17 @@ def product() -> None:
         # A build without `make image` has no bill of materials.
         if (HERE.parent / name).exists():
             shutil.copy(HERE.parent / name, OUT / "licenses" / name)
-    (OUT / "bin").mkdir()
-    python = os.environ.get("PYTHON") or sys.executable
-    for name, module in ENTRY_POINTS.items():
-        file = OUT / "bin" / name
+    write_entry_points(OUT / "bin", os.environ.get("PYTHON") or sys.executable, part)
+
+
+def write_entry_points(directory: Path, python: str, part: str = "daemons") -> None:
+    """Write the executables of an image into a new directory."""
+    directory.mkdir()
+    for name, module in ALL_ENTRY_POINTS[part].items():
+        file = directory / name
         file.write_text(SCRIPT.format(python=python, installed=INSTALLED, module=module), encoding="utf-8")
         file.chmod(0o755)
 
 
 if __name__ == "__main__":
-    {"dependencies": dependencies, "product": product}[sys.argv[1]]()
+    {"dependencies": dependencies, "product": product}[sys.argv[1]](*sys.argv[2:])

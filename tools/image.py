@@ -4,6 +4,7 @@ All that the build needs is fetched here, so that the build itself uses no netwo
 are those that this machine's pip is configured for.
 
     python tools/image.py [--base IMAGE] [--builder IMAGE] [--python PATH] [--tag NAME ...]
+    python tools/image.py --part cli            the same for the image of the command line
     python tools/image.py --lock IMAGE ...      record the digests that these tags have now, in image/base.lock
 
 An image from a registry is used by its digest: the one in its name, else the one that image/base.lock has for it.
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,12 +29,9 @@ from tools.version import version  # noqa: E402
 from tools.wheels import source_date_epoch  # noqa: E402
 
 IMAGE = ROOT / "image"
-WHEELS = IMAGE / "wheels"
-FETCHED = WHEELS / ".locks"
 BASE_LOCK = IMAGE / "base.lock"
-SBOM = IMAGE / "sbom.cdx.json"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
-LOCKS = ("requirements.txt", "requirements-build.txt")
+BUILD_LOCK = IMAGE / "requirements-build.txt"
 LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -40,9 +39,37 @@ class BuildError(Exception):
     """One line for the user."""
 
 
-def default_tags() -> list[str]:
-    """Under which the stack `local` names the image: one for each entry point."""
-    return [f"localhost/secondary-scheduler/{name}:{version()}" for name in ("kube-scheduler", "operator")]
+@dataclass(frozen=True)
+class Part:
+    """An image of ours: what it is built from, and its names."""
+
+    containerfile: Path
+    lock: Path
+    wheels: Path
+    sbom: Path
+    names: tuple[str, ...]
+
+    def tags(self) -> list[str]:
+        """Names under which it is built; the stack `local` has those of the daemons."""
+        return [f"localhost/secondary-scheduler/{name}:{version()}" for name in self.names]
+
+
+PARTS = {
+    "daemons": Part(
+        IMAGE / "Containerfile",
+        IMAGE / "requirements.txt",
+        IMAGE / "wheels",
+        IMAGE / "sbom.cdx.json",
+        ("kube-scheduler", "operator"),
+    ),
+    "cli": Part(
+        IMAGE / "cli.Containerfile",
+        IMAGE / "requirements-cli.txt",
+        IMAGE / "wheels-cli",
+        IMAGE / "cli/sbom.cdx.json",
+        ("cli",),
+    ),
+}
 
 
 def run(*command: str | Path) -> None:
@@ -52,27 +79,30 @@ def run(*command: str | Path) -> None:
         raise BuildError(f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}; see above")
 
 
-def fetch_wheels() -> None:
-    """Fill image/wheels with exactly the locked files for this machine's platform and Python, if they changed."""
-    locks = b"".join((IMAGE / lock).read_bytes() for lock in LOCKS)
+def fetch_wheels(part: Part) -> None:
+    """Fill a part's folder with exactly the locked files for this machine's platform and Python, if they changed."""
+    locks = b"".join(lock.read_bytes() for lock in (part.lock, BUILD_LOCK))
+    fetched = part.wheels / ".locks"
+    part.wheels.mkdir(exist_ok=True)
     wanted = hashlib.sha256(f"{sys.version_info[:2]} ".encode() + locks).hexdigest()
-    if FETCHED.exists() and FETCHED.read_text(encoding="utf-8") == wanted:
+    if fetched.exists() and fetched.read_text(encoding="utf-8") == wanted:
         return
-    for file in WHEELS.glob("*.whl"):
+    for file in part.wheels.glob("*.whl"):
         file.unlink()
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download"]
     pip += ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
-    for lock in LOCKS:
-        run(*pip, "--dest", WHEELS, "--requirement", IMAGE / lock)
-    FETCHED.write_text(wanted, encoding="utf-8")
+    for lock in (part.lock, BUILD_LOCK):
+        run(*pip, "--dest", part.wheels, "--requirement", lock)
+    fetched.write_text(wanted, encoding="utf-8")
 
 
-def write_sbom() -> None:
+def write_sbom(part: Part) -> None:
     """Write the bill of materials that the build puts into the image."""
     from tools.sbom import SbomError, write
 
     try:
-        write(SBOM)
+        part.sbom.parent.mkdir(exist_ok=True)
+        write(part.sbom, part.lock, part.wheels)
     except SbomError as failure:
         raise BuildError(str(failure)) from None
 
@@ -125,7 +155,9 @@ def ensure_local_base(podman: str) -> str:
     return LOCAL_BASE
 
 
-def build(podman: str, base: str, builder: str, python: str, tags: Sequence[str], clean: bool = False) -> None:
+def build(
+    podman: str, part: Part, base: str, builder: str, python: str, tags: Sequence[str], clean: bool = False
+) -> None:
     """Build the image on `base` (with `builder` for the wheels, if it differs) and give it the tags.
 
     Its times are those of the commit (or SOURCE_DATE_EPOCH), so that two builds of one commit on one base are the same
@@ -135,7 +167,7 @@ def build(podman: str, base: str, builder: str, python: str, tags: Sequence[str]
     if python:
         arguments["PYTHON"] = python
     run(
-        *(podman, "build", "--quiet", "--isolation", "chroot", "--file", IMAGE / "Containerfile"),
+        *(podman, "build", "--quiet", "--isolation", "chroot", "--file", part.containerfile),
         *("--timestamp", source_date_epoch(), "--identity-label=false", *(["--no-cache"] if clean else [])),
         *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
         *(part for tag in tags for part in ("--tag", tag)),
@@ -152,10 +184,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--lock", nargs="+", default=[], metavar="IMAGE", help="record their digests, and build nothing"
     )
+    parser.add_argument("--part", choices=tuple(PARTS), default="daemons", help="which image (default: the daemons')")
     parser.add_argument("--clean", action="store_true", help="take nothing from podman's cache")
-    parser.add_argument("--tag", action="append", default=[], help=f"names (default: {', '.join(default_tags())})")
+    parser.add_argument("--tag", action="append", default=[], help="names (default: localhost/secondary-scheduler/...)")
     options = parser.parse_args(argv)
-    podman = shutil.which("podman")
+    podman, part = shutil.which("podman"), PARTS[options.part]
     try:
         if podman is None:
             raise BuildError("podman is not on PATH; on Debian: apt-get install podman runc")
@@ -164,11 +197,11 @@ def main(argv: Sequence[str]) -> int:
             print(f"image: wrote {BASE_LOCK.relative_to(ROOT)}; keep it under version control")
             return 0
         chosen, builder = by_digest(options.base), by_digest(options.builder)
-        fetch_wheels()
-        write_sbom()
+        fetch_wheels(part)
+        write_sbom(part)
         base = chosen or ensure_local_base(podman)
-        tags = options.tag or default_tags()
-        build(podman, base, builder, options.python, tags, options.clean)
+        tags = options.tag or part.tags()
+        build(podman, part, base, builder, options.python, tags, options.clean)
     except BuildError as failure:
         print(f"image: {failure}", file=sys.stderr)
         return 1

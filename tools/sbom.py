@@ -42,9 +42,9 @@ class SbomError(Exception):
     """One line for the user."""
 
 
-def locked() -> dict[str, str]:
-    """Version by name, of the packages that the image's lock has for this machine."""
-    lines = (line.removesuffix("\\").strip() for line in LOCK.read_text(encoding="utf-8").splitlines() if "==" in line)
+def locked(lock: Path = LOCK) -> dict[str, str]:
+    """Version by name, of the packages that an image's lock has for this machine."""
+    lines = (line.removesuffix("\\").strip() for line in lock.read_text(encoding="utf-8").splitlines() if "==" in line)
     requirements = (Requirement(line) for line in lines if not line.startswith("--hash"))
     return {
         _normalised(each.name): str(each.specifier).removeprefix("==")
@@ -53,10 +53,10 @@ def locked() -> dict[str, str]:
     }
 
 
-def wheels() -> Iterator[tuple[Path, email.message.Message]]:
-    """The fetched wheels of the lock, with their metadata."""
-    pins = locked()
-    for file in sorted(WHEELS.glob("*.whl")):
+def wheels(lock: Path, directory: Path) -> Iterator[tuple[Path, email.message.Message]]:
+    """The fetched wheels of a lock, with their metadata."""
+    pins = locked(lock)
+    for file in sorted(directory.glob("*.whl")):
         with zipfile.ZipFile(file) as archive:
             (name,) = (each for each in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", each))
             metadata = email.message_from_bytes(archive.read(name))
@@ -76,8 +76,13 @@ def licence(metadata: email.message.Message) -> str:
     return text if 0 < len(text) <= 60 else " OR ".join(classifiers)
 
 
-def bill() -> Bom:
-    """The bill of materials: this project as what it is about, and a component for each locked package."""
+def bill(lock: Path = LOCK, directory: Path = WHEELS) -> Bom:
+    """The bill of materials: this project as what it is about, and a component for each locked package.
+
+    Args:
+        lock: names the packages.
+        directory: has a wheel of each.
+    """
     factory = LicenseFactory()
     bom = Bom()
     product = Component(
@@ -91,7 +96,7 @@ def bill() -> Bom:
     bom.metadata.component = product
     bom.metadata.timestamp = datetime.fromtimestamp(int(source_date_epoch()), UTC)
     parts = []
-    for file, metadata in wheels():
+    for file, metadata in wheels(lock, directory):
         name, stated = _normalised(metadata["Name"]), licence(metadata)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         parts.append(
@@ -105,8 +110,8 @@ def bill() -> Bom:
                 hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
             )
         )
-    if missing := sorted(set(locked()) - {part.name for part in parts}):
-        raise SbomError(f"image/wheels has no wheel of {', '.join(missing)}: run make image, which fetches them")
+    if missing := sorted(set(locked(lock)) - {part.name for part in parts}):
+        raise SbomError(f"{directory.name} has no wheel of {', '.join(missing)}: run make image, which fetches them")
     for part in parts:
         bom.components.add(part)
     bom.register_dependency(product, parts)
@@ -115,9 +120,9 @@ def bill() -> Bom:
     return bom
 
 
-def write(file: Path) -> None:
-    """Write it as JSON of CycloneDX 1.6."""
-    file.write_text(JsonV1Dot6(bill()).output_as_string(indent=1) + "\n", encoding="utf-8")
+def write(file: Path, lock: Path = LOCK, directory: Path = WHEELS) -> None:
+    """Write it as JSON of CycloneDX 1.6; see `bill`."""
+    file.write_text(JsonV1Dot6(bill(lock, directory)).output_as_string(indent=1) + "\n", encoding="utf-8")
 
 
 def _normalised(name: str) -> str:

@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 
 from devcluster.errors import DevClusterError  # noqa: E402
 from devcluster.toolchain.binaries import BINARIES, find  # noqa: E402
-from tools.image import BASE_LOCK, LOCKS, SBOM, BuildError, locked_digests  # noqa: E402
+from tools.image import BASE_LOCK, BUILD_LOCK, PARTS, BuildError, locked_digests  # noqa: E402
 from tools.version import version  # noqa: E402
 from tools.wheels import source_date_epoch  # noqa: E402
 
@@ -140,7 +140,8 @@ def provenance(builder: str = BUILDER, base_lock: Path = BASE_LOCK) -> dict[str,
             f"the clone has changes ({changed.split()[-1]}): check the commit out that the image was built from"
         )
     commit = _git("rev-parse", "HEAD")
-    files = [f"image/{name}" for name in ("Containerfile", *LOCKS)]
+    part = PARTS["daemons"]
+    files = [str(file.relative_to(ROOT)) for file in (part.containerfile, part.lock, BUILD_LOCK)]
     built_from = [{"uri": "git+file:secondary-scheduler", "digest": {"gitCommit": commit}}]
     built_from += [{"uri": f"file:{name}", "digest": {"sha256": _sha256(ROOT / name)}} for name in files]
     for image in locked_digests(base_lock).values():
@@ -256,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     key.add_argument("directory", type=Path)
     signing = commands.add_parser("sign", help="sign a pushed image and attach its documents")
     signing.add_argument("--key", type=Path, required=True, help="cosign.key")
-    signing.add_argument("--sbom", type=Path, default=SBOM, help="its bill of materials (default: image/sbom.cdx.json)")
+    signing.add_argument("--sbom", type=Path, default=PARTS["daemons"].sbom, help="its bill of materials")
     signing.add_argument("--builder", default=BUILDER, help=f"URI of what built it (default: {BUILDER})")
     signing.add_argument("image", help="NAME@sha256:DIGEST")
     checking = commands.add_parser("verify", help="check an image's signature and documents")

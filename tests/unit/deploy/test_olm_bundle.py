@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,12 @@ def test_the_catalog_carries_the_whole_bundle_and_no_image_to_unpack(checked_in:
     manifests = [content for path, content in checked_in.items() if path.startswith("manifests/")]
     key = json.dumps
     assert sorted((json.loads(base64.b64decode(each)) for each in carried), key=key) == sorted(manifests, key=key)
+
+
+def test_the_bundles_image_has_the_labels_of_its_annotations(checked_in: dict[str, Any]) -> None:
+    text = (OUTPUT / "bundle.Containerfile").read_text()
+    labels = dict(re.findall(r'(operators\.operatorframework\.io\.\S+)="([^"]*)"', text))
+    assert labels == checked_in["metadata/annotations.yaml"]["annotations"]
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
