@@ -13,7 +13,7 @@ DEMO := devcluster.demo
 ifneq ($(filter command,$(origin CLUSTER)),)
 DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
 endif
-.PHONY: help setup site olm schemas dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
+.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -66,6 +66,9 @@ olm: setup  ## Render bundle and catalog for OLM (deploy/olm) anew from the comp
 
 schemas: setup  ## Write the JSON Schemas of stack files and configurations (docs/schemas) anew from the models
 	@$(BIN)/python tools/schemas.py
+
+curves: setup  ## Draw the plugins' scores (docs/images/score-curves.svg) anew from their formulas
+	@$(BIN)/python tools/score_curves.py
 
 dashboard: setup  ## Write the Grafana dashboard (deploy/grafana) anew from the table of panels
 	@$(BIN)/python -m tools.dashboard
