@@ -127,12 +127,11 @@ def _merge(entries: dict[str, tuple[tarfile.TarInfo, bytes]], content: tarfile.T
         if not path or LEFT_OUT.search(f"{path}/" if member.isdir() else path) or path in entries:
             continue
         entry = tarfile.TarInfo(path)
-        entry.type, entry.mode = member.type, member.mode & 0o1777
-        file = content.extractfile(member) if member.isfile() else None
+        # A hard link becomes a file of its own: sorted, it might come before what it is a link to.
+        entry.type, entry.mode = tarfile.REGTYPE if member.islnk() else member.type, member.mode & 0o1777
+        file = None if member.issym() or member.isdir() else content.extractfile(member)
         data = file.read() if file else b""
-        if member.islnk():
-            entry.linkname = _merged(member.linkname)
-        elif member.issym():
+        if member.issym():
             entry.linkname = member.linkname
         entry.size = len(data)
         entries[path] = (entry, data)

@@ -129,7 +129,7 @@ def statement(image: str, predicate_type: str, predicate: Mapping[str, Any]) -> 
     }
 
 
-def provenance(builder: str = BUILDER, base_lock: Path = BASE_LOCK) -> dict[str, Any]:
+def provenance(builder: str = BUILDER, base_lock: Path = BASE_LOCK, part: str = "daemons") -> dict[str, Any]:
     """How `make image` builds the commit that is checked out, as the predicate of SLSA's provenance.
 
     What was built of other files has no such statement: changed files are an error. It is the word of whoever signs;
@@ -140,8 +140,7 @@ def provenance(builder: str = BUILDER, base_lock: Path = BASE_LOCK) -> dict[str,
             f"the clone has changes ({changed.split()[-1]}): check the commit out that the image was built from"
         )
     commit = _git("rev-parse", "HEAD")
-    part = PARTS["daemons"]
-    files = [str(file.relative_to(ROOT)) for file in (part.containerfile, part.lock, BUILD_LOCK)]
+    files = [f"image/{file.name}" for file in (PARTS[part].containerfile, PARTS[part].lock, BUILD_LOCK)]
     built_from = [{"uri": "git+file:secondary-scheduler", "digest": {"gitCommit": commit}}]
     built_from += [{"uri": f"file:{name}", "digest": {"sha256": _sha256(ROOT / name)}} for name in files]
     for image in locked_digests(base_lock).values():
@@ -257,7 +256,8 @@ def _parser() -> argparse.ArgumentParser:
     key.add_argument("directory", type=Path)
     signing = commands.add_parser("sign", help="sign a pushed image and attach its documents")
     signing.add_argument("--key", type=Path, required=True, help="cosign.key")
-    signing.add_argument("--sbom", type=Path, default=PARTS["daemons"].sbom, help="its bill of materials")
+    signing.add_argument("--part", choices=tuple(PARTS), default="daemons", help="which image it is")
+    signing.add_argument("--sbom", type=Path, help="its bill of materials (default: what the part's build has written)")
     signing.add_argument("--builder", default=BUILDER, help=f"URI of what built it (default: {BUILDER})")
     signing.add_argument("image", help="NAME@sha256:DIGEST")
     checking = commands.add_parser("verify", help="check an image's signature and documents")
@@ -283,7 +283,9 @@ def main(arguments: Sequence[str]) -> int:
         if options.command == "key":
             _make_key(find_cosign(key_password()), options.directory)
         elif options.command == "sign":
-            documents = {CYCLONEDX: read_bill(options.sbom), PROVENANCE: provenance(options.builder)}
+            sbom = options.sbom or PARTS[options.part].sbom
+            built = provenance(options.builder, part=options.part)
+            documents = {CYCLONEDX: read_bill(sbom), PROVENANCE: built}
             statements = [statement(options.image, kind, document) for kind, document in documents.items()]
             sign(find_cosign(key_password()), options.key, options.image, statements)
             print(f"sign: signed {options.image}, its bill of materials and its provenance")

@@ -25,7 +25,7 @@ BILL = {"bomFormat": "CycloneDX", "components": [{"name": "numpy"}]}
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clone with what an image is built from."""
-    for name in ("Containerfile", *sign.LOCKS):
+    for name in ("Containerfile", "requirements.txt", "requirements-build.txt"):
         (tmp_path / "image" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "image" / name).write_text(f"content of {name}")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=test", "-c", "user.email=test@example.com"]
@@ -69,6 +69,18 @@ def test_provenance_names_the_commit_and_what_the_image_is_built_from(clone: Pat
     content = hashlib.sha256(b"content of requirements.txt").hexdigest()
     assert digests["file:image/requirements.txt"] == {"sha256": content}
     assert predicate["runDetails"]["builder"]["id"] == "urn:ci"
+
+
+def test_provenance_of_the_command_lines_image_names_its_own_lock(clone: Path) -> None:
+    for name in ("cli.Containerfile", "requirements-cli.txt"):
+        (clone / "image" / name).write_text(f"content of {name}")
+    resolved = sign.provenance("urn:ci", clone / "base.lock", "cli")["buildDefinition"]["resolvedDependencies"]
+    names = [each["uri"] for each in resolved if each["uri"].startswith("file:")]
+    assert names == [
+        "file:image/cli.Containerfile",
+        "file:image/requirements-cli.txt",
+        "file:image/requirements-build.txt",
+    ]
 
 
 def test_changed_files_have_no_provenance(clone: Path) -> None:
