@@ -43,6 +43,8 @@ PACKAGES = (f"python{TARGET.python}-minimal", f"libpython{TARGET.python}-stdlib"
 CERTIFICATES = "ca-certificates"
 BASE = f"localhost/secondary-scheduler/base-arm64:python{TARGET.python}"
 WHEELS = ROOT / "build/arm64-wheels"
+# What others depend on for their installation, or for a terminal: nothing here runs them.
+NOT_UNPACKED = {"dpkg", "tar", "install-info", "readline-common"}
 LEFT_OUT = re.compile(
     r"^usr/share/(?:man|locale|lintian|info|bug|doc/[^/]+/(?!copyright))|^etc/(?:init|apt|dpkg|profile|bash)|"
     r"^usr/lib/python3[^/]*/(?:test|tests|idlelib|tkinter|turtledemo|lib2to3|config-[^/]*)/|__pycache__/"
@@ -104,8 +106,10 @@ def write_rootfs(archive: tarfile.TarFile, debs: Sequence[Path]) -> None:
         entries[top] = (link, b"")
     authorities: list[bytes] = []
     for deb in debs:
-        control = _quiet("dpkg-deb", "--field", str(deb))
         package = deb.name.partition("_")[0]
+        if package in NOT_UNPACKED:
+            continue
+        control = _quiet("dpkg-deb", "--field", str(deb))
         # Where scanners look for the packages of an image without dpkg.
         _put(entries, f"var/lib/dpkg/status.d/{package}", control, 0o644)
         with tarfile.open(fileobj=io.BytesIO(_quiet("dpkg-deb", "--fsys-tarfile", str(deb)))) as content:
@@ -204,7 +208,7 @@ def build(podman: str, part_name: str, tags: Sequence[str]) -> None:
         titles = {"daemons": "secondary-scheduler", "cli": "secondary-scheduler-cli"}
         arguments = {"BASE": BASE, "VERSION": version(), "PYTHON": PYTHON, "TITLE": titles[part_name]}
         run(
-            *(podman, "build", *_options(source_date_epoch()), "--file", ROOT / "image/assembled.Containerfile"),
+            *(podman, "build", "--file", str(ROOT / "image/assembled.Containerfile"), *_options(source_date_epoch())),
             *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
             *(part for tag in tags for part in ("--tag", tag)),
             directory,

@@ -31,7 +31,7 @@ from tests.integration.operator.support import Api
 NAME = "podman-0"
 _NEVER_CHECKED = ssl._create_unverified_context()
 # What runc can do where limits may not be raised above the shell's and cgroups are shared with others.
-_EVERYWHERE = ("--runtime", "runc", "--network", "host", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+EVERYWHERE = ("--runtime", "runc", "--network", "host", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 
 
 def podman(*arguments: str, check: bool = True) -> str:
@@ -44,7 +44,7 @@ def run_once(image: str, *command: str, options: tuple[str, ...] = ()) -> subpro
     """A container without any right, to its end."""
     restricted = ("--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges", "--rm")
     return subprocess.run(
-        ["podman", "run", *_EVERYWHERE, *restricted, *options, image, *command],
+        ["podman", "run", *EVERYWHERE, *restricted, *options, image, *command],
         capture_output=True,
         text=True,
         timeout=60,
@@ -156,7 +156,7 @@ class PodmanNode:
         arguments = [*container["command"], *container.get("args", [])]
         if arguments[0] == "/bin/kube-scheduler":
             arguments.append(f"--bind-address={address}")
-        command = ["run", "--detach", "--pull", "never", *_EVERYWHERE, *options]
+        command = ["run", "--detach", "--pull", "never", *EVERYWHERE, *options]
         # As the kubelet does: `command` takes the place of the entry point.
         command += ["--entrypoint", arguments[0], container["image"], *arguments[1:]]
         return podman(*command).split()[-1]
