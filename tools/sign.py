@@ -283,15 +283,14 @@ def main(arguments: Sequence[str]) -> int:
         if options.command == "key":
             _make_key(find_cosign(key_password()), options.directory)
         elif options.command == "sign":
-            sbom = options.sbom or PARTS[options.part].sbom
-            built = provenance(options.builder, part=options.part)
-            documents = {CYCLONEDX: read_bill(sbom), PROVENANCE: built}
+            bill = read_bill(options.sbom or PARTS[options.part].sbom)
+            documents = {CYCLONEDX: bill, PROVENANCE: provenance(options.builder, part=options.part)}
             statements = [statement(options.image, kind, document) for kind, document in documents.items()]
             sign(find_cosign(key_password()), options.key, options.image, statements)
             print(f"sign: signed {options.image}, its bill of materials and its provenance")
         else:
-            bill = None if options.sbom is None else read_bill(options.sbom)
-            print("\n".join(verify(find_cosign(), options.key, options.image, bill, options.commit or "")))
+            expected = None if options.sbom is None else read_bill(options.sbom)
+            print("\n".join(verify(find_cosign(), options.key, options.image, expected, options.commit or "")))
     except (SignError, BuildError, DevClusterError) as failure:
         print(f"sign: {failure}", file=sys.stderr)
         return 1
