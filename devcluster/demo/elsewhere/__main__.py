@@ -41,8 +41,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="do not ask, as in CI")
     options = parser.parse_args(arguments)
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
     try:
         target = Target.of(options.kubeconfig, options.context)
         demo = Demo(target, options.image, console)
@@ -192,4 +190,6 @@ def _row(node: TargetNode, cpu: dict[str, float]) -> NodeRow:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     sys.exit(main(sys.argv[1:]))
