@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import secrets
+import shlex
 import signal
 import sys
 import time
@@ -18,7 +19,7 @@ from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 from rich.console import Console
 
-from devcluster.demo.elsewhere.configuration import SCHEDULER_NAME
+from devcluster.demo.elsewhere.configuration import SCHEDULER_NAME, cluster_objects
 from devcluster.demo.elsewhere.loads import Loads, MadeUpLoads, MeasuredLoads
 from devcluster.demo.elsewhere.running import Check, InCluster, local_process
 from devcluster.demo.elsewhere.target import Target, TargetNode, refusal
@@ -80,8 +81,10 @@ class Demo:
     """The main job on a cluster that is not ours."""
 
     def __init__(self, target: Target, image: str | None, console: Console) -> None:
-        self._target, self._image, self._console = target, image, console
+        self._target, self._console = target, console
         self._name = f"{SCHEDULER_NAME}-{secrets.token_hex(3)}"
+        self._image = image
+        self._in_cluster = InCluster(target.api, self._name, image) if image else None
 
     def introduce(self) -> None:
         """Say which cluster it is and what will be done to it; nothing is changed. Raises DevClusterError."""
@@ -126,8 +129,9 @@ class Demo:
                         self._move(made_up)
 
     def _scheduler(self, loads: Loads) -> AbstractContextManager[Check]:
-        if self._image:
-            return InCluster(self._target.api, self._name, self._image).running(loads)
+        if self._in_cluster:
+            self._in_cluster.start(loads)
+            return contextlib.nullcontext(self._in_cluster.check)
         return local_process(self._target, loads)
 
     def _place(self, loads: Loads, check: Check) -> None:
@@ -170,16 +174,27 @@ class Demo:
         try:
             yield
         finally:
-            # Another Ctrl-C must not leave the namespace behind.
+            # Another Ctrl-C must not leave anything behind.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda number, frame: None)
             try:
                 with reporter(self._console) as report, report.step(f"deleting namespace {self._name}"):
+                    if self._in_cluster:
+                        self._in_cluster.remove()
                     delete_namespace(self._target.api, self._name)
+                    text = f"The demo took {time.monotonic() - began:.0f} s. Nothing of it is left."
             except (ServiceError, ApiException, urllib3.exceptions.HTTPError):
-                command = f"kubectl --context {self._target.context} delete namespace {self._name}"
-                self._say(f"Namespace {self._name} could not be deleted; do it by hand: {command}")
-        self._say(f"The demo took {time.monotonic() - began:.0f} s. Nothing of it is left.")
+                text = f"Something of the demo is left; delete it by hand: {self._by_hand()}"
+            self._say(text)
+
+    def _by_hand(self) -> str:
+        kubeconfig = ["--kubeconfig", str(self._target.kubeconfig)] if self._target.kubeconfig else []
+        objects = [f"namespace/{self._name}"]
+        if self._in_cluster:
+            roles, bindings = cluster_objects(self._name)
+            objects += [f"clusterrole/{role['metadata']['name']}" for role in roles]
+            objects += [f"clusterrolebinding/{binding['metadata']['name']}" for binding in bindings]
+        return shlex.join(["kubectl", *kubeconfig, "--context", self._target.context, "delete", *objects])
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

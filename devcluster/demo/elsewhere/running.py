@@ -118,28 +118,26 @@ class InCluster:
         self._rbac = kubernetes.RbacAuthorizationV1Api(api)
         self._name, self._image = name, image
 
-    @contextlib.contextmanager
-    def running(self, loads: Loads) -> Iterator[Check]:
-        """Run it while the block runs. Raises ServiceError: it does not become ready."""
+    def start(self, loads: Loads) -> None:
+        """Create its objects and wait until it runs. Raises ServiceError, ApiException; call `remove` then, too."""
         roles, bindings = cluster_objects(self._name)
-        try:
-            for role in roles:
-                self._rbac.create_cluster_role(role)
-            for binding in bindings:
-                self._rbac.create_cluster_role_binding(binding)
-            self._core.create_namespaced_service_account(self._name, {"metadata": {"name": self._name}})
-            config = {"config.yaml": configuration(loads.settings(), None)}
-            self._core.create_namespaced_config_map(self._name, {"metadata": {"name": self._name}, "data": config})
-            self._apps.create_namespaced_deployment(self._name, deployment(self._name, self._image))
-            self._wait_ready()
-            yield self.check
-        finally:
-            for delete, objects in (
-                (self._rbac.delete_cluster_role_binding, bindings),
-                (self._rbac.delete_cluster_role, roles),
-            ):
-                for item in objects:
-                    _gone(delete, item["metadata"]["name"])
+        for role in roles:
+            self._rbac.create_cluster_role(role)
+        for binding in bindings:
+            self._rbac.create_cluster_role_binding(binding)
+        self._core.create_namespaced_service_account(self._name, {"metadata": {"name": self._name}})
+        config = {"config.yaml": configuration(loads.settings(), None)}
+        self._core.create_namespaced_config_map(self._name, {"metadata": {"name": self._name}, "data": config})
+        self._apps.create_namespaced_deployment(self._name, deployment(self._name, self._image))
+        self._wait_ready()
+
+    def remove(self) -> None:
+        """Delete what it has outside its namespace. Raises ApiException."""
+        roles, bindings = cluster_objects(self._name)
+        for binding in bindings:
+            _gone(self._rbac.delete_cluster_role_binding, binding["metadata"]["name"])
+        for role in roles:
+            _gone(self._rbac.delete_cluster_role, role["metadata"]["name"])
 
     def check(self) -> None:
         """Raise ServiceError if its container cannot be started."""
