@@ -76,14 +76,14 @@ def load_variation_risk_balancing() -> Panel:
 
 def low_risk_over_commitment() -> Panel:
     """A load above what is requested costs points, and so do limits that do not fit."""
-    args, ones = LowRiskOverCommitmentArgs(), np.ones(len(UTILIZATION))
+    args, unit = LowRiskOverCommitmentArgs(), np.ones(len(UTILIZATION))
     curves = []
     for limits in (100, 150):
         for deviation in (2, 10):
-            request, limit = 0.5 * ones, limits / 100.0 * ones
+            request, limit = 0.5 * unit, limits / 100.0 * unit
             mean = UTILIZATION / 100.0
-            load = load_risk(mean, deviation / 100.0 * ones, request, limit, ones, window=args.smoothing_window_size)
-            risk = total_risk(args.risk_limit_weights["cpu"], limit_risk(request, limit, ones), load)
+            load = load_risk(mean, deviation / 100.0 * unit, request, limit, unit, window=args.smoothing_window_size)
+            risk = total_risk(args.risk_limit_weights["cpu"], limit_risk(request, limit, unit), load)
             label = f"limits {limits} %, ± {deviation} %"
             curves.append(_curve(label, round_half_away((1.0 - risk) * 100.0)))
     return Panel("LowRiskOverCommitment, requests 50 %", "mean load, % of the node", tuple(curves))

@@ -26,7 +26,7 @@ def twice() -> Iterator[list[str]]:
     tags = [f"localhost/secondary-scheduler-test/cli:{os.getpid()}-{number}" for number in (1, 2)]
     for tag in tags:
         command = [sys.executable, str(ROOT / "tools/image.py"), "--part", "cli", "--clean", "--tag", tag]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     yield tags
     podman("rmi", "--force", *tags, check=False)
