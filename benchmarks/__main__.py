@@ -20,6 +20,7 @@ COMMANDS = {
     "preempting": "milliseconds per pod that preempts others, without I/O",
     "plan": "CPU time and memory of `simulate` and `plan` on a large snapshot",
     "remembering": "CPU time per pod with and without the history of decisions, in pairs, without I/O",
+    "remembering-live": "the same of two live schedulers on one control plane",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
 }
 # These have a `main` that takes arguments and returns an exit code; the others are scripts.
@@ -31,6 +32,7 @@ _ENTRY_POINTS = {
     "program": "benchmarks.program",
     "sharing": "benchmarks.sharing.command",
     "rebalancing": "benchmarks.rebalancing.command",
+    "remembering-live": "benchmarks.rememberinglive",
 }
 
 
@@ -47,7 +49,7 @@ def main() -> int:
         runpy.run_module(f"benchmarks.{_MODULES.get(name, name)}", run_name="__main__", alter_sys=True)
         return 0
     help_wanted = name in ("-h", "--help")
-    lines = [USAGE, "", *(f"  {command:<11}  {text}" for command, text in COMMANDS.items())]
+    lines = [USAGE, "", *(f"  {command:<16}  {text}" for command, text in COMMANDS.items())]
     print("\n".join(lines), file=sys.stdout if help_wanted else sys.stderr)
     return 0 if help_wanted else 2
 

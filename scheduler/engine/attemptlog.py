@@ -20,7 +20,7 @@ from scheduler.engine.attempttraces import AttemptTraces
 from scheduler.engine.decisions import DecisionHistory
 from scheduler.engine.failures import AttemptFailure
 from scheduler.engine.shadows import Shadows
-from scheduler.framework import PodInfo, ProfileRunner, Status
+from scheduler.framework import MonotonicSeconds, PodInfo, ProfileRunner, Status
 from scheduler.state import QueuedPod, Snapshot
 
 DEBUG: Final = 4
@@ -133,12 +133,12 @@ class AttemptLog:
         if self._traces is not None:
             self._traces.pre_bound(pod)
 
-    def bound(self, queued: QueuedPod) -> None:
-        """A pod was bound to the node that it was given."""
+    def bound(self, queued: QueuedPod, now: MonotonicSeconds) -> None:
+        """A pod was bound to the node that it was given, at this time."""
         if self._traces is not None:
             self._traces.bound(queued)
         if self._history is not None:
-            self._history.bound(queued)
+            self._history.bound(queued, now)
 
     def not_tried(self, queued: QueuedPod) -> None:
         """A pod is returned to the queue as if it had not been tried."""

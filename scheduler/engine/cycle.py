@@ -439,7 +439,7 @@ class SchedulingCycle:
         note = f"Successfully assigned {pod.key} to {placement.node}"
         self._handles[pod.scheduler_name].event(pod, "Normal", "Scheduled", "Binding", note)
         self._failures.forget(pod.uid)
-        self._log.bound(queued)
+        self._log.bound(queued, now)
         self._observe("scheduled", pod, attempt.started)
         self._metrics.attempts_per_pod.observe(queued.attempts)
         if queued.flushed:
