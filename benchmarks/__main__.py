@@ -19,6 +19,7 @@ COMMANDS = {
     "spreading": "decisions per second with topology spreading and pod affinity, without I/O",
     "preempting": "milliseconds per pod that preempts others, without I/O",
     "plan": "CPU time and memory of `simulate` and `plan` on a large snapshot",
+    "recording": "processor time and memory of `snapshot --record` on 5,000 nodes",
     "remembering": "CPU time per pod with and without the history of decisions, in pairs, without I/O",
     "remembering-live": "the same of two live schedulers on one control plane",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
@@ -32,6 +33,7 @@ _ENTRY_POINTS = {
     "program": "benchmarks.program",
     "sharing": "benchmarks.sharing.command",
     "rebalancing": "benchmarks.rebalancing.command",
+    "recording": "benchmarks.recording",
     "remembering-live": "benchmarks.rememberinglive",
 }
 

@@ -24,6 +24,7 @@ from benchmarks.race import contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import CreatePods, Json, Scenario, Workload, load, resolved
+from benchmarks.race.usage import processor_seconds
 from benchmarks.race.world import World, pod_template
 from benchmarks.remembering import interval, summary
 from devcluster import ports, processes
@@ -36,7 +37,6 @@ from scheduler.kube.client import KubeClient, KubeError
 
 FLAGS: Mapping[str, tuple[str, ...]] = {"without": ("--decision-history=0",), "with": ()}
 """By schedulerName."""
-_CPUCLOCK_SCHED = 2
 _CLASSES = 20
 _SECONDS = 300.0
 """For one batch: this is about processor time, and the machine may be busy."""
@@ -81,11 +81,6 @@ class Stage:
                     raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{problem} in {_SECONDS:.0f} s")
-
-
-def processor_seconds(pid: int) -> float:
-    """Processor time of a process so far, user and system, of all its threads; finer than /proc's ticks of 10 ms."""
-    return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED) / 1e9
 
 
 def pod(scheduler_name: str, name: str, index: int) -> Json:

@@ -59,7 +59,6 @@ def _label(label: str, selected: str = "") -> Json:
         "label": label.capitalize(),
         "type": "query",
         "datasource": _SOURCE,
-        "definition": f"label_values({series}, {label})",
         "query": {"query": f"label_values({series}, {label})", "refId": f"variable-{label}"},
         # Whenever the time range changes: installations come and go.
         "refresh": 2,

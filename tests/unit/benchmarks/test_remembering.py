@@ -2,8 +2,9 @@
 
 import os
 
+from benchmarks.race.usage import processor_seconds
 from benchmarks.remembering import interval, summary
-from benchmarks.rememberinglive import pod, processor_seconds, report
+from benchmarks.rememberinglive import pod, report
 
 
 def test_the_interval_is_students() -> None:
