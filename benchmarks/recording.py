@@ -169,7 +169,8 @@ def report(begun: Usage, listed: Usage, ended: Usage, size: int, said: str) -> s
     seconds, used = ended.clock - listed.clock, ended.recorder - listed.recorder
     return (
         f"lists: recorder {listed.recorder:.1f} s of processor time, its start included, "
-        f"{listed.memory / 2**20:.0f} MiB at most, API server {listed.api - begun.api:.1f} s, in {listed.clock - begun.clock:.1f} s\n"
+        f"{listed.memory / 2**20:.0f} MiB at most, API server {listed.api - begun.api:.1f} s, "
+        f"in {listed.clock - begun.clock:.1f} s\n"
         f"after them: recorder {used:.1f} s in {seconds:.0f} s ({100 * used / seconds:.1f} % of one processor), "
         f"{ended.memory / 2**20:.0f} MiB at most, API server {ended.api - listed.api:.1f} s in all\n"
         f"file: {size / 2**20:.1f} MiB\n{said.strip()}"

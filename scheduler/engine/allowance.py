@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,19 +22,34 @@ class Allowance:
         share: of one processor's time; 0: nothing is ever available.
         burst: seconds that a calm period may save up.
         clock: of the seconds that go by; one of processor time makes it a share of that.
+        cheap: asked first, if there is one: until enough time has gone by on it, `clock` is not asked. Processor time
+            is a system call, which costs more than what it is asked for.
     """
 
     share: float
     burst: float
     clock: Callable[[], MonotonicSeconds]
+    cheap: Callable[[], MonotonicSeconds] | None = None
     left: float = field(init=False)
     filled_at: MonotonicSeconds = field(init=False)
+    not_before: float = field(init=False, default=-math.inf)
 
     def __post_init__(self) -> None:
         self.left, self.filled_at = self.burst, self.clock()
 
     def available(self) -> bool:
         """Tell whether anything is left."""
+        if self.cheap is None:
+            return self._fill()
+        passed = self.cheap()
+        if passed < self.not_before:
+            return False
+        available = self._fill()
+        if not available:
+            self.not_before = passed - self.left / self.share if self.share > 0.0 else math.inf
+        return available
+
+    def _fill(self) -> bool:
         now = self.clock()
         self.left = min(self.burst, self.left + (now - self.filled_at) * self.share)
         self.filled_at = now

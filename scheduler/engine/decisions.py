@@ -35,8 +35,6 @@ HISTORY_BYTES: Final = 8 << 10
 """Memory per record, by which the daemon limits them all: most have less."""
 _BURST_SECONDS: Final = 0.02
 """Processor time for details that a calm period may save up."""
-_ASKED_ONCE_IN: Final = 8
-"""Of the decisions that are made while other pods wait."""
 _RECORD_BYTES: Final = 700
 """What a record takes beside its message and details: 250 as measured with tracemalloc, and names that it keeps."""
 _MOST_VICTIMS: Final = 20
@@ -141,9 +139,8 @@ class DecisionHistory:
         self._latest: dict[str, _Record] = {}
         self._bytes = 0
         self._pods_wait = pods_wait
-        self._asked = 0
         self._calm = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
-        self._storm = Allowance(limits.detail_share, _BURST_SECONDS, limits.processor_time)
+        self._storm = Allowance(limits.detail_share, _BURST_SECONDS, limits.processor_time, clocks.monotonic)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -267,12 +264,7 @@ class DecisionHistory:
             del self._latest[record.uid]
 
     def _details(self, snapshot: Snapshot, pod: PodInfo, node: str | None, runner: ProfileRunner) -> bytes | None:
-        if self._pods_wait():
-            # Nearly all find nothing left then, and asking for the time costs as much as the record.
-            self._asked = (self._asked + 1) % _ASKED_ONCE_IN
-            if self._asked or not self._storm.available():
-                return None
-        elif not self._calm.available():
+        if not (self._storm if self._pods_wait() else self._calm).available():
             return None
         began = time.perf_counter()
         try:

@@ -67,7 +67,7 @@ class Shadows:
         self._asks_extenders = asks_extenders
         self._chance = chance
         self._calm = Allowance(SHADOW_SHARE, _BURST_SECONDS, clocks.monotonic)
-        self._storm = Allowance(SHADOW_SHARE, _BURST_SECONDS, processor_time)
+        self._storm = Allowance(SHADOW_SHARE, _BURST_SECONDS, processor_time, clocks.monotonic)
         # The last difference of each pod, by UID: a pod that is tried again and again has one.
         self._differences: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._bytes = 0
