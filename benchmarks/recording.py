@@ -101,7 +101,7 @@ async def _run(options: argparse.Namespace, cluster: RaceCluster, paths: dict[st
         recorder = await _record(cluster, address, file, options.seconds)
         stack.callback(_end, recorder)
         assert recorder.stderr is not None
-        said = await _until_begun(recorder.stderr)
+        messages = await _until_begun(recorder.stderr)
         listed = ended = usage(recorder.pid, cluster)
         beating = asyncio.create_task(_heartbeats(client, world.nodes))
         arriving = asyncio.create_task(world.arrive(template, "arriving", options.rate, options.seconds))
@@ -112,15 +112,15 @@ async def _run(options: argparse.Namespace, cluster: RaceCluster, paths: dict[st
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await recorder.wait()
-        said += await recorder.stderr.read()
+        messages += await recorder.stderr.read()
         for task in (beating, arriving):
             task.cancel()
         await asyncio.gather(beating, arriving, return_exceptions=True)
         if recorder.returncode:
             raise RuntimeError(
-                f"the recorder exited with {recorder.returncode}: {said.decode(errors='replace')[-500:]}"
+                f"the recorder exited with {recorder.returncode}: {messages.decode(errors='replace')[-500:]}"
             )
-    return report(begun, listed, ended, os.stat(file).st_size, said.decode(errors="replace"))
+    return report(begun, listed, ended, os.stat(file).st_size, messages.decode(errors="replace"))
 
 
 async def _record(cluster: RaceCluster, address: str, file: Path, seconds: int) -> asyncio.subprocess.Process:
@@ -144,13 +144,13 @@ def _end(recorder: asyncio.subprocess.Process) -> None:
 
 
 async def _until_begun(stderr: asyncio.StreamReader) -> bytes:
-    said = b""
+    messages = b""
     async with asyncio.timeout(_LIST_SECONDS):
         while line := await stderr.readline():
-            said += line
+            messages += line
             if line.startswith(_BEGUN):
-                return said
-    raise RuntimeError(f"the recorder has ended: {said.decode(errors='replace')[-500:]}")
+                return messages
+    raise RuntimeError(f"the recorder has ended: {messages.decode(errors='replace')[-500:]}")
 
 
 async def _heartbeats(client: KubeClient, nodes: Sequence[str]) -> None:
@@ -164,8 +164,8 @@ async def _heartbeats(client: KubeClient, nodes: Sequence[str]) -> None:
             await asyncio.sleep(_HEARTBEAT_SECONDS / len(nodes))
 
 
-def report(begun: Usage, listed: Usage, ended: Usage, size: int, said: str) -> str:
-    """Return the figures; `size` is the file's in bytes, `said` what the recorder wrote to stderr."""
+def report(begun: Usage, listed: Usage, ended: Usage, size: int, messages: str) -> str:
+    """Return the figures; `size` is the file's in bytes, `messages` what the recorder wrote to stderr."""
     seconds, used = ended.clock - listed.clock, ended.recorder - listed.recorder
     return (
         f"lists: recorder {listed.recorder:.1f} s of processor time, its start included, "
@@ -173,5 +173,5 @@ def report(begun: Usage, listed: Usage, ended: Usage, size: int, said: str) -> s
         f"in {listed.clock - begun.clock:.1f} s\n"
         f"after them: recorder {used:.1f} s in {seconds:.0f} s ({100 * used / seconds:.1f} % of one processor), "
         f"{ended.memory / 2**20:.0f} MiB at most, API server {ended.api - listed.api:.1f} s in all\n"
-        f"file: {size / 2**20:.1f} MiB\n{said.strip()}"
+        f"file: {size / 2**20:.1f} MiB\n{messages.strip()}"
     )

@@ -32,7 +32,7 @@ class Allowance:
     cheap: Callable[[], MonotonicSeconds] | None = None
     left: float = field(init=False)
     filled_at: MonotonicSeconds = field(init=False)
-    not_before: float = field(init=False, default=-math.inf)
+    not_before: MonotonicSeconds = field(init=False, default=MonotonicSeconds(-math.inf))
 
     def __post_init__(self) -> None:
         self.left, self.filled_at = self.burst, self.clock()
@@ -46,7 +46,7 @@ class Allowance:
             return False
         available = self._fill()
         if not available:
-            self.not_before = passed - self.left / self.share if self.share > 0.0 else math.inf
+            self.not_before = passed + (-self.left / self.share if self.share > 0.0 else math.inf)
         return available
 
     def _fill(self) -> bool:

@@ -79,8 +79,8 @@ class Asker:
 
     def differences(self) -> list[dict[str, Any]]:
         """Of pods in `default`; empty while there are none, or nobody answers."""
-        asked = self.ask("-n", "default", "-o", "json")
-        return list(json.loads(asked.stdout)["items"]) if asked.returncode == 0 else []
+        answer = self.ask("-n", "default", "-o", "json")
+        return list(json.loads(answer.stdout)["items"]) if answer.returncode == 0 else []
 
 
 def test_a_stack_tries_a_profile_without_moving_a_pod_and_shows_what_differs_to_those_who_may_read_it(
