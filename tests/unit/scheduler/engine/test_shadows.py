@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from typing import Any
@@ -22,7 +23,9 @@ from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 
-CLOCKS = Clocks(lambda: WallSeconds(NOW), lambda: MonotonicSeconds(0.0))
+_HOURS = itertools.count(0.0, 3600.0)
+CLOCKS = Clocks(lambda: WallSeconds(NOW), lambda: MonotonicSeconds(next(_HOURS)))
+"""An hour goes by at each look: what a comparison takes on a busy machine keeps none from being made."""
 LIVE = "{scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 1}]}}"
 TRIAL = "{scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}"
 
