@@ -87,7 +87,7 @@ def operator_alerts(namespace: str) -> Iterator[Alert]:
     progressing = f'secondary_scheduler_operator_condition{{{selected},condition="Progressing",status="True"}}'
     yield Alert(
         name="SecondarySchedulerOperatorDown",
-        expression=_none_up(selected),
+        expression=none_up(selected),
         lasting="10m",
         severity="warning",
         summary="No operator of the secondary scheduler is up: changes are not rolled out, and nothing is repaired.",
@@ -127,7 +127,8 @@ def operator_alerts(namespace: str) -> Iterator[Alert]:
     )
 
 
-def _none_up(selected: str) -> str:
+def none_up(selected: str) -> str:
+    """The expression that holds while Prometheus scrapes none of these."""
     # `absent(up == 1)` would yield an alert without labels, the same one for every installation.
     return f"max by (namespace, job) (up{{{selected}}}) == 0 or absent(up{{{selected}}})"
 
@@ -136,7 +137,7 @@ def _running(selected: str) -> Iterator[Alert]:
     """Whether there is a scheduler that may schedule."""
     yield Alert(
         name="SecondarySchedulerDown",
-        expression=_none_up(selected),
+        expression=none_up(selected),
         lasting="5m",
         severity="critical",
         summary="No secondary scheduler is up: pods that request it stay pending.",

@@ -12,6 +12,8 @@ SCHEDULER: Final = 'job="$job",namespace="$namespace"'
 """Selects the scheduler's series."""
 OPERATOR: Final = 'namespace="$namespace"'
 """Selects the operator's: it serves the instances of its namespace."""
+REBALANCER: Final = 'namespace="$namespace"'
+"""Selects the rebalancer's: its job is not the scheduler's."""
 RATE: Final = "$__rate_interval"
 
 
@@ -53,6 +55,7 @@ def rows() -> list[Row]:
         _row("Gangs and quotas", _gangs()),
         _row("Devices", _devices(), collapsed=True),
         _row("Shadow profile", _shadow(), collapsed=True),
+        _row("Rebalancer", _rebalancing(), collapsed=True),
         _row("Process", _process()),
     ]
 
@@ -398,6 +401,65 @@ def _shadow() -> list[Panel]:
             "Per second, by reason: the sample, a long queue, the comparisons' share of time, extenders, errors.",
             _rate("secondary_scheduler_shadow_skipped_total", profile, "reason"),
             width=6,
+        ),
+    ]
+
+
+def _rebalancing() -> list[Panel]:
+    prefix = "secondary_scheduler_rebalance"
+
+    def most(gauge: str, *labels: str) -> str:
+        by = ", ".join(("job", *labels))
+        return f"max by ({by}) ({prefix}_{gauge}{{{REBALANCER}}})"
+
+    def rate(counter: str, label: str) -> tuple[str, str]:
+        return f"sum by (job, {label}) (increase({prefix}_{counter}_total{{{REBALANCER}}}[1h]))", _legend((label,))
+
+    def quantile(histogram: str, share: float) -> tuple[str, str]:
+        buckets = f"sum by (job, le) (rate({prefix}_{histogram}_bucket{{{REBALANCER}}}[1h]))"
+        return f"histogram_quantile({share}, {buckets})", f"p{share * 100:g}"
+
+    return [
+        _panel(
+            "Pods may be moved",
+            "1 while the rebalancer evicts (Automatic, and no safety rule forbids it); and 1 for the mode in effect.",
+            (most("active"), "moves pods"),
+            (most("mode", "mode"), "{{mode}}"),
+        ),
+        _panel(
+            "Why nothing is moved",
+            "1 for each reason for which the last round moved nothing.",
+            (f"{most('stopped', 'reason')} == 1", "{{reason}}"),
+        ),
+        _panel(
+            "Overloaded nodes",
+            "Nodes above a threshold, and moves that were planned, in the last round.",
+            (most("overloaded_nodes"), "overloaded nodes"),
+            (most("planned_moves"), "planned moves"),
+            (most("moves_in_flight"), "moves in flight"),
+        ),
+        _panel(
+            "Moves by outcome",
+            "In an hour: landed where planned, elsewhere, back, refused, or expired without a replacement.",
+            rate("moves", "outcome"),
+        ),
+        _panel(
+            "Evictions that are only tried",
+            "In an hour, by the API server's answer: mode Predictive.",
+            rate("dry_runs", "answer"),
+        ),
+        _panel(
+            "Pods that stay on overloaded nodes",
+            "In an hour, by the rule that keeps them there; a pod counts in every round.",
+            rate("blocked", "reason"),
+        ),
+        _panel("Gain of moves", "Points of the total score by which the other node was better.", quantile("gain", 0.5)),
+        _panel("Time of a round", "Of making a plan.", quantile("round_duration_seconds", 0.99), unit="s"),
+        _panel(
+            "Since the last round",
+            "Of the leader.",
+            (f"time() - {most('last_round_timestamp_seconds')}", "{{job}}"),
+            unit="s",
         ),
     ]
 

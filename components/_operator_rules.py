@@ -127,7 +127,7 @@ def namespace_rules(
         # Written: copies of configurations, which are named after their content.
         _rule("", ["configmaps"], [*_READ, *_WRITE]),
         *_named("", "serviceaccounts", with_rebalancers),
-        *_named("", "services", services),
+        *_named("", "services", [*services, *rebalancers]),
         # It only checks that the Secrets which the scheduler mounts exist.
         _rule("", ["secrets"], _READ, _unique(secrets)),
         # Written: the one pod that a canary has to bind.
@@ -141,7 +141,7 @@ def namespace_rules(
         _rule("apps", ["deployments"], ["get"], operands),
         *_named("policy", "poddisruptionbudgets", operands),
         *_named("networking.k8s.io", "networkpolicies", with_rebalancers),
-        *_named("monitoring.coreos.com", "servicemonitors", operands),
+        *_named("monitoring.coreos.com", "servicemonitors", with_rebalancers),
         _rule(_LEASES, ["leases"], ["create"]),
         _rule(_LEASES, ["leases"], ["get", "update"], [_OPERATOR_LEASE]),
         # Watched for what schedulers of any name report in them.

@@ -1,4 +1,4 @@
-"""Alerts about scheduler and operator through the Prometheus operator."""
+"""Alerts about scheduler, operator and rebalancer through the Prometheus operator."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import pulumi
 
 from scheduler import operand
-from scheduler.catalog import OPERAND
+from scheduler.catalog import OPERAND, rebalancer_name
 
 from ._alert_rules import operator_alerts, scheduler_alerts
+from ._rebalancer_alerts import rebalancer_alerts
 from .kube_object import KubeObject, child, name_of
 
 
@@ -21,12 +22,14 @@ class SchedulerAlertsArgs:
     operand: name of the scheduler's Deployment, from which that of its Service for metrics follows.
     operator: alerts about our operator too, and about all instances that it serves; its metrics must be scraped.
     runbooks: address of the published page with the runbooks, `docs/runbooks.md` of this repository; "" if it is not.
+    rebalancer: alerts about the scheduler's rebalancer, too; its metrics must be scraped.
     """
 
     namespace: pulumi.Input[str]
     operand: str = OPERAND
     operator: bool = False
     runbooks: str = ""
+    rebalancer: bool = False
 
 
 class SchedulerAlerts(pulumi.ComponentResource):
@@ -38,7 +41,13 @@ class SchedulerAlerts(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:SchedulerAlerts", name, None, opts)
 
         def spec(namespace: str) -> dict[str, Any]:
-            rules = alert_rules(namespace, args.operand, operator=args.operator, runbooks=args.runbooks)
+            rules = alert_rules(
+                namespace,
+                args.operand,
+                operator=args.operator,
+                rebalancer=args.rebalancer,
+                runbooks=args.runbooks,
+            )
             return {"groups": [{"name": "secondary-scheduler", "rules": rules}]}
 
         rule = KubeObject(
@@ -56,10 +65,13 @@ class SchedulerAlerts(pulumi.ComponentResource):
 
 
 def alert_rules(
-    namespace: str, operand_name: str = OPERAND, *, operator: bool = False, runbooks: str = ""
+    namespace: str, operand_name: str = OPERAND, *, operator: bool = False, rebalancer: bool = False, runbooks: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the alerting rules about the scheduler of a namespace, and about our operator there if there is one."""
+    """Return the alerting rules about the scheduler of a namespace, and about our operator and the scheduler's
+    rebalancer there if they are."""
     alerts = [*scheduler_alerts(operand.metrics_service_name(operand_name), namespace)]
     if operator:
         alerts += operator_alerts(namespace)
+    if rebalancer:
+        alerts += rebalancer_alerts(rebalancer_name(operand_name), namespace)
     return [alert.rule(runbooks) for alert in alerts]

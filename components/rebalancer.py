@@ -14,7 +14,7 @@ from scheduler.catalog import OPERAND, rebalancer_name, rebalancer_rules
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import joined
-from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts
+from .kube_object import KubeObject, child, in_kubernetes_spelling, name_of, rollout_timeouts
 from .labels import COMPONENT
 from .metric_access import MetricAccess
 from .metric_credentials import SecretKeyReference
@@ -39,6 +39,7 @@ class RebalancerArgs:
     ready_seconds: how long it may take to list the cluster before the update fails.
     needs: what must exist before: the scheduler, as nothing is moved without it.
     admission_policies: let the API server refuse evictions of other schedulers' pods; needs Kubernetes 1.30.
+    service_monitor: have the Prometheus operator scrape it; needs that one's CRDs.
     """
 
     namespace: pulumi.Input[str]
@@ -55,10 +56,11 @@ class RebalancerArgs:
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
     admission_policies: bool = True
+    service_monitor: bool = False
 
 
 class Rebalancer(pulumi.ComponentResource):
-    """Deployment, ServiceAccount, rights, settings and NetworkPolicy; done when it has listed the cluster."""
+    """Deployment, ServiceAccount, rights, settings, NetworkPolicy and Service; done when it has listed the cluster."""
 
     name: pulumi.Output[str]
 
@@ -75,6 +77,7 @@ class Rebalancer(pulumi.ComponentResource):
             data={operand.REBALANCER_SETTINGS_KEY: operand.settings_text(args.plan.settings)},
             opts=child(self),
         )
+        self._scraped()
         before: list[pulumi.Resource] = [account, *self._rights()]
         if args.network_policy:
             before.append(self._network_policy())
@@ -129,6 +132,28 @@ class Rebalancer(pulumi.ComponentResource):
         if source is not None:
             bindings.append(self._cluster_binding("metrics", joined(everywhere, "-", source), source, subjects))
         return [cluster_role, role, *bindings]
+
+    def _scraped(self) -> None:
+        """The Service of its metrics and, where it is asked for, the ServiceMonitor."""
+        args = self._args
+        k8s.core.v1.Service(
+            f"{self._prefix}-service",
+            # Waiting for endpoints would hold up an update whose pod does not start.
+            metadata={**self._metadata(), "annotations": {"pulumi.com/skipAwait": "true"}},
+            spec=in_kubernetes_spelling(operand.rebalancer_service_spec(args.operand)),
+            opts=child(self),
+        )
+        if not args.service_monitor:
+            return
+        manifest = {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "ServiceMonitor",
+            "metadata": self._metadata(),
+            "spec": pulumi.Output.from_input(args.namespace).apply(
+                lambda namespace: operand.rebalancer_monitor_spec(args.operand, namespace)
+            ),
+        }
+        KubeObject(f"{self._prefix}-servicemonitor", manifest, child(self))
 
     def _cluster_binding(
         self, part: str, name: pulumi.Input[str], role: pulumi.Input[str], subjects: list[dict[str, Any]]

@@ -53,6 +53,7 @@ class SchedulerArgs:
     resource_name: name of the SecondaryScheduler.
     rebalance: the rebalancer that the operator runs beside the scheduler; None for none.
     admission_policies: whether the operator limits what that may evict by a policy.
+    rebalanced: there is a rebalancer, whoever runs it.
     """
 
     image: pulumi.Input[str]
@@ -86,6 +87,7 @@ class SchedulerArgs:
     resource_name: str = RESOURCE_NAME
     rebalance: RebalancerPlan | None = None
     admission_policies: bool = True
+    rebalanced: bool = False
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,8 @@ def _monitoring(installation: Installation, args: SchedulerArgs, parts: Parts) -
             monitor = OperatorMonitorArgs(namespace, installation.needs)
             part = "operator-monitor"
             resources.append(OperatorMonitor(parts.name(part), monitor, parts.options(part)))
-        alerts = SchedulerAlertsArgs(namespace, name, operator, args.runbooks)
+        rebalancer = args.rebalanced and args.service_monitor is not False
+        alerts = SchedulerAlertsArgs(namespace, name, operator, args.runbooks, rebalancer)
         resources.append(SchedulerAlerts(parts.name("alerts"), alerts, parts.options("alerts")))
     if args.grafana_dashboard:
         dashboard = SchedulerDashboardArgs(namespace, name)

@@ -41,8 +41,8 @@ class OptionalObjects:
         flow_schemas: fair shares of a busy API server.
         admission_policies: limits of what a SecondaryScheduler may run; they need Kubernetes 1.30.
         service_monitor: None: the operator creates it where the cluster has the kind; without one on OpenShift only.
-        prometheus_rule: None: on OpenShift only. Brings the scraping of our operator, for the alerts about it, unless
-            service_monitor is False.
+        prometheus_rule: None: on OpenShift only. Brings the scraping of our operator and of a rebalancer that the
+            program installs, for the alerts about them, unless service_monitor is False.
         grafana_dashboard: a ConfigMap with the Grafana dashboard; for one installation of a cluster.
     """
 
@@ -261,6 +261,11 @@ class SchedulerInstallation(pulumi.ComponentResource):
         plan = self._rebalance
         return plan if plan is not None and plan.by_operator else None
 
+    @property
+    def _prometheus_rule(self) -> bool:
+        objects = self._args.objects
+        return self._args.openshift if objects.prometheus_rule is None else objects.prometheus_rule
+
     def _plugin_crds(self) -> list[pulumi.Resource]:
         args, beside = self._args, self._args.beside
         names = set(_crds_of(self._configuration)) - (beside.plugin_crds if beside else frozenset())
@@ -378,6 +383,10 @@ class SchedulerInstallation(pulumi.ComponentResource):
             args.ready_seconds,
             [scheduler.resource],
             args.objects.admission_policies,
+            # Alerts are about what is scraped, and need the same CRDs.
+            self._prometheus_rule or args.openshift
+            if args.objects.service_monitor is None
+            else args.objects.service_monitor,
         )
         Rebalancer(self._parts.name("rebalancer"), rebalancer_args, self._parts.options("rebalancer"))
 
@@ -429,7 +438,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
             network_policy=objects.network_policy,
             flow_schemas=objects.flow_schemas,
             service_monitor=objects.service_monitor,
-            prometheus_rule=args.openshift if objects.prometheus_rule is None else objects.prometheus_rule,
+            prometheus_rule=self._prometheus_rule,
+            rebalanced=self._rebalance is not None,
             grafana_dashboard=objects.grafana_dashboard,
             runbooks=args.runbook_url,
             egress_ports=args.egress_ports,

@@ -22,7 +22,7 @@ from scheduler.operand.names import (
     LABEL_APP,
     METRIC_CREDENTIALS_DIRECTORY,
 )
-from scheduler.operand.objects import lease_rules
+from scheduler.operand.objects import lease_rules, scrape_endpoint
 
 Json = dict[str, Any]
 
@@ -30,6 +30,7 @@ REBALANCER_COMMAND = "/bin/rebalancer"
 REBALANCER_SETTINGS_KEY = "rebalance.yaml"
 ANNOTATION_SETTINGS_HASH = "secondary-scheduler.io/settings-hash"
 HEALTH_PORT, METRICS_PORT = 8080, 8443
+_METRICS_PORT_NAME = "metrics"
 _SETTINGS_DIRECTORY, _SETTINGS_VOLUME = "/etc/rebalancer", "settings"
 
 
@@ -126,6 +127,21 @@ def rebalancer_deployment_spec(rebalancer: RebalancerOperand) -> Json:
     }
 
 
+def rebalancer_service_spec(operand: str) -> Json:
+    """Return the spec of the Service that Prometheus scrapes; it has the rebalancer's name."""
+    port = {"name": _METRICS_PORT_NAME, "port": METRICS_PORT, "targetPort": METRICS_PORT, "protocol": "TCP"}
+    return {"type": "ClusterIP", "selector": rebalancer_selector(operand), "ports": [port]}
+
+
+def rebalancer_monitor_spec(operand: str, namespace: str) -> Json:
+    """Return the spec of a ServiceMonitor for that Service. The certificate is self-signed, on OpenShift, too."""
+    return {
+        "namespaceSelector": {"matchNames": [namespace]},
+        "selector": {"matchLabels": rebalancer_selector(operand)},
+        "endpoints": [scrape_endpoint(_METRICS_PORT_NAME)],
+    }
+
+
 def rebalancer_namespace_rules(operand: str) -> list[Json]:
     """Return a rebalancer's rights in the scheduler's namespace: its Lease, its status, and the scheduler's health.
 
@@ -170,7 +186,7 @@ def _container(rebalancer: RebalancerOperand, *, with_credentials: bool) -> Json
         ],
         "ports": [
             {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
-            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+            {"name": _METRICS_PORT_NAME, "containerPort": METRICS_PORT, "protocol": "TCP"},
         ],
         "startupProbe": {**_probe("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3},

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from secondary_scheduler.rebalancer.status import Mode
-from secondary_scheduler.rebalancing import Answer, Outcome, Reason, RebalancePlan
+from secondary_scheduler.rebalancing import STOPPING, Answer, Outcome, Reason, RebalancePlan
 
 _PREFIX = "secondary_scheduler_rebalance_"
 _UNINTERESTING = frozenset({Reason.NODE_NOT_OVERLOADED, Reason.OTHER_SCHEDULER})
 """Pods that nobody wants to move are not kept from it."""
+CLUSTER_NOT_READ, STATUS_NOT_WRITTEN = "clusterNotRead", "statusNotWritten"
+_STOPS = (
+    *(reason.value for reason in STOPPING),
+    CLUSTER_NOT_READ,
+    STATUS_NOT_WRITTEN,
+)
 
 
 class Metrics:
@@ -28,6 +37,9 @@ class Metrics:
         self.overloaded = self._gauge("overloaded_nodes", "Nodes above a threshold in the last round.")
         self.planned = self._gauge("planned_moves", "Moves of the last round's plan.")
         self.round_at = self._gauge("last_round_timestamp_seconds", "When the last plan was made.")
+        self.interval = self._gauge("interval_seconds", "Time between rounds.")
+        self.limited = self._gauge("limited", "1 if evictionLimits kept pods on overloaded nodes in the last round.")
+        self.stopped = self._gauge("stopped", "1 for each reason for which the last round moved nothing.", "reason")
         self.moves = self._counter("moves", "Moves that have ended, by outcome.", "outcome")
         self.dry_runs = self._counter("dry_runs", "Evictions that were only tried, by answer.", "answer")
         self.blocked = self._counter(
@@ -49,6 +61,13 @@ class Metrics:
             self.moves.labels(outcome.value)
         for answer in Answer:
             self.dry_runs.labels(answer.value)
+        self.show_stopped(())
+
+    def begin(self, interval: float, round_at: float) -> None:
+        """Show how often there are rounds, and when the last one of the process before was; NaN if none is known."""
+        self.interval.set(interval)
+        if not math.isnan(round_at):
+            self.round_at.set(round_at)
 
     def show_mode(self, mode: Mode, *, active: bool) -> None:
         """Set the gauges of the mode."""
@@ -62,11 +81,17 @@ class Metrics:
         self.round_at.set(at)
         self.planned.set(len(plan.moves))
         self.overloaded.set(len(plan.before.overloaded) if plan.before is not None else 0)
+        self.limited.set(plan.counts[Reason.LIMIT] > 0)
         for refusal in plan.stopped:
             self.blocked.labels(refusal.reason.value).inc()
         for reason, count in plan.counts.items():
             if reason not in _UNINTERESTING and not plan.stopped:
                 self.blocked.labels(reason.value).inc(count)
+
+    def show_stopped(self, reasons: Collection[str]) -> None:
+        """Set the gauges of why the last round moved nothing."""
+        for reason in _STOPS:
+            self.stopped.labels(reason).set(reason in reasons)
 
     def expose(self) -> bytes:
         """Return the text that Prometheus scrapes."""

@@ -7,14 +7,14 @@ a process that takes over knows of it, and its limits hold (rule 6). Where the s
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 
 from scheduler.framework import Clocks, PodInfo
-from secondary_scheduler.rebalancer.metrics import Metrics
+from secondary_scheduler.rebalancer.metrics import CLUSTER_NOT_READ, STATUS_NOT_WRITTEN, Metrics
 from secondary_scheduler.rebalancer.status import Condition, Mode, Report
 from secondary_scheduler.rebalancing import (
     ROUNDS_TO_STOP,
@@ -24,6 +24,7 @@ from secondary_scheduler.rebalancing import (
     Move,
     Outcome,
     PastMove,
+    Reason,
     RebalancePlan,
     RebalanceSettings,
     outcome_of,
@@ -121,6 +122,9 @@ class Rebalancer:
         self._failure = ""
         self.report = Report(mode, self.effective_mode, self._resting_condition(), configuration)
         self.report.condition = self.report.condition.after(None, clocks.wall())
+        metrics.begin(settings.interval_seconds, memory.round_at)
+        metrics.show_mode(self.effective_mode, active=self.report.condition.status)
+        self._show_stopped(())
         self._next_round = clocks.monotonic() + self._first_pause()
 
     @property
@@ -181,6 +185,7 @@ class Rebalancer:
         if problem:
             # Nobody knows what was overloaded meanwhile.
             self._memory = replace(self._memory, history=history.interrupted())
+            self._show_stopped((CLUSTER_NOT_READ,))
             await self._conclude(Condition(False, "ClusterNotRead", f"the cluster cannot be read: {problem}"))
             return
         mode = self.effective_mode
@@ -196,6 +201,8 @@ class Rebalancer:
         else:
             await self._ask(plan)
             stopped = ""
+        reasons = {refusal.reason.value for refusal in plan.stopped}
+        self._show_stopped(reasons | {STATUS_NOT_WRITTEN} if stopped else reasons)
         if stopped:
             await self._conclude(Condition(False, "StatusNotWritten", stopped))
         elif plan.stopped:
@@ -281,6 +288,7 @@ class Rebalancer:
         self._world.announce_outcome(replace(move, outcome=outcome, ended_at=now, detail=detail or move.detail), node)
         if self.effective_mode is not self._mode:
             self._show(self._resting_condition())
+            self._show_stopped(())
 
     async def _conclude(self, condition: Condition) -> None:
         self._show(condition)
@@ -290,6 +298,10 @@ class Rebalancer:
         self.report.condition = condition.after(self.report.condition, self._clocks.wall())
         self.report.effective = self.effective_mode
         self._metrics.show_mode(self.report.effective, active=condition.status)
+
+    def _show_stopped(self, reasons: Collection[str]) -> None:
+        ended = {Reason.PREDICTION_FAILS.value} if self.effective_mode is not self._mode else set()
+        self._metrics.show_stopped({*reasons, *ended})
 
     def _resting_condition(self) -> Condition:
         effective = self.effective_mode
@@ -315,6 +327,7 @@ class Rebalancer:
             self._memory = replace(self._memory, history=history)
             if self.report.condition.reason == _PREDICTION_FAILS:
                 self._show(self._resting_condition())
+                self._show_stopped(())
             failed = await self._world.save(self._memory, self.report)
         self._unsaved = bool(failed)
         self._metrics.unsaved.set(bool(failed))

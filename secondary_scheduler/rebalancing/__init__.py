@@ -33,7 +33,7 @@ from secondary_scheduler.rebalancing.planning import MOST_ROUNDS, Situation, mak
 from secondary_scheduler.rebalancing.plans import Move, NodeChange, PlanSummary, RebalancePlan
 from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
 from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
-from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.rules.reasons import STOPPING, Reason, Refusal
 from secondary_scheduler.rebalancing.settings import RESOURCES, RebalanceSettings, SettingsError, read_settings
 from secondary_scheduler.rebalancing.workloads import revision_of
 
@@ -43,6 +43,7 @@ __all__ = [
     "POD_METRICS",
     "RESOURCES",
     "ROUNDS_TO_STOP",
+    "STOPPING",
     "WORKLOADS",
     "Answer",
     "ClusterFacts",

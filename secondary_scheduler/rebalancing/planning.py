@@ -121,6 +121,8 @@ class _Round:
             item for item in self._every("PodDisruptionBudget") if isinstance(item, PodDisruptionBudget)
         )
         self._budget = pace.MoveBudget.of_interval(self._settings, situation.history, pods, self._now)
+        # Also pods of other schedulers, which the machines of a node may be.
+        self._moving = pace.nodes_of_moving_machines([*pods, *situation.pending])
         self._tries = 0
         self._loads = self._measured()
         self.history = situation.history.after_round(self._loads.overloaded)
@@ -175,6 +177,7 @@ class _Round:
             move_rules.left_alone(info)
             or move_rules.overloaded_long_enough(node, self.history, self._settings)
             or pace.node_settled(node, self.history, window=self._situation.window, now=self._now)
+            or self._moving.get(node)
             or (Refusal(Reason.LIMIT, self._limit_text()) if self._budget.exhausted else None)
         )
         moved, tries = "", 0
@@ -248,6 +251,7 @@ class _Round:
             refusal = (
                 self._targets.refusal(self._nodes[name])
                 or pace.node_settled(name, self.history, window=window, now=self._now)
+                or self._moving.get(name)
                 or move_rules.effect_on_pair(self._loads, share, pod.node_name, name)
                 or self._budget.refusal(workload, pod.node_name, name)
             )

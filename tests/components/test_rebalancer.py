@@ -156,6 +156,57 @@ def test_without_admission_policies_there_is_none() -> None:
     assert named(graph, "Deployment")
 
 
+def test_its_metrics_have_a_service_that_selects_its_pods_only(graph: Graph) -> None:
+    service = named(graph, "Service").manifest
+    (port,) = service["spec"]["ports"]
+    labels = named(graph, "Deployment").manifest["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    (container,) = pod_of(graph)["containers"]
+    assert port["targetPort"] in {each["containerPort"] for each in container["ports"]}
+    allowed = named(graph, "NetworkPolicy").manifest["spec"]["ingress"]
+    assert port["targetPort"] in {each["port"] for rule in allowed for each in rule["ports"]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "openshift", "scraped", "alerts"),
+    [
+        ({}, False, False, False),
+        ({}, True, True, True),
+        ({"prometheus_rule": True}, False, True, True),
+        ({"service_monitor": True}, False, True, False),
+        ({"prometheus_rule": True, "service_monitor": False}, False, False, False),
+        ({"service_monitor": False}, True, False, False),
+    ],
+)
+def test_it_is_scraped_and_has_alerts_as_the_setting_says(
+    objects: dict[str, bool], openshift: bool, scraped: bool, alerts: bool
+) -> None:
+    graph = installed(BY_PROGRAM, objects=components.OptionalObjects(**objects), openshift=openshift, mode="direct")
+    monitors = [each for each in graph.of("ServiceMonitor") if each.object_name == NAME]
+    assert bool(monitors) is scraped
+    for monitor in monitors:
+        spec = monitor.manifest["spec"]
+        service = named(graph, "Service").manifest
+        assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert spec["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert bool(alerts_about_it(graph)) is alerts
+
+
+def alerts_about_it(graph: Graph) -> list[str]:
+    groups = [group for each in graph.of("PrometheusRule") for group in each.manifest["spec"]["groups"]]
+    return [rule["alert"] for group in groups for rule in group["rules"] if f'job="{NAME}"' in rule["expr"]]
+
+
+def test_there_are_alerts_about_the_one_that_our_operator_runs_and_none_where_there_is_none() -> None:
+    objects = components.OptionalObjects(prometheus_rule=True)
+    assert "SecondarySchedulerRebalancerDown" in alerts_about_it(installed(PREDICTIVE, objects=objects))
+    assert alerts_about_it(installed({}, objects=objects)) == []
+    unscraped = components.OptionalObjects(prometheus_rule=True, service_monitor=False)
+    graph = installed(PREDICTIVE, objects=unscraped)
+    assert alerts_about_it(graph) == []
+    assert "ServiceMonitor" in graph.only("SecondaryScheduler").manifest["spec"]["without"]
+
+
 def test_the_scheduler_may_not_evict(graph: Graph) -> None:
     holders = [each.object_name for each in graph.of("ClusterRole") if "pods/eviction" in str(each.manifest)]
     assert holders == [NAME]

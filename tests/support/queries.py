@@ -19,6 +19,7 @@ from components.alerts import alert_rules
 from scheduler.observe import Metrics as SchedulerMetrics
 from scheduler.observe.series import Counters, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
+from secondary_scheduler.rebalancer.metrics import Metrics as RebalancerMetrics
 
 NAMESPACE = "scheduling"
 _SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^}]*)\}")
@@ -58,7 +59,7 @@ def dashboard_queries() -> dict[str, str]:
 
 def alert_queries() -> dict[str, str]:
     """The alerts' expressions by name."""
-    return {rule["alert"]: rule["expr"] for rule in alert_rules(NAMESPACE, operator=True)}
+    return {rule["alert"]: rule["expr"] for rule in alert_rules(NAMESPACE, operator=True, rebalancer=True)}
 
 
 def selected(query: str) -> list[tuple[str, frozenset[str]]]:
@@ -101,9 +102,9 @@ def labels_of(name: str, metrics: Mapping[str, Metric]) -> frozenset[str] | None
 
 
 def registered() -> dict[str, Metric]:
-    """What the registries of scheduler and operator have, with the labels that they declare."""
+    """What the registries of scheduler, operator and rebalancer have, with the labels that they declare."""
     metrics: dict[str, Metric] = {}
-    for registry in (SchedulerMetrics().registry, OperatorMetrics("0").registry):
+    for registry in (SchedulerMetrics().registry, OperatorMetrics("0").registry, RebalancerMetrics("0").registry):
         # Those of the Python client's collectors have no labels that we use.
         metrics |= {_name(family): Metric(family.type, frozenset()) for family in registry.collect()}
         for metric in registry._collector_to_names:

@@ -41,8 +41,10 @@ _MOST_STATUS = 1 << 20
 _MOST_TEXT = 1024
 PASSING_REASONS = frozenset({"Starting", "WaitingForScheduler", "HandingOver", "Removing"})
 """Of the condition when it is not ready and nothing is wrong."""
-_KINDS = ("RoleBinding", "Role", "NetworkPolicy", "ConfigMap", "ServiceAccount")
-_WITH_ITS_NAME = ("Deployment", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy")
+_DISPENSABLE = ("NetworkPolicy", "ServiceMonitor")
+"""What it runs without; that they could not be written is a warning of the instance's."""
+_KINDS = ("RoleBinding", "Role", *_DISPENSABLE, "Service", "ConfigMap", "ServiceAccount")
+_WITH_ITS_NAME = ("Deployment", "Service", "ServiceAccount", "Role", "RoleBinding", *_DISPENSABLE)
 _HINT = (
     "the operator's install must let it run rebalancers (the stack's rebalance, or operator.rebalancers; "
     "an OLM bundle of this version does)"
@@ -193,6 +195,10 @@ def _objects(
         ports = [operand.HEALTH_PORT, operand.METRICS_PORT]
         network = operand.network_policy_spec(operand.rebalancer_selector(own.operand), ports, egress)
         yield _object(observed, "NetworkPolicy", own.rebalancer, spec=network), ()
+    yield _object(observed, "Service", own.rebalancer, spec=operand.rebalancer_service_spec(own.operand)), ()
+    if "ServiceMonitor" not in spec.without and "ServiceMonitor" not in observed.unserved:
+        monitor = operand.rebalancer_monitor_spec(own.operand, observed.namespace)
+        yield _object(observed, "ServiceMonitor", own.rebalancer, spec=monitor), ()
     needed = (*bounds, *map(ObjectKey.of, parts), ObjectKey.of(everywhere), copy)
     yield _object(observed, "Deployment", own.rebalancer, spec=_deployment(observed, spec, wanted)), needed
 
@@ -288,7 +294,9 @@ def _status(observed: Observed, rebalance: RebalancerSpec, in_effect: str, effec
 
 def _ready(observed: Observed, rebalance: RebalancerSpec, *, pending: bool) -> Condition:
     keys = rebalancer_keys(observed)
-    failed = {key: failure for key, failure in observed.failures.items() if key in keys and key.kind != "NetworkPolicy"}
+    failed = {
+        key: failure for key, failure in observed.failures.items() if key in keys and key.kind not in _DISPENSABLE
+    }
     for key in sorted(failed):
         forbidden = failed[key].forbidden
         message = f"{key} cannot be written: {failed[key].message}{f' ({_HINT})' if forbidden else ''}"

@@ -1,15 +1,16 @@
 """Rules 5, 6 and 7: how fast pods are moved, and when to stop.
 
 5: one move in flight per workload, and none while it rolls out, scales or has unready pods; a node gives or takes the
-next pod only once its last move has been placed and a load window has passed, as only then its load shows it.
+next pod only once its last move has been placed and a load window has passed, as only then its load shows it. Nor while
+KubeVirt moves a virtual machine from or to it: that takes its share of the load along.
 6: budgets per interval, taken before the call, and derived from what the cluster shows after a restart.
 7: a move that ends on another node than planned doubles the workload's cooldown; three in a row stop everything.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.framework import PodInfo
@@ -17,6 +18,8 @@ from secondary_scheduler.rebalancing.history import ROUNDS_TO_STOP, History, Pas
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
 from secondary_scheduler.rebalancing.settings import RebalanceSettings
 from secondary_scheduler.rebalancing.workloads import WorkloadState
+
+_MACHINE = "VirtualMachineInstance"
 
 
 def settled(workload: WorkloadState, history: History) -> Refusal | None:
@@ -34,6 +37,26 @@ def node_settled(node: str, history: History, *, window: float, now: float) -> R
         if node in (move.source, move.target) and (move.in_flight or now - move.ended_at < window):
             return Refusal(Reason.NODE_SETTLING, f"{node}, by the move of {move.pod}")
     return None
+
+
+def nodes_of_moving_machines(pods: Iterable[PodInfo]) -> Mapping[str, Refusal]:
+    """Return the nodes from or to which KubeVirt moves a virtual machine, each with what rule 5 says of it.
+
+    A live migration is a second pod of the same VirtualMachineInstance.
+
+    Args:
+        pods: that have not ended, on nodes and pending.
+    """
+    launchers: defaultdict[str, list[PodInfo]] = defaultdict(list)
+    for pod in pods:
+        if pod.controller is not None and pod.controller.kind == _MACHINE:
+            launchers[pod.controller.uid].append(pod)
+    return {
+        pod.node_name: Refusal(Reason.MACHINE_MOVES, f"{pod.node_name}: {pod.namespace}/{pod.controller.name}")
+        for both in launchers.values()
+        for pod in both
+        if len(both) > 1 and pod.node_name and pod.controller is not None
+    }
 
 
 def cooled_down(workload: WorkloadState, history: History, settings: RebalanceSettings, now: float) -> Refusal | None:

@@ -2,8 +2,8 @@
 
 Rule 1 is not lifted by any setting or annotation: only pods whose replacement our own scheduler would place, that run
 and are ready, and whose controller replaces them. No pod of a DaemonSet or a node, no bare one, none that is gated,
-part of a gang, or being deleted; none with a priority of the system, none in a namespace of the system or of the
-scheduler.
+part of a gang, or being deleted; none that Kueue manages, as it would hold the replacement until its queue has room;
+none with a priority of the system, none in a namespace of the system or of the scheduler.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ ANNOTATION = "secondary-scheduler.io/rebalance"
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+MANAGED_BY_KUEUE = "kueue.x-k8s.io/managed"
+"""On pods that Kueue lets start itself, not on those of its Jobs."""
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
@@ -73,6 +75,8 @@ class PodRules:
             yield Refusal(Reason.CRITICAL, pod.priority_class or str(pod.priority))
         if pod.spec.gates:
             yield Refusal(Reason.GATED)
+        if MANAGED_BY_KUEUE in pod.labels:
+            yield Refusal(Reason.QUEUED, MANAGED_BY_KUEUE)
         if pod.labels.get(POD_GROUP_LABEL) or pod.scheduling_group or pod.workload_ref:
             yield Refusal(Reason.GANG)
         yield from self._replacement(pod)

@@ -26,6 +26,7 @@ class Reason(enum.StrEnum):
     NO_REPLACEMENT = "noReplacement", 1, "no controller is known to replace it"
     GANG = "gang", 1, "placed together with other pods"
     GATED = "gated", 1, "has scheduling gates"
+    QUEUED = "queued", 1, "its replacement would wait in a queue"
     CRITICAL = "critical", 1, "has a priority of the system"
     SYSTEM_NAMESPACE = "systemNamespace", 1, "in a namespace of the system, or of the scheduler"
     UNKNOWN = "unknown", 1, "its object could not be read whole"
@@ -56,6 +57,7 @@ class Reason(enum.StrEnum):
     STALE_LOAD = "staleLoad", 3, "without fresh load on one of both nodes"
     # The pace.
     NODE_SETTLING = "nodeSettling", 5, "a move from or to one of both nodes does not show in its load yet"
+    MACHINE_MOVES = "machineMoves", 5, "a virtual machine is being moved from or to one of both nodes"
     IN_FLIGHT = "inFlight", 5, "a pod of its workload is being moved"
     UNSETTLED = "unsettled", 5, "its workload rolls out, scales, or has pods that are not ready"
     LIMIT = "limit", 6, "evictionLimits of this interval are used up"
@@ -71,6 +73,19 @@ class Reason(enum.StrEnum):
     OTHER_CONFIGURATION = "otherConfiguration", 8, "the scheduler runs another configuration"
     PODS_PENDING = "podsPending", 8, "too many pods are pending"
     NODE_NOT_READY = "nodeNotReady", 8, "a node is not ready"
+
+
+STOPPING = (
+    Reason.NO_LOAD,
+    Reason.LOAD_NOT_FRESH,
+    Reason.NO_ROOM,
+    Reason.PREDICTION_FAILS,
+    Reason.SCHEDULER_UNAVAILABLE,
+    Reason.OTHER_CONFIGURATION,
+    Reason.PODS_PENDING,
+    Reason.NODE_NOT_READY,
+)
+"""Those of a whole round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 NAMESPACE = "scheduling"
 JOB = "metrics"
 OPERATOR = "secondary-scheduler-operator-metrics"
+REBALANCER = "secondary-scheduler-rebalancer"
 _LEADER = "leader_election_master_status"
 _SOURCE = "Prometheus https://prometheus:9090"
 

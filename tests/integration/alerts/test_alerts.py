@@ -13,12 +13,15 @@ import yaml
 from components.alerts import alert_rules
 from devcluster.progress import SilentReporter
 from devcluster.toolchain.binaries import ensure
-from tests.integration.alerts.cases import CASES, JOB, NAMESPACE, OPERATOR, Case
+from tests.integration.alerts.cases import CASES as OTHER_CASES
+from tests.integration.alerts.cases import JOB, NAMESPACE, OPERATOR, REBALANCER, Case
+from tests.integration.alerts.rebalancer_cases import CASES as REBALANCER_CASES
 from tests.support.queries import QUERIES
 
 pytestmark = pytest.mark.integration
 
-RULES = {rule["alert"]: rule for rule in alert_rules(NAMESPACE, operator=True)}
+CASES = [*OTHER_CASES, *REBALANCER_CASES]
+RULES = {rule["alert"]: rule for rule in alert_rules(NAMESPACE, operator=True, rebalancer=True)}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def expected(case: Case) -> list[dict[str, Any]]:
     if case.firing is None:
         return []
     rule = RULES[case.alert]
-    job = OPERATOR if OPERATOR in rule["expr"] else JOB
+    job = next((each for each in (OPERATOR, REBALANCER) if each in rule["expr"]), JOB)
     labels = {"job": job, "namespace": NAMESPACE, **rule["labels"], **case.firing.labels}
     return [{"exp_labels": labels, "exp_annotations": {"values": " | ".join(case.firing.values)}}]
 

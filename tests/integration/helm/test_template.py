@@ -47,6 +47,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project(tmp_path_factory.mktemp("render"))
     project.stack("plain")
     project.stack("full", FULL)
+    project.stack("by-program", FULL, rebalance={"mode": "Predictive", "runBy": "Program"})
     return project
 
 
@@ -54,7 +55,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def charts(project: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A chart per stack."""
     written = {}
-    for stack in ("plain", "full"):
+    for stack in ("plain", "full", "by-program"):
         written[stack] = tmp_path_factory.mktemp(stack)
         done = project.render("--stack", stack, "--format", "helm", "--output-dir", str(written[stack]))
         assert done.returncode == 0, done.stderr
@@ -72,7 +73,7 @@ def test_a_chart_has_no_fault_that_helm_knows(helm: Helm, charts: dict[str, Path
     assert "0 chart(s) failed" in helm.done("lint", "--strict", str(charts[stack]))
 
 
-@pytest.mark.parametrize("stack", ["plain", "full"])
+@pytest.mark.parametrize("stack", ["plain", "full", "by-program"])
 def test_its_own_values_make_the_objects_of_the_plain_rendering(
     helm: Helm, charts: dict[str, Path], project: Project, stack: str
 ) -> None:
@@ -90,6 +91,16 @@ def test_for_argo_cd_it_has_the_waves_of_the_kustomization(
     assert by_name(rest) == by_name(expected)
     printed = helm.done("template", "release", str(charts["full"]), "--set", "argocd=true")
     assert HOOK not in printed, "Argo CD takes Helm's hooks for its own"
+
+
+def test_a_rebalancer_is_scraped_and_has_alerts_whoever_runs_it(helm: Helm, charts: dict[str, Path]) -> None:
+    name = "secondary-scheduler-rebalancer"
+    for stack, kinds in {"full": set(), "by-program": {"Deployment", "Service", "ServiceMonitor"}}.items():
+        objects = by_name(helm.template(charts[stack]))
+        assert {kind for kind, each in objects if each == name} >= kinds
+        rules = objects["PrometheusRule", "secondary-scheduler"]["spec"]["groups"][0]["rules"]
+        assert [rule for rule in rules if f'job="{name}",namespace="{NAMESPACE}"' in rule["expr"]], stack
+    assert ("Service", name) not in by_name(helm.template(charts["full"]))
 
 
 def test_the_releases_own_namespace_is_not_part_of_it(helm: Helm, charts: dict[str, Path]) -> None:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration]
 
 NAME = "secondary-scheduler-rebalancer"
 PREDICTIVE = {"mode": "Predictive", "minReplicas": 3}
-_NAMESPACED = ("deployments", "serviceaccounts", "roles", "rolebindings", "networkpolicies")
+_NAMESPACED = ("deployments", "services", "serviceaccounts", "roles", "rolebindings", "networkpolicies")
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 

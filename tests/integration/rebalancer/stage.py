@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import requests
 import yaml
 
 import components
@@ -181,6 +184,23 @@ def account_of_the_stack(stage: Stage, text: str, directory: Path) -> Path:
     path = directory / "rebalancer.kubeconfig"
     path.write_text(yaml.safe_dump(config))
     return path
+
+
+def scrape(stage: Stage, log: Path) -> str:
+    """What a rebalancer with this log serves to an account that may read everything."""
+    stage.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "scraper", "namespace": NAMESPACE}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subject = {"kind": "ServiceAccount", "name": "scraper", "namespace": NAMESPACE}
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
+    stage.apply({**kind, "metadata": {"name": "scraper"}, "roleRef": role, "subjects": [subject]})
+    headers = {"Authorization": f"Bearer {stage.create_token('scraper')}"}
+    match = re.search(r"""metricsPort["']?[=:] ?(\d+)""", log.read_text())
+    assert match is not None, log.read_text()[:2000]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answer = requests.get(f"https://127.0.0.1:{match[1]}/metrics", headers=headers, verify=False, timeout=10)
+    assert answer.status_code == 200, answer.text[:500]
+    return answer.text
 
 
 @contextlib.contextmanager

@@ -15,9 +15,18 @@ from scheduler.helpers import PodReducer
 from scheduler.kube.client import ClientConfig, KubeClient, api_path
 from secondary_scheduler.rebalancer.live import LiveWorld
 from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer
-from tests.integration.rebalancer.stage import NAMESPACE, STATUS, WORKLOADS, Stage, rebalancer_running, stage_running
+from tests.integration.rebalancer.stage import (
+    NAMESPACE,
+    STATUS,
+    WORKLOADS,
+    Stage,
+    rebalancer_running,
+    scrape,
+    stage_running,
+)
 from tests.integration.scheduler.test_load_limit import Watcher, watcher_running
 from tests.support.cluster import MakeCluster
+from tests.support.queries import QUERIES, labels_of, mistakes_about, scraped, selected
 from tests.support.simulating import run
 from tests.support.waiting import eventually
 
@@ -78,8 +87,9 @@ def plans(stage: Stage, directory: Path, address: str, hot: str) -> None:
 
 
 def predicts(stage: Stage, directory: Path, before: dict[str, str]) -> None:
-    with rebalancer_running(stage, directory, "Predictive"):
+    with rebalancer_running(stage, directory, "Predictive") as log:
         first_answers = eventually(lambda: answers(stage), "an eviction was tried", diagnosis=stage.status)
+        is_what_alerts_and_dashboard_ask_for(scrape(stage, log))
     assert first_answers[0].startswith("evicted")
     assert stage.nodes_of_pods() == before
     status = stage.status()
@@ -123,6 +133,20 @@ def moves(stage: Stage, directory: Path, before: dict[str, str], hot: str) -> No
     events = eventually(lambda: stage.events("Rebalancing"), "the pod and its workload are told")
     assert {event["regarding"]["kind"] for event in events} == {"Pod", "Deployment"}
     assert stage.events("RebalanceLanded")
+
+
+def is_what_alerts_and_dashboard_ask_for(text: str) -> None:
+    """Each metric of the queries about a rebalancer has series in a scrape, with the labels that they name."""
+    live = scraped(text)
+    assert mistakes_about(live) == {}
+    prefix = "secondary_scheduler_rebalance_"
+    used = {name for query in QUERIES.values() for name, _ in selected(query) if name.startswith(prefix)}
+    assert len(used) > 12
+    # A reason has a series once a pod stayed for it.
+    assert {name for name in used if labels_of(name, live) is None} <= {f"{prefix}blocked_total"}
+    assert f"{prefix}leader 1.0" in text
+    assert f'{prefix}dry_runs_total{{answer="evicted"}} 1.0' in text
+    assert f'{prefix}stopped{{reason="loadNotFresh"}} 0.0' in text
 
 
 def answers(stage: Stage) -> list[str]:

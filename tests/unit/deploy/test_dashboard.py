@@ -116,7 +116,7 @@ def test_each_alert_has_a_section_with_a_runbook_and_each_section_an_alert() -> 
             assert part in section, f"{name}: {part}"
 
 
-@pytest.mark.parametrize("rule", alert_rules("ns", operator=True), ids=lambda rule: rule["alert"])
+@pytest.mark.parametrize("rule", alert_rules("ns", operator=True, rebalancer=True), ids=lambda rule: rule["alert"])
 def test_an_alert_says_what_it_means_with_its_value_or_place_and_where_its_runbook_is(rule: dict[str, Any]) -> None:
     annotations = rule["annotations"]
     assert rule["labels"]["severity"] in {"critical", "warning"}
@@ -129,7 +129,7 @@ def test_an_alert_says_what_it_means_with_its_value_or_place_and_where_its_runbo
 
 def test_alerts_link_to_the_page_where_it_is_published() -> None:
     page = "https://git.example.com/scheduler/docs/runbooks.md"
-    for rule in alert_rules("ns", operator=True, runbooks=page):
+    for rule in alert_rules("ns", operator=True, rebalancer=True, runbooks=page):
         assert rule["annotations"]["runbook_url"] == f"{page}#{rule['alert'].lower()}"
         assert RUNBOOKS not in rule["annotations"]["description"]
 
@@ -146,7 +146,18 @@ def test_alerts_about_the_operator_come_with_it_only() -> None:
     assert not [rule for rule in alert_rules("ns") if "operator" in rule["expr"]]
 
 
+def test_alerts_about_a_rebalancer_come_with_it_only() -> None:
+    without = alert_rules("ns")
+    about = [rule for rule in alert_rules("ns", rebalancer=True) if rule not in without]
+    assert len(about) == len(alert_rules("ns", rebalancer=True)) - len(without) > 7
+    for rule in about:
+        assert rule["alert"].startswith("SecondarySchedulerRebalancer")
+        assert 'job="secondary-scheduler-rebalancer",namespace="ns"' in rule["expr"]
+        assert 'job="metrics"' not in rule["expr"]
+
+
 def test_alerts_of_another_instance_are_about_its_metrics() -> None:
-    for rule in alert_rules("ns", "secondary-scheduler-batch"):
-        assert 'job="secondary-scheduler-batch-metrics",namespace="ns"' in rule["expr"]
+    for rule in alert_rules("ns", "secondary-scheduler-batch", rebalancer=True):
+        about = "rebalancer" if "Rebalancer" in rule["alert"] else "metrics"
+        assert f'job="secondary-scheduler-batch-{about}",namespace="ns"' in rule["expr"]
         assert 'job="metrics"' not in rule["expr"]

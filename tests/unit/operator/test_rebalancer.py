@@ -36,6 +36,7 @@ OBJECTS = {
     ("RoleBinding", NAME),
     ("ClusterRoleBinding", ROLE),
     ("NetworkPolicy", NAME),
+    ("Service", NAME),
     ("ValidatingAdmissionPolicy", POLICY),
     ("ValidatingAdmissionPolicyBinding", POLICY),
     ("Deployment", NAME),
@@ -286,6 +287,42 @@ def test_optional_objects_go_where_they_are_not_wanted() -> None:
     world.edit(without=["ValidatingAdmissionPolicy", "NetworkPolicy"])
     world.settle()
     assert {kind for kind, _ in made(world) if "Policy" in kind} == set()
+
+
+def test_its_metrics_are_scraped_where_the_schedulers_are() -> None:
+    world = World(scheduler(rebalance=PREDICTIVE), config_map(), unserved=frozenset()).start()
+    ready(world)
+    (port,) = world.get("Service", NAME)["spec"]["ports"]
+    monitor = world.get("ServiceMonitor", NAME)["spec"]
+    (endpoint,) = monitor["endpoints"]
+    assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == (port["name"], "https", "/metrics")
+    assert monitor["namespaceSelector"] == {"matchNames": [NS]}
+    assert monitor["selector"]["matchLabels"].items() <= world.get("Service", NAME)["metadata"]["labels"].items()
+    of_pods = world.get("Deployment", NAME)["spec"]["template"]["metadata"]["labels"]
+    assert world.get("Service", NAME)["spec"]["selector"].items() <= of_pods.items()
+    (health, metrics) = container(world)["ports"]
+    assert (health["name"], metrics["containerPort"]) == ("health", port["targetPort"])
+    # Nobody takes the one for the other.
+    theirs = world.get("ServiceMonitor", "secondary-scheduler")["spec"]["selector"]["matchLabels"]
+    assert theirs != monitor["selector"]["matchLabels"]
+    world.edit(without=["ServiceMonitor"])
+    world.settle()
+    assert not world.names("ServiceMonitor")
+    world.edit(without=[], rebalance=None)
+    world.drop("Pod", f"{NAME}-abc")
+    world.settle()
+    assert NAME not in world.names("ServiceMonitor")
+    assert made(world) == set()
+
+
+def test_without_its_metrics_it_runs_all_the_same() -> None:
+    world = World(scheduler(rebalance=PREDICTIVE), config_map(), unserved=frozenset())
+    refused = ApiFailure(403, "it is forbidden")
+    world.observed_fields["failures"] = {key_of("ServiceMonitor", NAME): refused}
+    world.start()
+    ready(world)
+    assert world.condition("RebalancerReady")[1] != "Forbidden"
+    assert world.get("Deployment", NAME)
 
 
 def test_an_unmanaged_instance_keeps_what_it_has() -> None:

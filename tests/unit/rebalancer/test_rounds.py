@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from secondary_scheduler.rebalancer.metrics import Metrics
 from secondary_scheduler.rebalancer.rounds import FOLLOW_SECONDS
 from secondary_scheduler.rebalancer.status import Mode
 from secondary_scheduler.rebalancing import SchedulerHealth
@@ -337,6 +338,66 @@ async def test_it_waits_for_the_next_round_and_looks_at_moves_meanwhile() -> Non
     with pytest.raises(Killed):
         await loop.rebalancer.run(wait)
     assert waits == [FOLLOW_SECONDS] * 3
+
+
+def sample(loop: Loop, name: str, **labels: str) -> float | None:
+    return loop.metrics.registry.get_sample_value(f"secondary_scheduler_rebalance_{name}", labels)
+
+
+def stopped(loop: Loop) -> set[str]:
+    """The reasons for which the last round moved nothing, as the metrics show them."""
+    (family,) = [each for each in loop.metrics.registry.collect() if each.name.endswith("_rebalance_stopped")]
+    return {each.labels["reason"] for each in family.samples if each.value}
+
+
+async def test_the_metrics_say_why_a_round_moved_nothing() -> None:
+    loop = Loop(hot(), health=SchedulerHealth(problem="it rolls out", load_problem="prometheus is away"))
+    assert stopped(loop) == set()
+    await loop.rounds()
+    assert stopped(loop) == {"loadNotFresh", "schedulerUnavailable"}
+    loop.world.unreadable = "pods: no answer"
+    await loop.rounds()
+    assert stopped(loop) == {"clusterNotRead"}
+    loop.world.unreadable, loop.world.health, loop.world.unwritable = "", SchedulerHealth(), "it is forbidden"
+    await loop.rounds()
+    assert stopped(loop) == {"statusNotWritten"}
+    loop.world.unwritable = ""
+    await loop.rounds()
+    assert stopped(loop) == set()
+    assert sample(loop, "active") == 1
+
+
+async def test_the_metrics_know_the_last_round_over_a_restart_and_the_interval_from_the_start() -> None:
+    loop = Loop(hot(), {"intervalSeconds": 120})
+    assert (sample(loop, "interval_seconds"), sample(loop, "last_round_timestamp_seconds")) == (120, 0)
+    assert sample(loop, "mode", mode="Automatic") == 1
+    began = loop.clock.wall_seconds
+    await loop.rounds()
+    loop.metrics = Metrics("test")
+    loop.restart()
+    assert sample(loop, "last_round_timestamp_seconds") == began
+
+
+async def test_the_metrics_say_that_automatic_has_ended_by_itself_until_somebody_has_looked() -> None:
+    loop = Loop(hot(4), {"cooldownSeconds": 0}, places_on=lambda move: "n0")
+    await loop.rounds(14)
+    assert stopped(loop) == {"predictionFails"}
+    loop.metrics = Metrics("test")
+    loop.restart()
+    assert stopped(loop) == {"predictionFails"}
+    loop.world.deleted = True
+    await loop.rounds(2)
+    assert stopped(loop) == set()
+
+
+async def test_the_metrics_say_that_the_limits_keep_pods_on_overloaded_nodes() -> None:
+    loop = Loop(two_hot_nodes(), {"evictionLimits": {"total": 1}})
+    await loop.rounds()
+    assert len(loop.evicted) == 1
+    assert sample(loop, "limited") == 1
+    unlimited = Loop(two_hot_nodes())
+    await unlimited.rounds()
+    assert sample(unlimited, "limited") == 0
 
 
 async def test_a_cluster_that_cannot_be_read_is_not_judged() -> None:

@@ -95,6 +95,7 @@ ANYTHING = {
         (metadata(ownerReferences=owned("VirtualMachineInstance", "web")), Reason.NO_REPLACEMENT),
         (labels(**{"scheduling.x-k8s.io__pod-group": "gang"}), Reason.GANG),
         (spec(schedulingGates=[{"name": "wait"}]), Reason.GATED),
+        (labels(**{"kueue.x-k8s.io__managed": "true"}), Reason.QUEUED),
         (spec(priority=2_000_000_000), Reason.CRITICAL),
         (spec(priorityClassName="system-node-critical"), Reason.CRITICAL),
         (metadata(namespace="kube-system"), Reason.SYSTEM_NAMESPACE),
@@ -114,6 +115,33 @@ def test_rule_1_a_controller_that_does_not_replace_the_pod_is_none() -> None:
     assert refused(none_wanted) == {Reason.NO_REPLACEMENT: 1}
     another = scene.with_objects(replica_set("web", replicas=4, uid="of-another"))
     assert refused(another) == {Reason.NO_REPLACEMENT: 1}
+
+
+def launcher(name: str, on: str | None, *, machine: str = "db", **spec: Any) -> Object:
+    """A pod in which KubeVirt runs a virtual machine; pending without a node."""
+    item = running(name, on or "", owner=machine, **spec)
+    owner = owned("VirtualMachineInstance", machine)
+    for reference in owner:
+        reference["apiVersion"] = "kubevirt.io/v1"
+    own = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-{machine}", "vm.kubevirt.io/name": machine}
+    item["metadata"] |= {"ownerReferences": owner, "labels": own}
+    if on is None:
+        del item["spec"]["nodeName"]
+        item["status"] = {"phase": "Pending"}
+    return item
+
+
+@pytest.mark.parametrize("protected", [False, True], ids=["no migration strategy", "LiveMigrate"])
+def test_rule_1_a_virtual_machine_stays_whatever_its_migration_strategy_and_annotations(protected: bool) -> None:
+    """Without a strategy an eviction would shut the guest down. With one KubeVirt keeps a budget with nothing left."""
+    objects = [node(name) for name in ("n0", "n1", "n2")]
+    objects += [launcher("vm-0", "n0"), launcher("vm-1", "n1", machine="other")]
+    scene = Scene(objects, {"n0": 95.0, "n1": 20.0, "n2": 20.0}).change("vm-0", annotations())
+    if protected:
+        guard = budget("kubevirt-disruption-budget-db", 0)
+        guard["spec"]["selector"]["matchLabels"] = {"kubevirt.io/created-by": "uid-db"}
+        scene = scene.with_objects(guard)
+    assert refused(scene, ANYTHING) == {Reason.NO_REPLACEMENT: 1}
 
 
 # What settings and annotations say ------------------------------------------------------------------------------------
@@ -389,6 +417,35 @@ def test_rule_9_predictive_asks_by_dry_run() -> None:
 def test_rule_5_one_move_in_flight_per_workload() -> None:
     moving = past("other", outcome=None)
     assert refused(one_hot_node(), history=history(moving)) == {Reason.IN_FLIGHT: 1}
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", None], ids=["of another scheduler", "ours"])
+def test_rule_5_nothing_leaves_a_node_from_which_a_virtual_machine_migrates(scheduler: str | None) -> None:
+    named = {"schedulerName": scheduler} if scheduler else {}
+    scene = one_hot_node().with_objects(launcher("vm-source", "n0", **named))
+    assert [source for _, source, _ in moved(scene.plan())] == ["n0"]
+    plan = scene.with_objects(launcher("vm-target", "n1", **named)).plan()
+    assert plan.moves == []
+    assert plan.counts[Reason.MACHINE_MOVES] == 2
+    ((_, detail), *_) = plan.stays[Reason.MACHINE_MOVES].examples
+    assert detail == "n0: default/db"
+
+
+def test_rule_5_nothing_leaves_a_node_while_the_migrations_target_has_no_node_yet() -> None:
+    scene = one_hot_node(pods=20).with_objects(launcher("vm-source", "n0"), launcher("vm-target", None))
+    assert scene.plan().counts[Reason.MACHINE_MOVES] == 21
+
+
+def test_rule_5_nothing_comes_to_a_node_to_which_a_virtual_machine_migrates() -> None:
+    scene = one_hot_node(2).with_objects(node("n9"), launcher("vm-source", "n9"))
+    scene.cpu["n9"] = 70.0
+    assert moved(scene.plan()) == [("default/hot-0", "n0", "n1")]
+    assert refused(scene.with_objects(launcher("vm-target", "n1")))[Reason.MACHINE_MOVES] == 1
+
+
+def test_rule_5_two_virtual_machines_are_no_migration() -> None:
+    scene = one_hot_node().with_objects(launcher("vm-0", "n0"), launcher("vm-1", "n1", machine="other"))
+    assert moved(scene.plan())
 
 
 def test_rule_5_a_plan_moves_one_pod_per_workload_and_round() -> None:
