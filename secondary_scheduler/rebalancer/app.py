@@ -19,7 +19,7 @@ from scheduler.engine import SYSTEM_CLOCKS, EventRecorder
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, ConfigError, KubeClient, KubeError, server_version
 from scheduler.kube.lease import LeaseElector, LeaseSettings
-from scheduler.load import Collector, load_source, match_nodes, pod_series_source
+from scheduler.load import Collector, load_source, match_nodes, pod_series_source, window_seconds
 from scheduler.logs import configure_logging
 from secondary_scheduler.rebalancer.cluster import Cluster
 from secondary_scheduler.rebalancer.events import Announcer
@@ -213,6 +213,7 @@ class _Process:
             SYSTEM_CLOCKS,
             self._elector.is_leader,
             self._setup.configuration.hash,
+            window_seconds(self._setup.load.window),
         )
         # Whoever stops the process cancels this.
         await rebalancer.run(_sleep)

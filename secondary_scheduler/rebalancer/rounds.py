@@ -38,6 +38,9 @@ _RETRY_SECONDS = 10.0
 """Seconds between attempts to write the status."""
 _PAUSE_INTERVALS = 2.5
 """After so many intervals without a round, an overload before it does not count as one that lasts."""
+_LONGEST_WAIT = 0.25
+"""Share of an interval by which a round begins later, so that nodes whose load window is about to end take part: the
+window is usually a multiple of the interval, and begins when the replacement is placed, some seconds after a round."""
 _PREDICTION_FAILS = "PredictionFails"
 log = structlog.get_logger(component="rebalancer")
 
@@ -98,6 +101,7 @@ class Rebalancer:
         clocks: the interval is one of the monotonic clock.
         leads: whether this process may write now.
         configuration: hash of the configuration that plans are made with.
+        window: seconds of load that a node rests after a move.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Rebalancer:
         clocks: Clocks,
         leads: Callable[[], bool] = lambda: True,
         configuration: str = "",
+        window: float = 0.0,
     ) -> None:
         self._world = world
         self._settings = settings
@@ -118,6 +123,7 @@ class Rebalancer:
         self._metrics = metrics
         self._clocks = clocks
         self._leads = leads
+        self._window = window
         self._unsaved = False
         self._failure = ""
         self.report = Report(mode, self.effective_mode, self._resting_condition(), configuration)
@@ -125,7 +131,7 @@ class Rebalancer:
         metrics.begin(settings.interval_seconds, memory.round_at)
         metrics.show_mode(self.effective_mode, active=self.report.condition.status)
         self._show_stopped(())
-        self._next_round = clocks.monotonic() + self._first_pause()
+        self._due = self._next_round = clocks.monotonic() + self._first_pause()
 
     @property
     def history(self) -> History:
@@ -153,10 +159,14 @@ class Rebalancer:
         """Look at the moves in flight; make a round if it is time for one."""
         await self.follow()
         now = self._clocks.monotonic()
-        if self._mode is not Mode.OFF and now >= self._next_round:
-            # From its begin: a slow round does not make the next one late.
-            self._next_round = now + self._settings.interval_seconds
-            await self.round()
+        if self._mode is Mode.OFF or now < self._next_round:
+            return
+        if self._next_round == self._due and (seconds := self._until_nodes_have_rested()):
+            self._next_round = now + seconds
+            return
+        # From its begin: a slow round does not make the next one late.
+        self._due = self._next_round = now + self._settings.interval_seconds
+        await self.round()
 
     async def follow(self) -> None:
         """Note how moves ended."""
@@ -335,6 +345,13 @@ class Rebalancer:
             log.warning("the status cannot be written: nothing is evicted", reason=failed)
         self._failure = failed
         return failed
+
+    def _until_nodes_have_rested(self) -> float:
+        """Seconds until all nodes have rested that have nearly done so; 0 where there is none."""
+        now, longest = self._clocks.wall(), _LONGEST_WAIT * self._settings.interval_seconds
+        # A second more, as clocks differ.
+        left = (move.ended_at + self._window + 1.0 - now for move in self.history.moves if not move.in_flight)
+        return max((seconds for seconds in left if 0 < seconds <= longest), default=0.0)
 
     def _first_pause(self) -> float:
         """Seconds until the first round: a process that is started again and again makes no more of them."""

@@ -227,19 +227,26 @@ class Loop:
     """A rebalancer on a fake clock; `restart` is another process with what was kept."""
 
     def __init__(
-        self, scene: Scene, settings: dict[str, Any] | None = None, mode: Mode = Mode.AUTOMATIC, **world: Any
+        self,
+        scene: Scene,
+        settings: dict[str, Any] | None = None,
+        mode: Mode = Mode.AUTOMATIC,
+        window: float = 0.0,
+        **world: Any,
     ) -> None:
         self.clock = Clock()
         # One round is enough for most tests.
         self.settings = {"consecutiveAbnormalities": 1, **(settings or {})}
         self.world = FakeWorld(scene, self.clock, settings=self.settings, **world)
         self.mode = mode
+        self.window = window
         self.metrics = Metrics("test")
         self.rebalancer = self._new(Memory())
 
     def _new(self, memory: Memory) -> Rebalancer:
         settings = read_settings(self.settings)
-        return Rebalancer(self.world, settings, self.mode, memory, self.metrics, self.clock.clocks)
+        clocks = self.clock.clocks
+        return Rebalancer(self.world, settings, self.mode, memory, self.metrics, clocks, window=self.window)
 
     def restart(self, *, forgetful: bool = False) -> None:
         memory = Memory() if forgetful or not self.world.saved else decode_memory(self.world.saved)

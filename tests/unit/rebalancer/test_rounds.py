@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -318,6 +319,25 @@ async def test_the_interval_is_one_of_the_monotonic_clock() -> None:
     loop.clock.advance(300)
     await loop.rebalancer.turn()
     assert len(loop.world.plans) == 2
+
+
+async def test_a_round_waits_for_a_node_that_has_nearly_rested_and_none_comes_early() -> None:
+    """The replacement is placed some seconds after the round, so the load window ends some seconds after another."""
+    second = []
+    for window in (0.0, 900.0):
+        loop, rounds = Loop(hot(3), window=window), [0.0]
+        began = loop.clock.wall_seconds
+        while len(loop.evicted) < 2:
+            made = len(loop.world.plans)
+            await loop.rebalancer.turn()
+            if len(loop.world.plans) > made:
+                rounds.append(loop.clock.wall_seconds - began)
+            loop.clock.advance(5.0)
+        second.append(rounds[-1])
+        between = [after - before for before, after in pairwise(rounds[1:])]
+        assert min(between) >= 300.0
+        assert max(between) <= 375.0
+    assert second == [1200.0, 910.0]
 
 
 async def test_it_waits_for_the_next_round_and_looks_at_moves_meanwhile() -> None:
