@@ -15,7 +15,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,7 +118,7 @@ def _results(options: argparse.Namespace) -> Iterator[Pair]:
             runner.run(pairs.aclose())
 
 
-async def _next(pairs: AsyncIterator[Pair]) -> Pair | None:
+async def _next(pairs: AsyncGenerator[Pair, None]) -> Pair | None:
     return await anext(pairs, None)
 
 
@@ -128,7 +128,7 @@ class _Stage:
         self._config = cluster.layout.config("beside.json")
         self._config.write_text(_configuration(cluster, address))
 
-    async def pairs(self) -> AsyncIterator[Pair]:
+    async def pairs(self) -> AsyncGenerator[Pair, None]:
         options = self._options
         async with KubeClient(self._cluster.client_config(), qps=0, user_agent="beside", timeout=120) as client:
             self._client = client
@@ -182,12 +182,12 @@ class _Stage:
                 raise RuntimeError("the pods of a turn are still there")
             await kubelets.quiet_for(0.2)
         await kubelets.quiet_for(_QUIET_SECONDS)
-        return used / options.pods * 1e6
+        return float(used / options.pods * 1e6)
 
     async def _planned_after(self, former: str) -> None:
         """Wait for a plan of the rebalancer that is not the former one."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while await self._last_plan() == former:
+        while await self._last_plan() in ("", former):
             if time.monotonic() > deadline:
                 raise RuntimeError("the rebalancer makes no plan")
             await asyncio.sleep(0.5)
