@@ -26,7 +26,8 @@ EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 MANAGED_BY_KUEUE = "kueue.x-k8s.io/managed"
-"""On pods that Kueue lets start itself, not on those of its Jobs."""
+HELD_BY_KUEUE = frozenset({"kueue.x-k8s.io/role-hash", "kueue.x-k8s.io/pod-suspending-parent"})
+"""A label, and annotations: on pods that Kueue lets start itself, not on its Jobs'. A StatefulSet's have no label."""
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
@@ -75,8 +76,9 @@ class PodRules:
             yield Refusal(Reason.CRITICAL, pod.priority_class or str(pod.priority))
         if pod.spec.gates:
             yield Refusal(Reason.GATED)
-        if MANAGED_BY_KUEUE in pod.labels:
-            yield Refusal(Reason.QUEUED, MANAGED_BY_KUEUE)
+        known = self.facts.pods.get(pod.key)
+        if MANAGED_BY_KUEUE in pod.labels or (known is not None and not HELD_BY_KUEUE.isdisjoint(known.annotations)):
+            yield Refusal(Reason.QUEUED, "Kueue manages it")
         if pod.labels.get(POD_GROUP_LABEL) or pod.scheduling_group or pod.workload_ref:
             yield Refusal(Reason.GANG)
         yield from self._replacement(pod)

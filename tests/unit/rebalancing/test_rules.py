@@ -96,6 +96,8 @@ ANYTHING = {
         (labels(**{"scheduling.x-k8s.io__pod-group": "gang"}), Reason.GANG),
         (spec(schedulingGates=[{"name": "wait"}]), Reason.GATED),
         (labels(**{"kueue.x-k8s.io__managed": "true"}), Reason.QUEUED),
+        (annotations(**{"kueue.x-k8s.io/role-hash": "0a1b2c"}), Reason.QUEUED),
+        (annotations(**{"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}), Reason.QUEUED),
         (spec(priority=2_000_000_000), Reason.CRITICAL),
         (spec(priorityClassName="system-node-critical"), Reason.CRITICAL),
         (metadata(namespace="kube-system"), Reason.SYSTEM_NAMESPACE),
