@@ -170,6 +170,9 @@ class _Stage:
             for number in range(options.pods):
                 await asyncio.sleep(max(0.0, began + number / options.rate - time.monotonic()))
                 group.create_task(self._create(f"pod-{number:05d}", _ARRIVING, schedulerName=_PROFILE))
+        # By then the watch has shown all that arrived.
+        await kubelets.quiet_for(_QUIET_SECONDS)
+        await kubelets.settled(_PATIENCE_SECONDS)
         await kubelets.quiet_for(_QUIET_SECONDS)
         used = cpu_seconds(scheduler.pid) - before
         bound = kubelets.outcomes.get(_PROFILE, Outcome()).bound
