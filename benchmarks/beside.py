@@ -239,8 +239,8 @@ class _Stage:
         template = {"metadata": {"labels": labels}, "spec": {"schedulerName": _PROFILE, "containers": [container]}}
         spec = {"replicas": _REPLICAS, "selector": {"matchLabels": labels}, "template": template}
         kind = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
-        made = await self._apply({**kind, "metadata": {"name": name, "namespace": _STANDING}, "spec": spec})
-        owner = {**kind, "name": name, "uid": made["metadata"]["uid"], "controller": True}
+        created = await self._apply({**kind, "metadata": {"name": name, "namespace": _STANDING}, "spec": spec})
+        owner = {**kind, "name": name, "uid": created["metadata"]["uid"], "controller": True}
         await self._status("replicasets", _STANDING, name, readyReplicas=_REPLICAS)
         began = int(name.rpartition("-")[2])
         conditions = [{"type": kind, "status": "True"} for kind in ("Ready", "PodScheduled")]

@@ -53,9 +53,9 @@ def nodes_of_moving_machines(pods: Iterable[PodInfo]) -> Mapping[str, Refusal]:
             launchers[pod.controller.uid].append(pod)
     return {
         pod.node_name: Refusal(Reason.MACHINE_MOVES, f"{pod.node_name}: {pod.namespace}/{pod.controller.name}")
-        for both in launchers.values()
-        for pod in both
-        if len(both) > 1 and pod.node_name and pod.controller is not None
+        for group in launchers.values()
+        for pod in group
+        if len(group) > 1 and pod.node_name and pod.controller is not None
     }
 
 

@@ -328,9 +328,9 @@ async def test_a_round_waits_for_a_node_that_has_nearly_rested_and_none_comes_ea
         loop, rounds = Loop(hot(3), window=window), [0.0]
         began = loop.clock.wall_seconds
         while len(loop.evicted) < 2:
-            made = len(loop.world.plans)
+            before = len(loop.world.plans)
             await loop.rebalancer.turn()
-            if len(loop.world.plans) > made:
+            if len(loop.world.plans) > before:
                 rounds.append(loop.clock.wall_seconds - began)
             loop.clock.advance(5.0)
         second.append(rounds[-1])
