@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.nodes < 2 or options.rounds < 1:
         parser.error("at least two nodes and one round")
-    return report("sharing", _results(options), _line, table, options.json)
+    return report("sharing", _results(options), _line, lambda done: [*table(done), "", *figures(done)], options.json)
 
 
 def _results(options: argparse.Namespace) -> Iterator[Result]:
@@ -88,6 +88,27 @@ def table(results: Sequence[Result]) -> list[str]:
             chosen = [each for each in results if (each.cell.rate, each.cell.fill, each.cell.way) == (rate, fill, way)]
             cells.append(" + ".join(_percent(chosen, role) for role in (OURS, PEER)))
         lines.append(f"| {rate} | {fill} % | {' | '.join(cells)} |")
+    return lines
+
+
+def figures(results: Sequence[Result]) -> list[str]:
+    """Return a Markdown table: a row per rate, fill and way, with what became of the pods of all rounds."""
+    lines = [
+        "| pods/s | full | way | rounds | rejected, ours + other | placed, ours + other | given up | no node | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[int, int, Way], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.cell.rate, result.cell.fill, result.cell.way), []).append(result)
+    for (rate, fill, way), rounds in groups.items():
+        rejected = [sum(sum(each.outcomes[role].rejected.values()) for each in rounds) for role in (OURS, PEER)]
+        bound = [sum(each.outcomes[role].bound for each in rounds) for role in (OURS, PEER)]
+        placed = [number - lost for number, lost in zip(bound, rejected, strict=True)]
+        seconds = f"{min(each.seconds for each in rounds):.0f}–{max(each.seconds for each in rounds):.0f}"
+        lines.append(
+            f"| {rate} | {fill} % | {way} | {len(rounds)} | {rejected[0]} + {rejected[1]} | {placed[0]} + {placed[1]} |"
+            f" {sum(each.given_up for each in rounds)} | {sum(each.waiting for each in rounds)} | {seconds} |"
+        )
     return lines
 
 

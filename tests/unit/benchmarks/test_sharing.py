@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.sharing.command import table
+from benchmarks.sharing.command import figures, table
 from benchmarks.sharing.kubelets import Kubelets, Outcome
 from benchmarks.sharing.stage import OURS, PEER, Cell, Result, Way
 from devcluster.node_agent.admission import amounts
@@ -112,4 +112,8 @@ def test_the_table_sums_rounds_and_says_ours_first() -> None:
         "| pods/s | full | none | partition |",
         "|---|---|---|---|",
         "| 10 | 95 % | 2.5 % + 1.0 % | 0.0 % + 0.0 % |",
+    ]
+    assert figures(results)[2:] == [
+        "| 10 | 95 % | none | 2 | 5 + 1 | 195 + 99 | 0 | 0 | 0–0 |",
+        "| 10 | 95 % | partition | 1 | 0 + 0 | 100 + 50 | 0 | 0 | 0–0 |",
     ]
