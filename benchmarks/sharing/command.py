@@ -94,7 +94,7 @@ def table(results: Sequence[Result]) -> list[str]:
 def figures(results: Sequence[Result]) -> list[str]:
     """Return a Markdown table: a row per rate, fill and way, with what became of the pods of all rounds."""
     lines = [
-        "| pods/s | full | way | rounds | rejected, ours + other | placed, ours + other | given up | no node | seconds |",
+        "| pods/s | full | way | rounds | rejected: ours + other | placed | given up | no node | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     groups: dict[tuple[int, int, Way], list[Result]] = {}
