@@ -169,6 +169,7 @@ def test_wrong_types_and_values_are_reported_in_one_pass(project: Project) -> No
     assert "pulumi config set --path cluster.clusterIdentifier mine" in done.stdout
 
 
+@pytest.mark.slow
 def test_preview_takes_less_than_five_seconds(project: Project) -> None:
     project.ok("stack", "init", "local")
     project.preview("local")  # compiles the clone's modules

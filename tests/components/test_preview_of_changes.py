@@ -61,6 +61,7 @@ def resources(urn: str, config_map: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_only_a_change_is_logged_and_logging_leaves_no_trace_in_the_state(applied: Project) -> None:
     state = applied.ok("stack", "export", "--stack", "local")
     assert logged_changes(applied) == []

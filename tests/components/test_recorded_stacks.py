@@ -63,6 +63,7 @@ def test_a_recorded_stack_previews_without_replacement_or_deletion(project: Proj
     assert not [step for step in plan["steps"] if ":ConfigMap::" in step["urn"]]
 
 
+@pytest.mark.slow
 def test_the_preview_asks_for_no_judgement_by_the_crd_that_the_update_replaces(project: Project) -> None:
     """The engine calls the hook in the preview; with a cluster, its old CRD would refuse the new fields."""
     recorded(project, "manifests")

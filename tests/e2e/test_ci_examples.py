@@ -116,6 +116,7 @@ def test_both_examples_use_the_same_commands() -> None:
         assert in_github[0].split(" ||")[0] == in_gitlab[0].split(" ||")[0]
 
 
+@pytest.mark.slow
 def test_github_previews_this_project_and_comments(project: Runner) -> None:
     ran = []
     for name, script in github("preview"):
@@ -166,6 +167,7 @@ def test_gitlab_previews_and_makes_one_note_which_later_runs_replace(runner: Run
     assert "glpat-canary" not in first.stdout + second.stdout
 
 
+@pytest.mark.slow
 def test_gitlab_updates_in_waves(runner: Runner) -> None:
     done = runner.run("\n".join(gitlab("deploy")))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -88,6 +88,7 @@ def test_a_preview_with_changes_ends_with_3_and_one_where_a_stack_fails_with_1(t
     assert "create  tiny:index:Part part-2" in text
 
 
+@pytest.mark.slow
 def test_after_a_failure_later_waves_are_skipped_and_the_next_run_goes_on(tiny: Fleet) -> None:
     tiny.set("prod-a", "fail", "canary is broken")
     stacks = tiny.result("up", "--stacks", "prod-*", "--no-gate", *NO_CLUSTER, code=1)
@@ -253,6 +254,7 @@ def test_afterwards_there_is_nothing_to_change_and_nothing_has_drifted(clusters:
     assert {stack["result"] for stack in clusters.fleet.result("preview", *names).values()} == {"unchanged"}
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_not_healthy_stops_the_fleet(clusters: Clusters) -> None:
     apps = kubernetes.AppsV1Api(clusters.canary)
     for name in ("secondary-scheduler-operator", "secondary-scheduler"):

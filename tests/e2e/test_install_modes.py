@@ -44,6 +44,7 @@ def test_direct_runs_the_scheduler_without_operator_crd_or_resource(live: Live, 
     live.nothing_to_change()
 
 
+@pytest.mark.slow
 def test_a_new_configuration_replaces_the_map_once_it_runs(live: Live) -> None:
     before = live.config_maps()
     live.up(compatibility="upstream")

@@ -562,6 +562,7 @@ def test_right_after_up_there_is_nothing_to_change(installed: Installed) -> None
     installed.stack.preview(expect_no_changes=True)
 
 
+@pytest.mark.slow
 def test_a_preview_tells_in_words_what_a_change_would_do_and_is_no_change_itself(
     installed: Installed, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ def open_api() -> Iterator[Callable[[Path], Api]]:
         yield lambda kubeconfig: stack.enter_context(contextlib.closing(Api(kubeconfig, NS)))
 
 
+@pytest.mark.slow
 def test_rendered_manifests_become_a_scheduler_with_their_configuration(
     make_cluster: MakeCluster, open_api: Callable[[Path], Api], tmp_path: Path
 ) -> None:

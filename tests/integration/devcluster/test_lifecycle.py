@@ -24,7 +24,7 @@ from devcluster.spec import ClusterSpec
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 Start = Callable[..., subprocess.Popen[str]]
 

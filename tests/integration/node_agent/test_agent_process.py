@@ -13,7 +13,7 @@ import pytest
 from devcluster.cluster import LocalCluster
 from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, script, start_agent_in, wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SLEEP = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 TIERS = [pytest.param("mounts", marks=pytest.mark.real_mounts), "directory"]
 Start = Callable[..., RunningAgent]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.node_agent.helpers import MASKED, Api, RunningAgent, script, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.real_mounts]
+pytestmark = [pytest.mark.integration, pytest.mark.real_mounts, pytest.mark.slow]
 CONFIG_VOLUME = {"name": "config", "configMap": {"name": "settings"}}
 CONFIG_MOUNT = {"name": "config", "mountPath": "/etc/kubernetes"}
 

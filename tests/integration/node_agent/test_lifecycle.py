@@ -15,7 +15,7 @@ import yaml
 from devcluster.cluster import LocalCluster
 from tests.integration.node_agent.helpers import NODE, PYTHON_IMAGE, Api, RunningAgent, script, wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SLEEP = "import time; time.sleep(600)"
 SERVER = """
 import http.server, os, pathlib

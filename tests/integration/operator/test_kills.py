@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
 OTHER_IMAGE = IMAGE.replace("0.1.0", "0.2.0")
 SEEDS = 50
-SEEDS_EACH_TIME = 5
+SEEDS_EACH_TIME = 2
 LIVES = 12
 """Of one write each; more take longer than anybody waits."""
 _KINDS = ("configmaps", "serviceaccounts", "services", "deployments", "roles", "rolebindings", "leases", "pods")

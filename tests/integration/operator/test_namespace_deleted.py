@@ -72,6 +72,7 @@ def goes(api):
     eventually(lambda: gone(api), "namespace gone")
 
 
+@pytest.mark.slow
 def test_an_operator_that_was_away_lets_the_instance_of_a_namespace_go_that_took_its_role_along(
     control_plane, elsewhere, operator
 ):

@@ -34,6 +34,7 @@ def instance(api):
     api.create("secondaryschedulers", "cluster", **identity, spec=spec)
 
 
+@pytest.mark.slow
 def test_a_kind_that_may_not_be_written_does_not_stop_the_others(api, kubelet, reduce):
     reduce("services", "networkpolicies")
     instance(api)

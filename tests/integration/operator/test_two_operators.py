@@ -76,6 +76,7 @@ def kubelets(control_plane, api, elsewhere):
         kubelet.stop()
 
 
+@pytest.mark.slow
 def test_an_operator_leaves_alone_what_another_holds_and_takes_it_when_that_is_gone(api, elsewhere, operator, kubelets):
     eventually(lambda: has_logged(operator, "another operator holds the Lease: waiting"), "who holds it")
     assert "finalizers" not in api.get("secondaryschedulers", "cluster")["metadata"]

@@ -128,6 +128,7 @@ def served_only(cluster_state_root: Path) -> Iterator[Server]:
         server.close()
 
 
+@pytest.mark.slow
 def test_check_tells_that_policies_are_stored_and_not_evaluated(served_only: Server) -> None:
     served_only.install(plan(34))
     namespace = served_only.namespace(**{LABEL: "true"})
@@ -138,6 +139,7 @@ def test_check_tells_that_policies_are_stored_and_not_evaluated(served_only: Ser
     assert not any(each["moved"] for each in document["pods"])
 
 
+@pytest.mark.slow
 def test_preflight_tells_that_the_gate_is_off(
     served_only: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ def test_preflight_tells_that_the_gate_is_off(
     assert preflight(served_only, tmp_path) == {"admission": ("failed", "gate-off")}
 
 
+@pytest.mark.slow
 def test_check_tells_that_policies_are_not_served(
     control_plane: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.pulumi_stand_ins.engine import Api, Engine, Manifest, meanwhile
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def config_map(name: str, namespace: str, data: dict[str, Any], **metadata: Any) -> Manifest:

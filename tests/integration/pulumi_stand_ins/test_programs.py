@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.pulumi_stand_ins.engine import Engine
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_a_preview_needs_no_cluster(offline: Engine) -> None:

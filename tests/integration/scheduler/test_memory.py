@@ -42,6 +42,7 @@ def create_nodes(cluster: LocalCluster) -> None:
         list(pool.map(create, range(NODES)))
 
 
+@pytest.mark.slow
 def test_with_a_thousand_nodes_it_takes_less_than_120_mb(
     make_cluster: Callable[..., LocalCluster], tmp_path: Path
 ) -> None:
