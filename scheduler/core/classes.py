@@ -6,9 +6,11 @@ next of them, except about the node that the last one was put on. So an attempt 
 the best total. Upstream limits the work per pod by looking at a sample of the nodes instead
 (percentageOfNodesToScore); all nodes at this price give better placements, and the cost hardly grows with the cluster.
 
-Considered and left out: buckets of nodes by total (the pick would depend on the history of the buckets), columns shared
-by classes that differ in few things (plugins would have to say which), and one heap per class (ties must be drawn from
-evenly). Measurements are in docs/performance.md.
+The first pod of a class gets columns for its attempt alone: what other classes share of them is there already
+(`scheduler.core.shared`), and many a class has no second pod.
+
+Considered and left out: buckets of nodes by total (the pick would depend on the history of the buckets), and one heap
+per class (ties must be drawn from evenly). Measurements are in docs/performance.md.
 
 It must give exactly what asking every plugin about every node would; a property test holds it to that.
 """
@@ -19,8 +21,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduler.core.plan import Column, NotLocal, Plan, make_plan
-from scheduler.framework import PodInfo, ProfileRunner, RowArray
+from scheduler.core.plan import Column, Plan, make_plan
+from scheduler.core.shared import NotLocal, SharedAnswers, raw_scores
+from scheduler.framework import FEW_PARTS, PodInfo, ProfileRunner, RowArray
 from scheduler.state import NodeTable, Snapshot
 
 _FEW_ROWS = 16
@@ -105,7 +108,7 @@ class ClassColumns:
     def _update_nodes(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> bool:
         """Compute the base of rows whose node changed; False where a raw score no longer is the same everywhere."""
         for ranged in self.plan.ranged:
-            raw = ranged.raw_scores(pod, view, rows)
+            raw = raw_scores(ranged.plugin, pod, view, rows)
             if ranged.column is not None:
                 ranged.column[rows] = raw
             elif not (raw == ranged.uniform).all():
@@ -173,12 +176,14 @@ class _Memory:
     """What is kept of one profile and one table.
 
     Attributes:
+        shared: what classes have in common.
         columns: by class, the one unused longest first.
         seen: classes without columns that there was a pod of, the oldest first, with that pod's UID (None: any
             pod will do now); for a class whose plugins could not be answered for, when that was.
     """
 
     table: NodeTable
+    shared: SharedAnswers
     columns: OrderedDict[bytes, ClassColumns] = field(default_factory=OrderedDict)
     seen: OrderedDict[bytes, tuple[int, int] | str | None] = field(default_factory=OrderedDict)
 
@@ -201,51 +206,53 @@ class _Memory:
 def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
     """Return the columns of a pod's class as of now; None where every plugin has to be asked.
 
-    That is so for the first pod of a class, as many have no second one and columns cost several attempts to make, and
-    where a plugin fails or does not keep to what it declared. A pod that fits nowhere is tried again and again: alone,
-    it would leave columns behind that spare nothing, as its rejection needs every filter's reasons.
+    That is so where a plugin fails or does not keep to what it declared, and for the first pod of a class when it is
+    tried again: it probably fits nowhere, and columns would spare nothing, as its rejection needs every filter's
+    reasons. The first attempt of a class gets columns that are not kept, as many a class has no second pod.
     """
     table, key = view.table, pod.spec.class_key
     memory = profile.memory.get(_KEY)
     if not isinstance(memory, _Memory) or memory.table is not table:
-        memory = profile.memory[_KEY] = _Memory(table)
+        memory = profile.memory[_KEY] = _Memory(table, SharedAnswers(table))
     now = (table.layout, table.log.start)
     known = memory.columns.get(key)
-    if known is None:
-        if key not in memory.seen:
-            memory.note_without_columns(key, pod.uid or None)
+    first = known is None and key not in memory.seen
+    if first:
+        memory.note_without_columns(key, pod.uid or None)
+        if pod.spec.parts > FEW_PARTS:
+            # Digests of what it lists, and answers that hardly anybody shares, would cost more than they spare.
             return None
-        if (why := memory.seen[key]) is not None and why in (now, pod.uid):
-            return None
+    elif known is None and (why := memory.seen[key]) is not None and why in (now, pod.uid):
+        return None
     try:
         if known is not None and known.catch_up(view, pod):
             memory.columns.move_to_end(key)
             return known
-        columns = make_columns(view, pod, profile)
+        columns = make_columns(view, pod, profile, memory.shared, once=first)
     except Exception:
         # Asking every plugin meets the same failure and reports it; if not, this class goes without columns until the
         # table has changed a good deal.
         memory.note_without_columns(key, now)
         return None
+    if first:
+        return columns
     memory.keep(key, columns)
     memory.columns.move_to_end(key)
     return columns
 
 
-def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns:
-    """Make the columns of a class from nothing.
+def make_columns(
+    view: Snapshot, pod: PodInfo, profile: ProfileRunner, shared: SharedAnswers, *, once: bool = False
+) -> ClassColumns:
+    """Make the columns of a class, from nothing but what classes share; with `once`, good for this moment alone.
 
     Raises:
         Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
     """
-    table, rows = view.table, view.rows
-    plan = make_plan(view, pod, profile)
-    small = plan.largest <= np.iinfo(np.int16).max
-    all_rejected = np.full(table.capacity, -1, dtype=np.int64)
-    base: Column = all_rejected.astype(np.int16) if small else all_rejected
-    totals: Column = base.copy()
-    base[rows] = plan.base(pod, view, rows)
-    totals[rows] = plan.with_pod_plugins(pod, view, rows, base[rows])
+    table = view.table
+    plan = make_plan(view, pod, profile, shared, once=once)
+    base = plan.whole_base(pod, view, shared)
+    totals = plan.whole_totals(pod, view, base)
     return ClassColumns(
         plan,
         base,
@@ -254,5 +261,5 @@ def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassC
         table.generation,
         table.node_log.end,
         table.layout,
-        plan.versions_now(view),
+        () if once else plan.versions_now(view),
     )

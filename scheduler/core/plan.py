@@ -6,12 +6,14 @@ all feasible nodes and cannot be part of a sum that is kept; but its raw scores 
 all nodes the plugin adds a constant.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.core.shared import NotLocal, SharedAnswers, raw_scores, rejections, scores_in_range
 from scheduler.framework import (
     MAX_SCORE,
     BoolArray,
@@ -27,24 +29,25 @@ from scheduler.framework import (
     PreScorePlugin,
     ProfileRunner,
     RowArray,
+    RowFunctions,
     ScorePlugin,
+    SmallIntArray,
 )
 from scheduler.state import Snapshot
 
 Fits = Callable[[NodeView, int], bool]
 Rate = Callable[[NodeView, int], int]
 FitsBlock = Callable[[FloatArray], BoolArray]
-RateBlock = Callable[[FloatArray], IntArray]
+RateBlock = Callable[[FloatArray], SmallIntArray | IntArray]
+Declare = Callable[[PodInfo, NodeView], Locality]
 Weighted = tuple[ScorePlugin, int]
 Column = NDArray[np.int16] | NDArray[np.int64]
 """Totals; in 16 bits where they fit, which is quicker to search."""
-
-
-class NotLocal(Exception):
-    """A plugin's answers cannot be kept: it gave a score out of range, left itself out, or counted something.
-
-    An out-of-range score has to be clamped and counted once per attempt, so such a class is decided without columns.
-    """
+_LARGEST_SMALL = 2**15 - 1
+_MOST_SORTED = 256
+"""Ways of sorting a profile's plugins that are kept; there are a handful, as most plugins always say the same."""
+_ANYTHING = Locality()
+_KEY = "core.plan"
 
 
 @dataclass(slots=True)
@@ -63,14 +66,6 @@ class Ranged:
     constant: int = 0
     column: IntArray | None = None
 
-    def raw_scores(self, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-        """Return raw scores.
-
-        Raises:
-            NotLocal: the plugin leaves itself out.
-        """
-        return _raw_scores(self.plugin, pod, view, rows)
-
 
 @dataclass(slots=True)
 class Plan:
@@ -86,7 +81,7 @@ class Plan:
         by_block: functions of `NodeView.basics`, and those of them that have none.
         ranged: those that are normalised over the feasible rows.
         versions: what else answers follow from.
-        largest: bound of the totals.
+        dtype: of the totals.
         floor: what every total starts from: 1 without any score plugin, as upstream.
     """
 
@@ -95,15 +90,15 @@ class Plan:
     filters: tuple[FilterPlugin, ...]
     pre_scores: tuple[PreScorePlugin, ...]
     scores: tuple[Weighted, ...]
-    node_filters: tuple[FilterPlugin, ...]
+    node_filters: tuple[tuple[FilterPlugin, Locality], ...]
     pod_filters: tuple[FilterPlugin, ...]
-    node_scores: tuple[Weighted, ...]
+    node_scores: tuple[tuple[ScorePlugin, int, Locality], ...]
     pod_scores: tuple[Weighted, ...]
     row_by_row: tuple[tuple[Fits, ...], tuple[tuple[Rate, int], ...]] | None
     by_block: tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]] | None
     ranged: list[Ranged]
     versions: tuple[Callable[[NodeView], Hashable], ...]
-    largest: int
+    dtype: type[np.int16 | np.int64]
     floor: int
     varying: tuple[tuple[Ranged, IntArray], ...] = ()
     constant: int = 0
@@ -125,21 +120,68 @@ class Plan:
     def base(self, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the sum over plugins that look at the node alone; -1 where one of them rejects it."""
         start = np.full(len(rows), self.floor, dtype=np.int64)
-        return summed(pod, view, rows, start, self.node_filters, self.node_scores)
+        filters = [plugin for plugin, _ in self.node_filters]
+        return summed(pod, view, rows, start, filters, [(scorer, weight) for scorer, weight, _ in self.node_scores])
 
-    def with_pod_plugins(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> IntArray:
+    def whole_base(self, pod: PodInfo, view: Snapshot, shared: SharedAnswers) -> Column:
+        """Return `base` of all nodes as a column, from what other classes share; -1 also where there is no node.
+
+        Raises:
+            Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
+        """
+        total = self.floor
+        columns: list[tuple[NDArray[Any], int]] = []
+        rejecting: list[NDArray[Any]] = []
+        for scorer, weight, locality in self.node_scores:
+            answer = shared.answer(scores_in_range, scorer, locality, pod, view)
+            total += answer.same * weight
+            if answer.column is not None:
+                columns.append((answer.column, weight))
+        for plugin, locality in self.node_filters:
+            verdicts = shared.answer(rejections, plugin, locality, pod, view)
+            if verdicts.column is not None:
+                rejecting.append(verdicts.column)
+            elif verdicts.same:
+                total = -1
+        base: NDArray[Any] = np.full(view.table.capacity, total, dtype=self.dtype)
+        if total < 0:
+            return base
+        for column, weight in columns:
+            base += column.astype(self.dtype) * weight
+        for column in rejecting:
+            base[column] = -1
+        base[view.size :] = -1
+        if not view.dense:
+            empty = np.ones(len(base), dtype=np.bool_)
+            empty[view.rows] = False
+            base[empty] = -1
+        return base
+
+    def whole_totals(self, pod: PodInfo, view: Snapshot, base: Column) -> Column:
+        """Return `with_pod_plugins` of all nodes as a column; -1 also where there is no node.
+
+        Raises:
+            Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
+        """
+        totals = np.full_like(base, -1)
+        if view.dense:
+            totals[: view.size] = self.with_pod_plugins(pod, view, view.rows, base[: view.size])
+        else:
+            totals[view.rows] = self.with_pod_plugins(pod, view, view.rows, base[view.rows])
+        return totals
+
+    def with_pod_plugins(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> Column:
         """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
         if self.by_block is None:
             return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
         fits, rates, filters, scores = self.by_block
         everyone = rows is view.rows and view.dense
         block = view.basics[:, : view.size] if everyone else view.basics.take(rows, axis=1, mode="clip")
-        total, passed = base, base >= 0
-        if filters or scores:
-            total = summed(pod, view, rows, base, filters, scores)
-            passed = total >= 0
+        total: NDArray[Any] = summed(pod, view, rows, base, filters, scores) if filters or scores else base
+        passed = total >= 0
         for rate, weight in rates:
-            total = total + (rate(block) if weight == 1 else rate(block) * weight)
+            rated = rate(block)
+            total = total + (rated if weight == 1 else rated.astype(self.dtype) * weight)
         for passes in fits:
             passed &= passes(block)
         return np.where(passed, total, -1)
@@ -166,7 +208,7 @@ def summed(
             out |= verdicts.codes != 0
     total = start.astype(np.int64)
     for scorer, weight in scores:
-        score = _raw_scores(scorer, pod, view, rows)
+        score = raw_scores(scorer, pod, view, rows)
         if len(score) and np.maximum.reduce(score.view(np.uint64)) > MAX_SCORE:
             raise NotLocal
         total += score if weight == 1 else score * weight
@@ -177,74 +219,134 @@ def summed(
     return total
 
 
-def _raw_scores(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-    state = CycleState()
-    score = scorer.score(state, pod, view, rows)
-    if score is None or state.counters:
-        raise NotLocal
-    return score
+@dataclass(slots=True)
+class _Sorted:
+    """The plugins of a profile where they say this of what their answers depend on; attributes as in `Plan`, with the
+    ids of plugins beside those of which more than that is needed."""
+
+    skippable: frozenset[str]
+    filters: tuple[FilterPlugin, ...]
+    pre_scores: tuple[PreScorePlugin, ...]
+    scores: tuple[Weighted, ...]
+    node_filters: list[tuple[FilterPlugin, int]]
+    pod_filters: list[tuple[FilterPlugin, int]]
+    node_scores: list[tuple[ScorePlugin, int, int]]
+    pod_scores: list[tuple[ScorePlugin, int, int]]
+    ranged: list[tuple[ScorePlugin, int, int]]
+    largest: int
 
 
-def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
-    """Ask a profile's plugins what their answers follow from, for pods of this one's class."""
-    localities: dict[int, Locality] = {}
+@dataclass(slots=True)
+class _Memory:
+    """What is kept of a profile's plugins: `locality` by their ids, None for those without, and how they are sorted.
 
-    def locality_of(plugin: object) -> Locality:
+    Looked up once, as isinstance against a Protocol costs more than most plugins.
+    """
+
+    declare: dict[int, Declare | None]
+    sorted: dict[tuple[DependsOn, ...], _Sorted]
+
+
+def _memory_of(profile: ProfileRunner) -> _Memory:
+    memory = profile.memory.get(_KEY)
+    if not isinstance(memory, _Memory):
+        scorers = [scorer for scorer, _ in profile.scores]
+        plugins = (*profile.pre_filters, *profile.filters, *profile.pre_scores, *scorers)
         # One object stands at several extension points, unless a wrapper is around it at one of them.
-        locality = localities.get(id(plugin))
-        if locality is None:
-            locality = localities[id(plugin)] = (
-                plugin.locality(pod, view) if isinstance(plugin, LocalPlugin) else Locality()
-            )
-        return locality
+        declare: dict[int, Declare | None] = {
+            id(plugin): plugin.locality if isinstance(plugin, LocalPlugin) else None for plugin in plugins
+        }
+        memory = profile.memory[_KEY] = _Memory(declare, {})
+    return memory
 
-    skippable = frozenset(
-        plugin.name for plugin in profile.pre_filters if locality_of(plugin).filters is not DependsOn.ANYTHING
-    )
-    filters = [(plugin, locality_of(plugin)) for plugin in profile.filters]
-    pre_scores = tuple([plugin for plugin in profile.pre_scores if locality_of(plugin).scores is DependsOn.ANYTHING])
+
+def _sort(profile: ProfileRunner, localities: Mapping[int, Locality]) -> _Sorted:
+    """Sort a profile's plugins by what they declared."""
+    filters = [(plugin, id(plugin), localities[id(plugin)].filters) for plugin in profile.filters]
+    pre_scores = [plugin for plugin in profile.pre_scores if localities[id(plugin)].scores is DependsOn.ANYTHING]
     asked_pre_scores = {plugin.name for plugin in pre_scores}
-    scores = []
-    for scorer, weight in profile.scores:
-        locality = locality_of(scorer)
-        if scorer.name in asked_pre_scores and locality.scores is not DependsOn.ANYTHING:
-            # PreScore is watched by a wrapper, or has something to say: then Score is asked too.
-            locality = Locality()
-        scores.append((scorer, weight, locality))
     plain, ranged, later = [], [], []
-    for scorer, weight, locality in scores:
-        if locality.scores is DependsOn.NOTHING:
+    for scorer, weight in profile.scores:
+        depends = localities[id(scorer)].scores
+        if depends is DependsOn.NOTHING and scorer.name not in asked_pre_scores:
             continue
-        if locality.scores is not DependsOn.ANYTHING and not profile.normalizes(scorer.name):
-            plain.append((scorer, weight, locality))
-        elif locality.scores is DependsOn.NODE:
-            ranged.append(_ranged(view, pod, profile, scorer, weight, locality))
+        if depends is DependsOn.ANYTHING or scorer.name in asked_pre_scores:
+            # PreScore may be watched by a wrapper, or have something to say: then Score is asked too.
+            later.append((scorer, weight))
+        elif not profile.normalizes(scorer.name):
+            plain.append((scorer, weight, id(scorer)))
+        elif depends is DependsOn.NODE:
+            ranged.append((scorer, weight, id(scorer)))
         else:
             later.append((scorer, weight))
-    pod_filters = [(plugin, locality) for plugin, locality in filters if locality.filters is DependsOn.PODS]
-    pod_scores = [(scorer, weight, locality) for scorer, weight, locality in plain if locality.scores is DependsOn.PODS]
-    fits = [locality.fits for _, locality in pod_filters if locality.fits is not None]
-    rates = [(locality.rate, weight) for _, weight, locality in pod_scores if locality.rate is not None]
-    have_row_functions = len(fits) == len(pod_filters) and len(rates) == len(pod_scores)
-    return Plan(
-        skippable=skippable,
-        all_skippable=len(skippable) == len(profile.pre_filters),
-        filters=tuple([plugin for plugin, locality in filters if locality.filters is DependsOn.ANYTHING]),
-        pre_scores=pre_scores,
-        scores=tuple(later),
-        node_filters=tuple([plugin for plugin, locality in filters if locality.filters is DependsOn.NODE]),
-        pod_filters=tuple([plugin for plugin, _ in pod_filters]),
-        node_scores=tuple(
-            [(scorer, weight) for scorer, weight, locality in plain if locality.scores is DependsOn.NODE]
+    return _Sorted(
+        skippable=frozenset(
+            plugin.name for plugin in profile.pre_filters if localities[id(plugin)].filters is not DependsOn.ANYTHING
         ),
+        filters=tuple([plugin for plugin, _, depends in filters if depends is DependsOn.ANYTHING]),
+        pre_scores=tuple(pre_scores),
+        scores=tuple(later),
+        node_filters=[(plugin, key) for plugin, key, depends in filters if depends is DependsOn.NODE],
+        pod_filters=[(plugin, key) for plugin, key, depends in filters if depends is DependsOn.PODS],
+        node_scores=[each for each in plain if localities[each[2]].scores is DependsOn.NODE],
+        pod_scores=[each for each in plain if localities[each[2]].scores is DependsOn.PODS],
+        ranged=ranged,
+        largest=1 + MAX_SCORE * sum(weight for _, weight, _ in plain),
+    )
+
+
+def make_plan(
+    view: Snapshot, pod: PodInfo, profile: ProfileRunner, shared: SharedAnswers, *, once: bool = False
+) -> Plan:
+    """Ask a profile's plugins what their answers follow from, for pods of this one's class.
+
+    With `once`, the plan is good for this moment alone.
+    """
+    memory = _memory_of(profile)
+    localities = {key: _ANYTHING if declare is None else declare(pod, view) for key, declare in memory.declare.items()}
+    declared = (*[each.filters for each in localities.values()], *[each.scores for each in localities.values()])
+    plugins = memory.sorted.get(declared)
+    if plugins is None:
+        if len(memory.sorted) >= _MOST_SORTED:
+            memory.sorted.clear()
+        plugins = memory.sorted[declared] = _sort(profile, localities)
+    pod_filters = [(plugin, localities[key]) for plugin, key in plugins.pod_filters]
+    pod_scores = [(scorer, weight, localities[key]) for scorer, weight, key in plugins.pod_scores]
+    ranged = [
+        _ranged(view, pod, profile, (scorer, weight, localities[key]), shared, once)
+        for scorer, weight, key in plugins.ranged
+    ]
+    return Plan(
+        skippable=plugins.skippable,
+        all_skippable=len(plugins.skippable) == len(profile.pre_filters),
+        filters=plugins.filters,
+        pre_scores=plugins.pre_scores,
+        scores=plugins.scores,
+        node_filters=tuple([(plugin, localities[key]) for plugin, key in plugins.node_filters]),
+        pod_filters=tuple([plugin for plugin, _ in pod_filters]),
+        node_scores=tuple([(scorer, weight, localities[key]) for scorer, weight, key in plugins.node_scores]),
         pod_scores=tuple([(scorer, weight) for scorer, weight, _ in pod_scores]),
-        row_by_row=(tuple(fits), tuple(rates)) if have_row_functions else None,
+        row_by_row=None if once else _row_by_row(view, pod_filters, pod_scores),
         by_block=_by_block(pod_filters, pod_scores) if view.table.complete else None,
         ranged=ranged,
-        versions=tuple([locality.version for locality in localities.values() if locality.version is not None]),
-        largest=1 + MAX_SCORE * sum(weight for _, weight, _ in plain),
+        versions=tuple([each.version for each in localities.values() if each.version is not None]),
+        dtype=np.int16 if plugins.largest <= _LARGEST_SMALL else np.int64,
         floor=0 if profile.scores else 1,
     )
+
+
+def _row_by_row(
+    view: Snapshot, filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
+) -> tuple[tuple[Fits, ...], tuple[tuple[Rate, int], ...]] | None:
+    fits = [_row_functions(view, locality)[0] for _, locality in filters]
+    rates = [(_row_functions(view, locality)[1], weight) for _, weight, locality in scores]
+    found = tuple([each for each in fits if each is not None])
+    rated = tuple([(rate, weight) for rate, weight in rates if rate is not None])
+    return (found, rated) if len(found) == len(fits) and len(rated) == len(rates) else None
+
+
+def _row_functions(view: Snapshot, locality: Locality) -> RowFunctions:
+    return (locality.fits, locality.rate) if locality.by_row is None else locality.by_row(view)
 
 
 def _by_block(
@@ -259,16 +361,24 @@ def _by_block(
 
 
 def _ranged(
-    view: Snapshot, pod: PodInfo, profile: ProfileRunner, scorer: ScorePlugin, weight: int, locality: Locality
+    view: Snapshot,
+    pod: PodInfo,
+    profile: ProfileRunner,
+    scored: tuple[ScorePlugin, int, Locality],
+    shared: SharedAnswers,
+    once: bool,
 ) -> Ranged:
-    rows = view.rows
-    raw = _raw_scores(scorer, pod, view, rows)
-    first = int(raw[0])
-    if locality.by_range and (raw == first).all():
-        state = CycleState()
-        scores = profile.finish_scores(state, pod, view, rows[:1], scorer.name, weight, raw[:1])
-        if not state.counters:
-            return Ranged(scorer, weight, uniform=first, constant=int(scores.weighted[0]))
-    column = np.zeros(view.table.capacity, dtype=np.int64)
-    column[rows] = raw
-    return Ranged(scorer, weight, column=column)
+    scorer, weight, locality = scored
+    answer = shared.answer(raw_scores, scorer, locality, pod, view)
+    if locality.by_range and answer.column is None:
+        constant = answer.normalized
+        if constant is None:
+            state, raw = CycleState(), np.array([answer.same], dtype=np.int64)
+            scores = profile.finish_scores(state, pod, view, view.rows[:1], scorer.name, weight, raw)
+            if not state.counters:
+                constant = answer.normalized = int(scores.weighted[0])
+        if constant is not None:
+            return Ranged(scorer, weight, uniform=answer.same, constant=constant)
+    if answer.column is None:
+        return Ranged(scorer, weight, column=np.full(view.table.capacity, answer.same, dtype=np.int64))
+    return Ranged(scorer, weight, column=answer.column if once else answer.column.copy())

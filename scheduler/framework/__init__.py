@@ -100,7 +100,7 @@ from scheduler.framework.interface import (
     YieldingFilter,
 )
 from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin, RowFunctions, part_of
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import (
@@ -132,6 +132,7 @@ from scheduler.framework.status import (
     FloatArray,
     IntArray,
     RowArray,
+    SmallIntArray,
     Status,
     UnknownOutcome,
     Verdicts,
@@ -295,10 +296,12 @@ __all__ = [
     "ReservePlugin",
     "Resources",
     "RowArray",
+    "RowFunctions",
     "ScoreNormalizer",
     "ScorePlugin",
     "SeccompPaths",
     "Severity",
+    "SmallIntArray",
     "SpecInfo",
     "Status",
     "TaintColumn",
@@ -322,6 +325,7 @@ __all__ = [
     "is_fresh",
     "node_changes",
     "node_update_events",
+    "part_of",
     "pod_changes",
     "pod_terms",
     "pod_update_events",

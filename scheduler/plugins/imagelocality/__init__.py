@@ -16,6 +16,7 @@ from scheduler.framework import (
     PodInfo,
     RowArray,
     ScorePlugin,
+    part_of,
 )
 
 MIB = 1024 * 1024
@@ -59,13 +60,15 @@ class ImageLocality:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's images, their sizes, and the share of the nodes that hold them."""
-        names = self._images(pod)
+        names, spec = self._images(pod), pod.spec
 
         def version(now: NodeView) -> Hashable:
             images = [now.image(name) for name in names]
             return tuple([None if image is None else (image.size, image.nodes) for image in images])
 
-        return Locality(scores=DependsOn.NODE, version=version)
+        return Locality(
+            scores=DependsOn.NODE, version=version, part=part_of(names, len(spec.image_volumes), len(spec.images))
+        )
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

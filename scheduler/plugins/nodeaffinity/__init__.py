@@ -34,6 +34,7 @@ from scheduler.framework import (
     Status,
     Verdicts,
     failure,
+    part_of,
     unresolvable,
 )
 from scheduler.helpers import default_normalize, node_matches, required_affinity_mask, selector_mask, term_mask
@@ -114,12 +115,15 @@ class NodeAffinity:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """All follows from labels and names, unless PreFilter names the nodes itself."""
+        spec = pod.spec
+        node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         result, filtering = self.pre_filter(CycleState(), pod, view)
         scoring = self.pre_score(CycleState(), pod, view, view.rows)
         return Locality(
             filters=DependsOn.ANYTHING if result or filtering.is_rejection else _depends_on(filtering),
             scores=_depends_on(scoring),
             by_range=True,
+            part=part_of(spec.node_selector, node_affinity),
         )
 
     def events_to_register(self) -> Sequence[HintRegistration]:

@@ -32,10 +32,12 @@ from scheduler.framework import (
     RowArray,
     Status,
     Verdicts,
+    part_of,
     reject,
 )
 
 REASON = "node(s) didn't match Pod's required features"
+_NOTHING = Locality(filters=DependsOn.NOTHING)
 
 
 class NodeDeclaredFeatures:
@@ -60,7 +62,8 @@ class NodeDeclaredFeatures:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts follow from the node."""
-        return Locality(filters=DependsOn.NODE if pod.spec.features else DependsOn.NOTHING)
+        features = pod.spec.features
+        return Locality(filters=DependsOn.NODE, part=part_of(sorted(features))) if features else _NOTHING
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register nodes that are added or declare other features, and needs of the pod itself that change."""

@@ -23,6 +23,7 @@ from scheduler.framework import (
     PreScorePlugin,
     RowArray,
     ScorePlugin,
+    SmallIntArray,
     Status,
     gather,
 )
@@ -65,31 +66,35 @@ class NodeResourcesBalancedAllocation:
         """Scores follow from the node's amounts and what its pods request."""
         if self.pre_score(CycleState(), pod, view, view.rows).is_skip:
             return Locality(scores=DependsOn.NOTHING)
-        return Locality(scores=DependsOn.PODS, rate=self._rate(pod, view), rate_block=self._rate_block(pod))
+        return Locality(
+            scores=DependsOn.PODS,
+            by_row=lambda now: (None, self._rate(pod, now)),
+            rate_block=self._rate_block(pod),
+        )
 
     def _counted_resources(self, pod: PodInfo) -> list[str]:
         """Return the resources that count for a pod: an extended one only if the pod requests it."""
         requests = pod.spec.requests
         return [name for name in self._resources if requests.get(name, 0) or name in _ALWAYS_COUNTED]
 
-    def _rate_block(self, pod: PodInfo) -> Callable[[FloatArray], IntArray] | None:
+    def _rate_block(self, pod: PodInfo) -> Callable[[FloatArray], SmallIntArray] | None:
         """Return `score` on a block, where cpu and memory alone count."""
         if sorted(self._counted_resources(pod)) != sorted(BASIC):
             return None
         requests = np.array([[pod.spec.requests.get(name, 0)] for name in BASIC], dtype=np.float64)
 
-        def rate(block: FloatArray) -> IntArray:
+        def rate(block: FloatArray) -> SmallIntArray:
             fractions = _fraction_of_columns(block[:2], block[2:4] + requests)
-            whole: IntArray = balance_of_two(fractions[0], fractions[1]).astype(np.int64)
+            whole: SmallIntArray = balance_of_two(fractions[0], fractions[1]).astype(np.int16)
             return whole
 
         if not self._rates_change:
             return rate
 
-        def rate_changed(block: FloatArray) -> IntArray:
+        def rate_changed(block: FloatArray) -> SmallIntArray:
             fractions = _fraction_of_columns(block[:2], block[2:4].copy())
-            before = balance_of_two(fractions[0], fractions[1]).astype(np.int64)
-            changed: IntArray = rate_change(rate(block), before)
+            before = balance_of_two(fractions[0], fractions[1]).astype(np.int16)
+            changed: SmallIntArray = rate_change(rate(block), before)
             return changed
 
         return rate_changed

@@ -36,6 +36,7 @@ from scheduler.framework import (
     Resources,
     RowArray,
     ScorePlugin,
+    SmallIntArray,
     Status,
     Verdicts,
     gather,
@@ -203,8 +204,7 @@ class NodeResourcesFit:
         return Locality(
             DependsOn.PODS,
             DependsOn.PODS,
-            fits=self._fits(pod, view),
-            rate=self._rate(pod, view),
+            by_row=lambda now: (self._fits(pod, now), self._rate(pod, now)),
             fits_block=self._fits_block(pod),
             rate_block=self._rate_block(pod, view),
             version=_class_generation if by_classes else None,
@@ -225,7 +225,7 @@ class NodeResourcesFit:
 
         return fits
 
-    def _rate_block(self, pod: PodInfo, view: NodeView) -> Callable[[FloatArray], IntArray] | None:
+    def _rate_block(self, pod: PodInfo, view: NodeView) -> Callable[[FloatArray], SmallIntArray] | None:
         """Return `score` on a block, for a strategy over cpu and memory alone."""
         weights = dict(self._weights)
         if self._is_capacity_ratio or len(self._weights) != 2 or weights.keys() != set(BASIC):
@@ -237,10 +237,14 @@ class NodeResourcesFit:
         equal_weights = cpu == memory == 1.0
         kernel = self._score_of_columns
 
-        def rate(block: FloatArray) -> IntArray:
+        def rate(block: FloatArray) -> SmallIntArray:
             scores = kernel(block[:2], block[4:6] + requests)
-            total = scores[0] + scores[1] if equal_weights else scores[0] * cpu + scores[1] * memory
-            whole: IntArray = (total / (cpu + memory)).astype(np.int64)
+            if equal_weights:
+                total = scores[0] + scores[1]
+                total *= 0.5
+            else:
+                total = (scores[0] * cpu + scores[1] * memory) / (cpu + memory)
+            whole: SmallIntArray = total.astype(np.int16)
             return whole
 
         return rate

@@ -100,7 +100,7 @@ def balance_of_two(fraction: Amount, other: Amount) -> Amount:
     """Return (1 - std) * 100 for two fractions, whose standard deviation is half their distance
     (balanced_allocation.go, balancedResourceScorer); not yet truncated."""
     score = abs(fraction - other)
-    score /= -2.0
+    score *= -0.5
     score += 1.0
     score *= 100.0
     return score

@@ -138,6 +138,7 @@ class NodeResourceTopologyMatch:
         return Locality(
             filters=DependsOn.NOTHING if needs.ignored else DependsOn.ANYTHING,
             scores=DependsOn.ANYTHING if needs.guaranteed else DependsOn.NODE,
+            part=b"",
         )
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:

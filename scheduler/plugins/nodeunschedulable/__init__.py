@@ -48,7 +48,7 @@ class NodeUnschedulable:
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts follow from the node."""
         tolerant = tolerated(pod.spec.tolerations, UNSCHEDULABLE_TAINT)
-        return Locality(filters=DependsOn.NOTHING if tolerant else DependsOn.NODE)
+        return Locality(filters=DependsOn.NOTHING if tolerant else DependsOn.NODE, part=b"")
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register nodes that are added or uncordoned, and tolerations of the pod itself."""

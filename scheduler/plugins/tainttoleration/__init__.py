@@ -32,6 +32,7 @@ from scheduler.framework import (
     Status,
     Verdicts,
     gather_codes,
+    part_of,
     reject,
 )
 from scheduler.helpers import (
@@ -77,7 +78,7 @@ class TaintToleration:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts and counts follow from the node's taints."""
-        return Locality(DependsOn.NODE, DependsOn.NODE, by_range=True)
+        return Locality(DependsOn.NODE, DependsOn.NODE, by_range=True, part=part_of(pod.spec.tolerations))
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register nodes that are added or lose taints, and tolerations of the pod itself."""

@@ -72,6 +72,11 @@ class TargetLoadPacking:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
         capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+        if load is not None and self._freshness.all_fresh(view, load):
+            used = gather(view, load.cpu_last[: view.size], rows) / 100.0 * capacity
+            used += demand
+            missing = gather(view, self._unmeasured.by_row(view, load), rows)
+            return packing_score(utilization_after(used, missing, capacity), self._target)
         if load is None:
             decision = self._staleness.decide_without_source(state, rows)
             used, missing = np.zeros(len(rows)), np.zeros(len(rows))
@@ -95,7 +100,9 @@ class TargetLoadPacking:
         load = view.load(self._source)
         if load is None or not self._freshness.all_fresh(view, load):
             return Locality()
-        return Locality(scores=DependsOn.PODS, version=self._version, rate=self._rate(pod, view, load))
+        return Locality(
+            scores=DependsOn.PODS, version=self._version, by_row=lambda now: (None, self._rate(pod, now, load))
+        )
 
     def _version(self, view: NodeView) -> Hashable:
         load = view.load(self._source)

@@ -13,7 +13,7 @@ import pytest
 from scheduler import catalog, plugins
 from scheduler.catalog import registry
 from scheduler.catalog.descriptor import PluginDescriptor, points
-from scheduler.framework.locality import DependsOn, Locality
+from scheduler.framework.locality import DependsOn, Locality, part_of
 from tests.support.pages import CHECKOUT, GUIDES, text_of
 
 IN_TREE, OUT_OF_TREE = f"{GUIDES}/add-an-in-tree-plugin.md", f"{GUIDES}/write-an-out-of-tree-plugin.md"
@@ -52,9 +52,11 @@ def test_the_plugin_of_the_in_tree_guide_passes_the_test_of_the_guide(monkeypatc
 
 def test_the_page_about_plugins_shows_a_locality_that_the_framework_accepts() -> None:
     page = (CHECKOUT / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
-    (expression,) = re.findall(r"return (Locality\(.*\))", page)
-    declared = eval(expression, {"Locality": Locality, "DependsOn": DependsOn})
+    pod = types.SimpleNamespace(spec=types.SimpleNamespace(tolerations=()))
+    names = {"Locality": Locality, "DependsOn": DependsOn, "part_of": part_of, "pod": pod}
+    declared, shared = (eval(expression, names) for expression in re.findall(r"return (Locality\(.*\))", page))
     assert (declared.filters, declared.scores) == (DependsOn.PODS, DependsOn.NODE)
+    assert (shared.filters, shared.part) == (DependsOn.NODE, part_of(()))
     assert set(re.findall(r"^\| `([A-Z]+)`", page, re.MULTILINE)) == {member.name for member in DependsOn}
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.catalog import ExtensionPoint
-from scheduler.core import classes, decide
+from scheduler.core import classes, decide, shared
 from scheduler.core.byclass import usable_columns
 from scheduler.framework import (
     SUCCESS,
@@ -78,13 +78,23 @@ def profile_with(**attributes: Any) -> tuple[ProfileRunner, Any]:
     return profile, profile.plugins["ImageLocality"]
 
 
-def test_the_second_pod_of_a_class_makes_its_columns() -> None:
+def test_the_second_pod_of_a_class_makes_the_columns_that_are_kept() -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("100m"))
-    assert usable_columns(state.snapshot(NOW), info, profile) is None
+    assert usable_columns(state.snapshot(NOW), info, profile) is not None
+    memory: Any = profile.memory["core.classes"]
+    assert not memory.columns, "those of the first one were good for that attempt"
     assert usable_columns(state.snapshot(NOW), info, profile) is None, "it is tried again"
-    assert usable_columns(state.snapshot(NOW), another(info), profile) is not None
-    assert usable_columns(state.snapshot(NOW), pod("q", container("200m")), profile) is None
+    assert usable_columns(state.snapshot(NOW), another(info), profile) is memory.columns[info.spec.class_key]
+    assert usable_columns(state.snapshot(NOW), another(info), profile) is memory.columns[info.spec.class_key]
+
+
+def test_the_first_pod_of_a_class_that_lists_much_leaves_nothing_behind() -> None:
+    state, profile = some_cluster(), runner()
+    much = [{"key": f"k{index}", "operator": "Exists"} for index in range(300)]
+    assert usable_columns(state.snapshot(NOW), pod("p", container("1m"), tolerations=much), profile) is None
+    memory: Any = profile.memory["core.classes"]
+    assert len(memory.shared) == 0
 
 
 def test_what_if_views_and_named_nodes_are_decided_without_columns() -> None:
@@ -152,6 +162,54 @@ def test_a_plugin_that_looks_at_nodes_alone_is_asked_again_only_about_nodes_that
         assert place(state, pod("p", container("100m")), profile).total == 7
         state.assume(pod(f"more-{len(state.pod_uids)}", container("100m")), "n1", NOW)
     assert plugin.row_counts == [4, 4, 1]
+
+
+def test_classes_with_the_same_part_of_the_spec_share_the_answers_about_nodes() -> None:
+    profile, plugin = profile_with(declared=Locality(scores=DependsOn.NODE, part=b"the same"))
+    state = some_cluster()
+    for index in range(5):
+        assert place(state, pod("p", container(f"{index + 1}m")), profile).total == 7
+    assert plugin.row_counts == [4], "of five classes"
+    state.upsert_node(node("n2", labels={"a": "b"}))
+    assert place(state, pod("p", container("10m")), profile).total == 7
+    assert plugin.row_counts == [4, 1]
+    plugin.declared = Locality(scores=DependsOn.NODE, part=b"another")
+    place(state, pod("p", container("11m")), profile)
+    assert plugin.row_counts == [4, 1, 4]
+    state.upsert_node(node("n4"))
+    place(state, pod("p", container("12m")), profile)
+    assert plugin.row_counts == [4, 1, 4, 5], "a node more: all of them"
+
+
+def test_shared_answers_that_stop_being_the_same_everywhere_are_asked_for_again() -> None:
+    profile = runner(only_scores("ImageLocality"))
+    state = some_cluster()
+    image = {"image": "busy"}
+    assert place(state, pod("p", container("1m", **image)), profile).best == 4
+    state.upsert_node(node("n2", images={"busy:latest": 900 * 2**20}))
+    assert place(state, pod("p", container("2m", **image)), profile).node == "n2"
+    state.upsert_node(node("n2"))
+    assert place(state, pod("p", container("3m", **image)), profile).best == 4
+
+
+def test_a_version_that_changes_has_shared_answers_asked_for_again() -> None:
+    versions = iter([1, 1, 2])
+    declared = Locality(scores=DependsOn.NODE, part=b"", version=lambda view: next(versions))
+    profile, plugin = profile_with(declared=declared)
+    state = some_cluster()
+    for index in range(3):
+        place(state, pod("p", container(f"{index + 1}m")), profile)
+    assert plugin.row_counts == [4, 4]
+
+
+@pytest.mark.parametrize("bound", ["_BYTES", "_FEWEST"])
+def test_shared_answers_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(shared, "_BYTES", 0 if bound == "_FEWEST" else 20 * shared._OVERHEAD)
+    state, profile = some_cluster(), runner()
+    for index in range(100):
+        place(state, pod("p", container("1m"), tolerations=[{"key": f"k{index}", "operator": "Exists"}]), profile)
+    memory: Any = profile.memory["core.classes"]
+    assert len(memory.shared) == (shared._FEWEST if bound == "_FEWEST" else 20)
 
 
 def test_a_version_that_changes_has_everything_asked_again() -> None:

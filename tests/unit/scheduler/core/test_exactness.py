@@ -3,6 +3,7 @@ what asking every plugin about every node gives, and the kept columns are those 
 
 import math
 import random
+from bisect import bisect
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core import classes, decide, explain
+from scheduler.core import classes, decide, explain, shared
 from scheduler.core.byclass import usable_columns
 from scheduler.core.classes import ClassColumns
+from scheduler.core.shared import SharedAnswers
 from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer
 from scheduler.state import CODEC_OF_KIND, ClusterState
@@ -101,6 +103,11 @@ PROFILES = {
 }
 
 
+IMAGES = ({"busy:latest": 500 * 2**20}, {"rare:latest": 500 * 2**20}, {})
+SHARES = (0.3, 0.4)
+"""Which images nodes have, and how many of them, added up."""
+
+
 def affinity(kind: str, term: dict[str, Any]) -> dict[str, Any]:
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
@@ -183,7 +190,14 @@ crowding = st.lists(
 class History:
     """A cluster on which things happen, and decisions are checked against ones made again."""
 
-    def __init__(self, profile: ProfileRunner, reference: ProfileRunner, favourites: list[int]) -> None:
+    def __init__(
+        self,
+        profile: ProfileRunner,
+        reference: ProfileRunner,
+        favourites: list[int],
+        kinds: list[tuple[dict[str, Any], dict[str, Any]]] = CLASSES,
+    ) -> None:
+        self.kinds = kinds
         self.state = ClusterState()
         self.profile, self.reference, self.favourites = profile, reference, favourites
         self.now = NOW
@@ -200,7 +214,7 @@ class History:
             "labels": {"zone": chance.choice("abc"), "size": chance.choice("123")} if chance.random() < 0.8 else {},
             "taints": [("x", "", chance.choice(["NoSchedule", "PreferNoSchedule"]))] if chance.random() < 0.3 else [],
             "unschedulable": chance.random() < 0.1,
-            "images": {"busy:latest": 500 * 2**20} if chance.random() < 0.4 else {},
+            "images": IMAGES[bisect(SHARES, chance.random())],
             "allocatable": {
                 "cpu": chance.choice(["0", "2", "4", "3333m"]),
                 "memory": chance.choice(["4Gi", "16Gi", "12345678901", "100Ti"] if chance.random() < 0.1 else ["16Gi"]),
@@ -211,7 +225,7 @@ class History:
         return node(name, **words)
 
     def some_pod(self, chance: random.Random, **more: Any) -> PodInfo:
-        kind, fields = CLASSES[chance.choice(self.favourites)]
+        kind, fields = self.kinds[chance.choice(self.favourites)]
         labels = {"app": chance.choice("xy")} if chance.random() < 0.8 else {}
         name = next(self.names)
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
@@ -260,7 +274,7 @@ class History:
         )
         columns = usable_columns(view, pod, self.profile)
         if columns is not None:
-            self.compare(columns, classes.make_columns(view, pod, self.profile), view.size)
+            self.compare(columns, classes.make_columns(view, pod, self.profile, SharedAnswers(view.table)), view.size)
             explanation = explain(view, pod, self.reference)
             assert placement.node in explanation.best or placement.feasible < 2
         return placement.node
@@ -387,5 +401,45 @@ def test_nominations_of_any_priority_are_looked_at_as_by_asking_every_plugin(
     # Few classes, all of which want much of a node: nominations often decide.
     build = PROFILES[profile]
     history = History(build(), build(), favourites)
+    for number, (step, draw) in enumerate(steps):
+        history.happen(step, random.Random(seed * 1000 + number + draw))
+
+
+ALONE = sorted({"default", "load", "load as upstream", "load limit as upstream", "heavy weights", "added affinity"})
+STOCKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (container("200m", image="rare"), {}),
+    (container("200m", image="busy"), TOLERATIONS),
+    (container("300m", "1Gi", image="busy"), {"nodeSelector": {"zone": "a"}}),
+    (
+        container("300m", image="rare"),
+        {
+            **TOLERATIONS,
+            **node_affinity(preferredDuringSchedulingIgnoredDuringExecution=[{"weight": 9, "preference": SIZED}]),
+        },
+    ),
+    (container("100m", "1Gi"), {"tolerations": [{"operator": "Exists"}]}),
+    (
+        container("1"),
+        node_affinity(preferredDuringSchedulingIgnoredDuringExecution=[{"weight": 3, "preference": NAMED}]),
+    ),
+]
+
+
+@pytest.mark.parametrize("profile", ALONE)
+@settings(max_examples=tries(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    favourites=st.lists(st.integers(0, len(CLASSES) + len(STOCKED) - 1), min_size=1, max_size=5),
+    steps=steps,
+    seed=st.integers(0, 2**16),
+)
+def test_pods_that_are_each_of_a_class_of_their_own_share_parts_and_are_placed_as_by_asking_every_plugin(
+    profile: str, favourites: list[int], steps: list[tuple[str, int]], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No class is remembered, so that every pod is the first of its class: parts coincide, or differ.
+    monkeypatch.setattr(classes, "_MOST_SEEN", 0)
+    monkeypatch.setattr(shared, "_FEWEST", 4)
+    monkeypatch.setattr(shared, "_BYTES", (seed % 8) * shared._OVERHEAD)
+    build = PROFILES[profile]
+    history = History(build(), build(), favourites, [*CLASSES, *STOCKED])
     for number, (step, draw) in enumerate(steps):
         history.happen(step, random.Random(seed * 1000 + number + draw))

@@ -48,19 +48,20 @@ def check(profile: ProfileRunner, state: ClusterState, info: PodInfo) -> set[str
             continue
         locality, cycle = plugin.locality(info, view), CycleState()
         instance: Any = plugin
-        if locality.fits is not None or locality.fits_block is not None:
+        fits, rate = (locality.fits, locality.rate) if locality.by_row is None else locality.by_row(view)
+        if fits is not None or locality.fits_block is not None:
             verdicts = instance.filter(cycle, info, view, rows)
             passed = [True] * len(rows) if verdicts is None else (verdicts.codes == 0).tolist()
-            if locality.fits is not None:
-                assert [locality.fits(view, row) for row in rows.tolist()] == passed
+            if fits is not None:
+                assert [fits(view, row) for row in rows.tolist()] == passed
                 forms.add(f"{plugin.name} fits")
             if locality.fits_block is not None and view.table.complete:
                 assert locality.fits_block(view.basics[:, rows]).tolist() == passed
                 forms.add(f"{plugin.name} fits in a block")
-        if locality.rate is not None or locality.rate_block is not None:
+        if rate is not None or locality.rate_block is not None:
             scores = instance.score(cycle, info, view, rows).tolist()
-            if locality.rate is not None:
-                assert [locality.rate(view, row) for row in rows.tolist()] == scores
+            if rate is not None:
+                assert [rate(view, row) for row in rows.tolist()] == scores
                 forms.add(f"{plugin.name} rates")
             if locality.rate_block is not None and view.table.complete:
                 assert locality.rate_block(view.basics[:, rows]).tolist() == scores
