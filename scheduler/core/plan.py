@@ -340,9 +340,10 @@ def _row_by_row(
 ) -> tuple[tuple[Fits, ...], tuple[tuple[Rate, int], ...]] | None:
     fits = [_row_functions(view, locality)[0] for _, locality in filters]
     rates = [(_row_functions(view, locality)[1], weight) for _, weight, locality in scores]
-    found = tuple([each for each in fits if each is not None])
-    rated = tuple([(rate, weight) for rate, weight in rates if rate is not None])
-    return (found, rated) if len(found) == len(fits) and len(rated) == len(rates) else None
+    quick_fits = tuple([each for each in fits if each is not None])
+    quick_rates = tuple([(rate, weight) for rate, weight in rates if rate is not None])
+    complete = len(quick_fits) == len(fits) and len(quick_rates) == len(rates)
+    return (quick_fits, quick_rates) if complete else None
 
 
 def _row_functions(view: Snapshot, locality: Locality) -> RowFunctions:

@@ -155,11 +155,11 @@ class SharedAnswers:
                 return kept
             del self._kept[key]
             self._bytes -= kept.cost
-        made = self._kept[key] = _made(ask, plugin, locality, pod, view)
-        self._bytes += made.cost
+        fresh = self._kept[key] = _made(ask, plugin, locality, pod, view)
+        self._bytes += fresh.cost
         while self._bytes > _BYTES and len(self._kept) > _FEWEST:
             self._bytes -= self._kept.popitem(last=False)[1].cost
-        return made
+        return fresh
 
 
 def _made(ask: "Ask[P]", plugin: P, locality: Locality, pod: PodInfo, view: Snapshot) -> SharedAnswer:
