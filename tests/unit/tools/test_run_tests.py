@@ -27,9 +27,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_part_runs_and_a_failed_one_fails_the_run(parts: None, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_tests.main(["check", "unit", "live", "bench-smoke"]) == 1
     printed = capfd.readouterr().out.splitlines()
-    said = [line for line in printed if line and not line.startswith("===")]
+    output = [line for line in printed if line and not line.startswith("===")]
     # `check` runs beside `unit`, and is shown after it, whole.
-    assert said == ["cases", "lint", "types", "binaries", "servers", "race"]
+    assert output == ["cases", "lint", "types", "binaries", "servers", "race"]
     assert printed[-1] == "=== failed: live"
 
 
