@@ -37,6 +37,10 @@ _FEWEST_CLASSES = 256
 """So many classes keep their columns however large these are: 200 deployments at once are ordinary."""
 _MOST_SEEN = 8192
 """Classes without columns that are remembered to have had a pod."""
+_MANY_REJECTED = 4
+_TRY_EVERY = 16
+"""After so many classes in a row whose first pod passed no node, one in so many gets columns for it: where nothing
+fits, every filter is asked all the same, for its reasons or because it steps back."""
 _KEY = "core.classes"
 
 
@@ -180,12 +184,21 @@ class _Memory:
         columns: by class, the one unused longest first.
         seen: classes without columns that there was a pod of, the oldest first, with that pod's UID (None: any
             pod will do now); for a class whose plugins could not be answered for, when that was.
+        rejected: classes in a row whose first pod passed no node.
     """
 
     table: NodeTable
     shared: SharedAnswers
     columns: OrderedDict[bytes, ClassColumns] = field(default_factory=OrderedDict)
     seen: OrderedDict[bytes, tuple[int, int] | str | None] = field(default_factory=OrderedDict)
+    rejected: int = 0
+
+    def is_worth_columns(self) -> bool:
+        """Tell whether the first pod of a class probably passes a node."""
+        if self.rejected < _MANY_REJECTED:
+            return True
+        self.rejected += 1
+        return not self.rejected % _TRY_EVERY
 
     def note_without_columns(self, key: bytes, why: tuple[int, int] | str | None = None) -> None:
         """Note a class without columns; `why` as in `seen`."""
@@ -219,8 +232,8 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     first = known is None and key not in memory.seen
     if first:
         memory.note_without_columns(key, pod.uid or None)
-        if pod.spec.parts > FEW_PARTS:
-            # Digests of what it lists, and answers that hardly anybody shares, would cost more than they spare.
+        # Digests of many things, and answers that hardly anybody shares, would cost more than they spare.
+        if pod.spec.parts > FEW_PARTS or not memory.is_worth_columns():
             return None
     elif known is None and (why := memory.seen[key]) is not None and why in (now, pod.uid):
         return None
@@ -235,6 +248,7 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
         memory.note_without_columns(key, now)
         return None
     if first:
+        memory.rejected = 0 if columns.feasible else memory.rejected + 1
         return columns
     memory.keep(key, columns)
     memory.columns.move_to_end(key)

@@ -164,6 +164,20 @@ def test_a_plugin_that_looks_at_nodes_alone_is_asked_again_only_about_nodes_that
     assert plugin.row_counts == [4, 4, 1]
 
 
+def test_where_nothing_fits_few_classes_get_columns_for_their_first_pod_until_one_fits_again() -> None:
+    state, profile = some_cluster(), runner()
+
+    def have_columns(number: int, cpu: str) -> list[bool]:
+        infos = [pod("p", container(cpu, f"{uid + 1}Mi"), uid=f"{cpu}-{uid}") for uid in range(number)]
+        return [usable_columns(state.snapshot(NOW), info, profile) is not None for info in infos]
+
+    tried = have_columns(40, "1000")
+    assert tried[:4] == [True] * 4
+    assert sum(tried[4:]) == 2
+    assert True in have_columns(16, "1m")
+    assert have_columns(10, "2m") == [True] * 10
+
+
 def test_classes_with_the_same_part_of_the_spec_share_the_answers_about_nodes() -> None:
     profile, plugin = profile_with(declared=Locality(scores=DependsOn.NODE, part=b"the same"))
     state = some_cluster()
