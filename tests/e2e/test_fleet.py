@@ -109,7 +109,8 @@ def test_after_a_failure_later_waves_are_skipped_and_the_next_run_goes_on(tiny: 
 
 def test_the_users_selected_stack_stays_selected(tiny: Fleet) -> None:
     tiny.pulumi("stack", "select", "prod-c")
-    tiny.result("preview", "--offline", "--stacks", "prod-a")
+    # With changes, unless a test before has made them.
+    assert tiny.run("preview", "--offline", "--stacks", "prod-a").returncode in (0, 3)
     assert tiny.pulumi("stack", "--show-name").strip() == "prod-c"
 
 

@@ -25,7 +25,7 @@ from tests.support.catalogs import UPSTREAM_PACKAGE, UPSTREAM_VERSION, with_upst
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 slow = pytest.mark.slow
 
 OPERATOR = "secondary-scheduler-operator"

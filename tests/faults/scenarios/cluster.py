@@ -135,7 +135,7 @@ async def crowd_that_fits_nowhere(stage: Stage) -> None:
     assert slowest < patience(5)
 
 
-@scenario(35, "a PodGroup that comes after its pods is noticed at once", quick=True)
+@scenario(35, "a PodGroup that comes after its pods is noticed at once")
 async def group_after_its_pods(stage: Stage) -> None:
     await stage.scheduler(profile=GANGS)
     await stage.nodes("n1", "n2", cpu="1")

@@ -184,7 +184,7 @@ async def unknown_enumerations(stage: Stage) -> None:
     stage.figures["hostile_seconds"] = await stage.answered(*_UNKNOWN)
 
 
-@scenario(36, "control characters in what a pod or a node says reach no terminal and break no line", quick=True)
+@scenario(36, "control characters in what a pod or a node says reach no terminal and break no line")
 async def control_characters(stage: Stage) -> None:
     escape = "\x1b[2J\x1b]0;owned\x07\r\n\x00\u202e"
 
@@ -217,7 +217,7 @@ async def control_characters(stage: Stage) -> None:
         assert not broken, f"lines of the log that are no JSON: {broken[:3]}"
 
 
-@scenario(36, "10,000 labels on a pod cost the others nothing", quick=True)
+@scenario(36, "10,000 labels on a pod cost the others nothing")
 async def ten_thousand_labels(stage: Stage) -> None:
     labels = {f"label-{number}": f"value-{number}" for number in range(10_000)}
     pods = [_pod(stage, f"labelled-{number}", metadata={"labels": labels}) for number in range(3)]

@@ -59,7 +59,7 @@ async def running_pod_becomes_unreadable(stage: Stage) -> None:
     stage.figures["recover_seconds"] = await stage.bound("second")
 
 
-@scenario(36, "a node with a pod of unknown requests gets no more pods until that pod can be read", quick=True)
+@scenario(36, "a node with a pod of unknown requests gets no more pods until that pod can be read")
 async def pod_unreadable_from_the_start(stage: Stage) -> None:
     await stage.nodes("n1", cpu="1")
     await stage.pods("full", cpu="701m", nodeName="n1")

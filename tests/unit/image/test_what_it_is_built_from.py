@@ -88,6 +88,7 @@ def test_the_image_holds_the_daemons_and_nothing_else(sources: Path) -> None:
     assert whole <= modules
 
 
+@pytest.mark.slow
 def test_the_entry_points_run_from_what_the_image_holds(sources: Path) -> None:
     entry_points = runpy.run_path(str(ROOT / "image/build.py"))["ENTRY_POINTS"]
     for name, module in entry_points.items():

@@ -138,6 +138,7 @@ def test_decrypting_needs_the_pulumi_cli_and_says_so(project: Project) -> None:
     assert "Pulumi CLI" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_directory_has_one_file_per_object_in_order_and_no_stale_one(
     project: Project, tmp_path: Path, manifests: list[dict[str, Any]]
 ) -> None:

@@ -144,6 +144,7 @@ def test_annotations_of_an_object_stay(tmp_path: Path) -> None:
     assert yaml.safe_load(file.text)["metadata"]["annotations"] == {"mine": "1", SYNC_WAVE: "3"}
 
 
+@pytest.mark.slow
 def test_a_later_rendering_replaces_the_files_of_another_format_and_leaves_those_of_others(
     project: Project, directory: Path, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_a_large_snapshot_takes_seconds_and_no_gigabyte(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _TELL_COST, *_large(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
