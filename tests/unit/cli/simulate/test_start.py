@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.simulating import CONFIGURATION, SCHEDULER
 
 _NOT_NEEDED = ("aiohttp", "asyncio", "cryptography", "kubernetes", "prometheus_api_client", "prometheus_client")
