@@ -208,9 +208,7 @@ def summed(
             out |= verdicts.codes != 0
     total = start.astype(np.int64)
     for scorer, weight in scores:
-        score = raw_scores(scorer, pod, view, rows)
-        if len(score) and np.maximum.reduce(score.view(np.uint64)) > MAX_SCORE:
-            raise NotLocal
+        score = scores_in_range(scorer, pod, view, rows)
         total += score if weight == 1 else score * weight
     if out.any():
         total[out] = -1
