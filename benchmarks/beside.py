@@ -15,7 +15,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ from benchmarks.race.usage import cpu_seconds
 from benchmarks.rebalancing.contestants import OWN_NAMESPACE, REBALANCER, SCHEDULER, stand_in
 from benchmarks.reporting import report
 from benchmarks.sharing.kubelets import Kubelets, Outcome
+from benchmarks.writes import apply, at_once
 from devcluster import ports, processes
 from devcluster.node_agent.admission import amounts
 from devcluster.ports import LOOPBACK
@@ -37,7 +38,7 @@ from devcluster.probes import https_ok
 from devcluster.processes import ProcessRecord, ServiceProcess
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
-from scheduler.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient, NotFound, api_path
+from scheduler.kube.client import MERGE_PATCH, KubeClient, NotFound, api_path
 from scheduler.kube.primitives import format_time
 
 _PROFILE = "measured"
@@ -222,11 +223,12 @@ class _Stage:
             await self._client.post("/api/v1/namespaces", {"metadata": {"name": name}})
         ready = {"type": "Ready", "status": "True", "reason": "Played"}
         status = {"capacity": _ALLOCATABLE, "allocatable": _ALLOCATABLE, "conditions": [ready]}
-        await _at_once(
+        nodes = (
             self._client.post("/api/v1/nodes", {"metadata": {"name": name}, "status": status}) for name in self._names
         )
+        await at_once(nodes, _CREATORS)
         for item in stand_in(self._names[1], self._config.read_text()):
-            await self._apply(item)
+            await apply(self._client, item, "beside")
         await self._status("deployments", OWN_NAMESPACE, SCHEDULER, updatedReplicas=1)
         workloads = [f"web-{number:03d}" for number in range(self._options.standing // _REPLICAS)]
         for workload in workloads:
@@ -239,7 +241,8 @@ class _Stage:
         template = {"metadata": {"labels": labels}, "spec": {"schedulerName": _PROFILE, "containers": [container]}}
         spec = {"replicas": _REPLICAS, "selector": {"matchLabels": labels}, "template": template}
         kind = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
-        created = await self._apply({**kind, "metadata": {"name": name, "namespace": _STANDING}, "spec": spec})
+        replica_set = {**kind, "metadata": {"name": name, "namespace": _STANDING}, "spec": spec}
+        created = await apply(self._client, replica_set, "beside")
         owner = {**kind, "name": name, "uid": created["metadata"]["uid"], "controller": True}
         await self._status("replicasets", _STANDING, name, readyReplicas=_REPLICAS)
         began = int(name.rpartition("-")[2])
@@ -258,15 +261,6 @@ class _Stage:
         body = {"metadata": {"name": name, **(metadata or {})}, "spec": full}
         await self._client.post(api_path("v1", "pods", namespace=namespace), body)
 
-    async def _apply(self, item: Json) -> dict[str, Any]:
-        metadata = item["metadata"]
-        path = api_path(
-            item["apiVersion"], f"{item['kind'].lower()}s", namespace=metadata["namespace"], name=metadata["name"]
-        )
-        params = {"fieldManager": "beside", "force": "true"}
-        answer: dict[str, Any] = json.loads(await self._client.patch(path, item, params, content_type=APPLY_PATCH))
-        return answer
-
     async def _status(self, plural: str, namespace: str, name: str, **more: int) -> None:
         replicas = next(iter(more.values()))
         status = {"replicas": replicas, "availableReplicas": replicas, "observedGeneration": 1, **more}
@@ -282,8 +276,7 @@ class _Stage:
         try:
             processes.wait_ready(service, record)
             yield record
-            if not processes.is_alive(record):
-                raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
+            servers.require_alive(record)
         finally:
             processes.stop([record])
 
@@ -335,15 +328,3 @@ def _configuration(cluster: RaceCluster, address: str) -> str:
             "profiles": [profile],
         }
     )
-
-
-async def _at_once(calls: Iterable[Coroutine[Any, Any, Any]]) -> None:
-    left = iter(calls)
-
-    async def worker() -> None:
-        for call in left:
-            await call
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_CREATORS):
-            group.create_task(worker())

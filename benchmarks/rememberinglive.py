@@ -77,8 +77,7 @@ class Stage:
         while not await self.seen.wait_for(condition, 2.0):
             self.cluster.require_alive()
             for record in self.schedulers.values():
-                if not processes.is_alive(record):
-                    raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
+                servers.require_alive(record)
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{problem} in {_SECONDS:.0f} s")
 

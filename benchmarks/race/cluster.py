@@ -45,8 +45,13 @@ class RaceCluster:
     def require_alive(self) -> None:
         """Raise RuntimeError with the end of its log when a server has ended."""
         for record in (self.etcd, self.api_server):
-            if not processes.is_alive(record):
-                raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
+            require_alive(record)
+
+
+def require_alive(record: ProcessRecord) -> None:
+    """Raise RuntimeError with the end of its log when a process has ended."""
+    if not processes.is_alive(record):
+        raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
 
 
 @contextlib.contextmanager

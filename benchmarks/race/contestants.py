@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.race import cluster as servers
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.scenario import SCHEDULER_NAME, Json, Scenario
 from devcluster import ports, processes
@@ -88,5 +89,4 @@ def stop(contestant: Contestant) -> None:
 
 def require_alive(contestant: Contestant) -> None:
     """Raise RuntimeError with the end of its log when it has ended."""
-    if not processes.is_alive(contestant.process):
-        raise RuntimeError(f"{contestant.role} has ended: {processes.last_lines(contestant.process.log)}")
+    servers.require_alive(contestant.process)

@@ -25,6 +25,7 @@ from benchmarks.race.scenario import (
     Scenario,
     with_params,
 )
+from benchmarks.writes import at_once
 from scheduler.kube.client import MERGE_PATCH, Conflict, KubeClient, NotFound
 
 _CREATORS = 32
@@ -147,20 +148,14 @@ class World:
     async def _clear_claims(self) -> None:
         """Do for the claims what their controller and the garbage collector would do."""
         claims = json.loads(await self._client.get(_CLAIMS, timeout=300))["items"]
-        left = iter([claim["metadata"]["name"] for claim in claims])
+        await at_once((self._clear_claim(claim["metadata"]["name"]) for claim in claims), _CREATORS)
 
-        async def worker() -> None:
-            for name in left:
-                path = f"{_CLAIMS}/{name}"
-                await self._client.patch(
-                    f"{path}/status", {"status": {"allocation": None, "reservedFor": None}}, content_type=MERGE_PATCH
-                )
-                await self._client.patch(path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
-                await self._client.delete(path, None)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_CREATORS):
-                group.create_task(worker())
+    async def _clear_claim(self, name: str) -> None:
+        path = f"{_CLAIMS}/{name}"
+        status = {"status": {"allocation": None, "reservedFor": None}}
+        await self._client.patch(f"{path}/status", status, content_type=MERGE_PATCH)
+        await self._client.patch(path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+        await self._client.delete(path, None)
 
     def _measured(self, template: str, tag: str, operation: CreatePods | None = None) -> Render:
         return Render(pod_template(self._templates[template], measured=True), operation, name=f"{tag}-$index")
@@ -185,15 +180,7 @@ class World:
         await self._post_all(_PODS, bodies)
 
     async def _post_all(self, path: str, bodies: Iterable[bytes]) -> None:
-        left = iter(bodies)
-
-        async def worker() -> None:
-            for body in left:
-                await self._post(path, body)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_CREATORS):
-                group.create_task(worker())
+        await at_once((self._post(path, body) for body in bodies), _CREATORS)
 
     async def _post(self, path: str, body: bytes) -> None:
         try:

@@ -14,18 +14,19 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks.race.cluster import require_alive
 from benchmarks.rebalancing import contestants
 from benchmarks.rebalancing.contestants import DESCHEDULER, HIGH, OWN_NAMESPACE, Contestant, Json, Moving, Setting
 from benchmarks.rebalancing.observer import Eviction, Observer, Spread
 from benchmarks.rebalancing.world import BASE_CPU, BASE_MEMORY, LABEL, NAMESPACE, Guard, World, manifests
+from benchmarks.writes import apply, at_once
 from devcluster import ports, processes
 from devcluster.loads import LoadClient
 from devcluster.processes import ProcessRecord, ServiceProcess
 from devcluster.services.monitoring import CPU_RATIO
-from scheduler.kube.client import APPLY_PATCH, ClientConfig, KubeClient, NotFound, Reflector, api_path, unchanged
+from scheduler.kube.client import ClientConfig, KubeClient, NotFound, Reflector, api_path, unchanged
 from scheduler.kube.model import UnstructuredCodec
 
-_PLURALS = {"PodDisruptionBudget": "poddisruptionbudgets"}
 _PATIENCE_SECONDS = 180.0
 _POLL_SECONDS = 0.25
 _WRITERS = 8
@@ -169,17 +170,12 @@ class _Stage:
             for item in pods
             if not item["spec"].get("nodeName")
         ]
-        bindings = iter(todo)
+        await at_once((self._bind(name, node) for name, node in todo), _WRITERS)
 
-        async def bind() -> None:
-            for name, node in bindings:
-                target = {"apiVersion": "v1", "kind": "Node", "name": node}
-                body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-                await self._client.post(f"{_PODS}/{name}/binding", body)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_WRITERS):
-                group.create_task(bind())
+    async def _bind(self, name: str, node: str) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await self._client.post(f"{_PODS}/{name}/binding", body)
 
     @contextlib.contextmanager
     def _scheduler(self) -> Iterator[None]:
@@ -232,8 +228,7 @@ class _Stage:
 
     async def _require_alive(self) -> None:
         for record in self._started:
-            if not processes.is_alive(record):
-                raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
+            require_alive(record)
         if self._contestant.moving in (Moving.REQUESTS, Moving.PROMETHEUS) and (problem := await self._not_running()):
             raise RuntimeError(problem)
 
@@ -296,11 +291,7 @@ class _Stage:
         return record
 
     async def _apply(self, item: Json) -> None:
-        metadata, kind = item["metadata"], item["kind"]
-        plural = _PLURALS.get(kind, f"{kind.lower()}s")
-        path = api_path(item["apiVersion"], plural, namespace=metadata.get("namespace"), name=metadata["name"])
-        params = {"fieldManager": "benchmark", "force": "true"}
-        await self._client.patch(path, item, params, content_type=APPLY_PATCH)
+        await apply(self._client, item, "benchmark")
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(await self._client.get(path))["items"]

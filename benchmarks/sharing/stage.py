@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -22,6 +22,7 @@ from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import BURST, QPS, ROOT
 from benchmarks.race.scenario import Json
 from benchmarks.sharing.kubelets import Kubelets, Outcome
+from benchmarks.writes import at_once
 from devcluster import ports, processes
 from devcluster.node_agent.admission import amounts
 from devcluster.ports import LOOPBACK
@@ -140,7 +141,7 @@ class _Stage:
                     await kubelets.quiet_for(_QUIET_SECONDS)
                     given_up = await self._given_up()
                     for record, _ in self._processes.values():
-                        _require_alive(record)
+                        servers.require_alive(record)
                 outcomes = {role: kubelets.outcomes.get(name, Outcome()) for role, name in NAMES.items()}
                 await self._clear(kubelets)
         return Result(cell, outcomes, given_up, waiting, self._lost, seconds)
@@ -151,15 +152,16 @@ class _Stage:
         with contextlib.suppress(Conflict):
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
             await self._client.post("/api/v1/namespaces", namespace)
-        await _at_once(self._client.post("/api/v1/nodes", self._node(name)) for name in self._nodes)
+        await at_once((self._client.post("/api/v1/nodes", self._node(name)) for name in self._nodes), _CREATORS)
         full_slots = round(self._cell.nodes * _SLOTS * self._cell.fill / 100)
         # Both halves are equally full, whether they are apart or not.
         half = -(-len(self._nodes) // 2)
         order = [name for pair in zip_longest(self._nodes[:half], self._nodes[half:]) for name in pair if name]
-        await _at_once(
+        before = (
             self._create(f"before-{number:05d}", "nobody", nodeName=order[number % len(order)])
             for number in range(full_slots)
         )
+        await at_once(before, _CREATORS)
 
     def _node(self, name: str) -> Json:
         ours = self._apart and name in self._nodes_of[OURS]
@@ -266,7 +268,7 @@ class _Stage:
             await self._create(f"first-{name}", name)
             deadline = time.monotonic() + _FIRST_SECONDS
             while name not in kubelets.outcomes:
-                _require_alive(self._processes[role][0])
+                servers.require_alive(self._processes[role][0])
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{role} bound no pod in {_FIRST_SECONDS:.0f} s")
                 await kubelets.quiet_for(0.1)
@@ -279,20 +281,3 @@ class _Stage:
         async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as answer:
             match = _FULL.search(await answer.text())
         return int(float(match[1])) if match else 0
-
-
-async def _at_once(calls: Iterable[Awaitable[Any]]) -> None:
-    left = iter(calls)
-
-    async def worker() -> None:
-        for call in left:
-            await call
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_CREATORS):
-            group.create_task(worker())
-
-
-def _require_alive(record: ProcessRecord) -> None:
-    if not processes.is_alive(record):
-        raise RuntimeError(f"{record.service} has ended: {processes.last_lines(record.log)}")
