@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from devcluster.ports import LOOPBACK
+from devcluster import loopback
 
 _WINDOW = 900
 
@@ -35,27 +33,10 @@ def serving(loads_of: Mapping[str, float]) -> Iterator[str]:
     }
     data = json.dumps({"NodeMetricsMap": metrics})
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            end = int(time.time())
-            window = json.dumps({"duration": "15m", "start": end - _WINDOW, "end": end})
-            body = f'{{"timestamp":{end},"window":{window},"source":"race","data":{data}}}'.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def document() -> bytes:
+        end = int(time.time())
+        window = json.dumps({"duration": "15m", "start": end - _WINDOW, "end": end})
+        return f'{{"timestamp":{end},"window":{window},"source":"race","data":{data}}}'.encode()
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing: the race's own output is a table."""
-
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://{LOOPBACK}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with loopback.serving(document) as address:
+        yield address

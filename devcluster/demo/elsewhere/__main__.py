@@ -23,7 +23,7 @@ from devcluster.demo.elsewhere.configuration import SCHEDULER_NAME, cluster_obje
 from devcluster.demo.elsewhere.loads import Loads, MadeUpLoads, MeasuredLoads
 from devcluster.demo.elsewhere.running import Check, InCluster, local_process
 from devcluster.demo.elsewhere.target import Target, TargetNode, refusal
-from devcluster.demo.elsewhere.workload import NEVER_STARTED, Workload, delete_namespace
+from devcluster.demo.elsewhere.workload import NEVER_STARTED, Workload, delete_namespace, wait
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.report import NodeRow, placement_table
 from devcluster.errors import ClusterStateError, DevClusterError, ServiceError
@@ -162,11 +162,12 @@ class Demo:
 
     def _wait_for_account(self, seconds: float = 30) -> None:
         """Pods are refused until the namespace has its ServiceAccount."""
-        core, deadline = kubernetes.CoreV1Api(self._target.api), time.monotonic() + seconds
-        while not core.list_namespaced_service_account(self._name, field_selector="metadata.name=default").items:
-            if time.monotonic() > deadline:
-                raise ServiceError(f"namespace {self._name} has no ServiceAccount after {seconds:g} s")
-            time.sleep(0.1)
+        core, name = kubernetes.CoreV1Api(self._target.api), self._name
+
+        def exists() -> bool:
+            return bool(core.list_namespaced_service_account(name, field_selector="metadata.name=default").items)
+
+        wait(exists, seconds, f"namespace {name} has no ServiceAccount after {seconds:g} s")
 
     @contextlib.contextmanager
     def _removed_at_the_end(self) -> Iterator[None]:

@@ -6,19 +6,17 @@ Nodes of kind, k3d and minikube share one machine, so what is measured there is 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
+from devcluster import loopback
 from devcluster.demo.elsewhere.target import TargetNode
 from devcluster.inventory import COLD, HOT, WARM
-from devcluster.ports import LOOPBACK
 from scheduler.kube.primitives import quantity_milli_value
 
 _WINDOW_SECONDS = 60
@@ -66,11 +64,11 @@ class MadeUpLoads:
     def __init__(self, nodes: Sequence[TargetNode]) -> None:
         profiles = (HOT, COLD, WARM)
         self._cpu = {node.name: profiles[index % len(profiles)].cpu for index, node in enumerate(nodes)}
-        self._port = 0
+        self._address = ""
 
     def settings(self) -> dict[str, Any]:
         """See Loads."""
-        return {"watcherAddress": f"http://{LOOPBACK}:{self._port}"}
+        return {"watcherAddress": self._address}
 
     def cpu(self) -> dict[str, float]:
         """See Loads."""
@@ -103,26 +101,5 @@ class MadeUpLoads:
     @contextmanager
     def served(self) -> Iterator[None]:
         """Serve them on loopback while the block runs."""
-        loads = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = json.dumps(loads.document()).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
-            self._port = server.server_address[1]
-            thread = threading.Thread(target=server.serve_forever, daemon=True)
-            thread.start()
-            try:
-                yield
-            finally:
-                server.shutdown()
-                thread.join()
+        with loopback.serving(lambda: json.dumps(self.document()).encode()) as self._address:
+            yield

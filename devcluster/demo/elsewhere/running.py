@@ -7,7 +7,6 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from kubernetes.client.exceptions import ApiException
 from devcluster.demo.elsewhere.configuration import cluster_objects, configuration, deployment
 from devcluster.demo.elsewhere.loads import Loads
 from devcluster.demo.elsewhere.target import Target
+from devcluster.demo.elsewhere.workload import wait
 from devcluster.errors import ServiceError
 from scheduler.kube.client import ClientConfig, ConfigError
 
@@ -155,12 +155,13 @@ class InCluster:
                     )
 
     def _wait_ready(self) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
-        while not (self._apps.read_namespaced_deployment(self._name, self._name).status.ready_replicas or 0):
+        def ready() -> bool:
+            if self._apps.read_namespaced_deployment(self._name, self._name).status.ready_replicas:
+                return True
             self.check()
-            if time.monotonic() > deadline:
-                raise ServiceError(f"the scheduler from {self._image} is not running after {_READY_SECONDS} s")
-            time.sleep(0.5)
+            return False
+
+        wait(ready, _READY_SECONDS, f"the scheduler from {self._image} is not running after {_READY_SECONDS} s")
 
     def _last_words(self, pod: Any) -> str:
         try:
