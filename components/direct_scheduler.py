@@ -16,13 +16,13 @@ from scheduler.config import DEFAULT_SCHEDULER_NAME
 from ._health import health_of_deployment
 from ._inputs import flavour_of_input
 from .kube_object import (
-    KubeObject,
     child,
     in_kubernetes_spelling,
     name_of,
     namespace_of,
     ready_replicas_of,
     rollout_timeouts,
+    service_monitor,
 )
 from .labels import COMPONENT
 from .metric_credentials import SecretKeyReference
@@ -186,15 +186,10 @@ class DirectScheduler(pulumi.ComponentResource):
 
     def _service_monitor(self) -> pulumi.Resource:
         openshift = self._args.openshift
-        manifest = {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "ServiceMonitor",
-            "metadata": self._metadata(),
-            "spec": self._namespace.apply(
-                lambda namespace: operand.service_monitor_spec(OPERAND, namespace, openshift=openshift)
-            ),
-        }
-        return KubeObject(f"{self._prefix}-servicemonitor", manifest, child(self))
+        spec = self._namespace.apply(
+            lambda namespace: operand.service_monitor_spec(OPERAND, namespace, openshift=openshift)
+        )
+        return service_monitor(f"{self._prefix}-servicemonitor", self._metadata(), spec, child(self))
 
     def _metadata(self, object_name: str = OPERAND) -> k8s.meta.v1.ObjectMetaArgsDict:
         return {"name": object_name, "namespace": self._args.namespace, "labels": _LABELS}

@@ -34,6 +34,14 @@ class KubeObject(pulumi.CustomResource):
         )
 
 
+def service_monitor(
+    name: str, metadata: Mapping[str, Any], spec: pulumi.Input[Any], opts: pulumi.ResourceOptions
+) -> KubeObject:
+    """Have the Prometheus operator scrape a Service; needs that one's CRDs."""
+    kind = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}
+    return KubeObject(name, {**kind, "metadata": metadata, "spec": spec}, opts)
+
+
 class _HasMetadata(Protocol):
     @property
     def metadata(self) -> pulumi.Output[Any]: ...

@@ -12,11 +12,12 @@ import pulumi_kubernetes as k8s
 from scheduler import operand
 
 from ._alert_rules import OPERATOR_JOB
-from .kube_object import KubeObject, child, in_kubernetes_spelling, name_of
+from .kube_object import child, in_kubernetes_spelling, name_of, service_monitor
 from .labels import COMPONENT
 from .operator_install import METRICS_PORT, OPERATOR_NAME
 
-_LABELS = {"name": OPERATOR_NAME, COMPONENT: "operator"}
+_SELECTOR = {"name": OPERATOR_NAME}
+_LABELS = {**_SELECTOR, COMPONENT: "operator"}
 _PORT = "metrics"
 
 
@@ -47,31 +48,18 @@ class OperatorMonitor(pulumi.ComponentResource):
                 # An operator that is being replaced must not hold up the update.
                 "annotations": {"pulumi.com/skipAwait": "true"},
             },
-            spec=in_kubernetes_spelling(_service_spec()),
+            spec=in_kubernetes_spelling(operand.scraped_service_spec(_SELECTOR, _PORT, METRICS_PORT)),
             opts=child(self, depends_on=args.needs),
         )
-        KubeObject(
+        service_monitor(
             f"{name}-servicemonitor",
-            {
-                "apiVersion": "monitoring.coreos.com/v1",
-                "kind": "ServiceMonitor",
-                "metadata": {"name": OPERATOR_NAME, "namespace": args.namespace, "labels": _LABELS},
-                "spec": pulumi.Output.from_input(args.namespace).apply(_monitor_spec),
-            },
+            {"name": OPERATOR_NAME, "namespace": args.namespace, "labels": _LABELS},
+            pulumi.Output.from_input(args.namespace).apply(_monitor_spec),
             child(self, depends_on=args.needs),
         )
         self.name = name_of(service)
         self.register_outputs({"name": self.name})
 
 
-def _service_spec() -> dict[str, Any]:
-    port = {"name": _PORT, "port": METRICS_PORT, "targetPort": METRICS_PORT, "protocol": "TCP"}
-    return {"type": "ClusterIP", "selector": {"name": OPERATOR_NAME}, "ports": [port]}
-
-
 def _monitor_spec(namespace: str) -> dict[str, Any]:
-    return {
-        "namespaceSelector": {"matchNames": [namespace]},
-        "selector": {"matchLabels": {"name": OPERATOR_NAME}},
-        "endpoints": [operand.scrape_endpoint(_PORT)],
-    }
+    return operand.scraping_monitor_spec(_SELECTOR, namespace, operand.scrape_endpoint(_PORT))

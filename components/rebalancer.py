@@ -14,7 +14,7 @@ from scheduler.catalog import OPERAND, rebalancer_name, rebalancer_rules
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import joined
-from .kube_object import KubeObject, child, in_kubernetes_spelling, name_of, rollout_timeouts
+from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts, service_monitor
 from .labels import COMPONENT
 from .metric_access import MetricAccess
 from .metric_credentials import SecretKeyReference
@@ -145,15 +145,10 @@ class Rebalancer(pulumi.ComponentResource):
         )
         if not args.service_monitor:
             return
-        manifest = {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "ServiceMonitor",
-            "metadata": self._metadata(),
-            "spec": pulumi.Output.from_input(args.namespace).apply(
-                lambda namespace: operand.rebalancer_monitor_spec(args.operand, namespace)
-            ),
-        }
-        KubeObject(f"{self._prefix}-servicemonitor", manifest, child(self))
+        spec = pulumi.Output.from_input(args.namespace).apply(
+            lambda namespace: operand.rebalancer_monitor_spec(args.operand, namespace)
+        )
+        service_monitor(f"{self._prefix}-servicemonitor", self._metadata(), spec, child(self))
 
     def _cluster_binding(
         self, part: str, name: pulumi.Input[str], role: pulumi.Input[str], subjects: list[dict[str, Any]]

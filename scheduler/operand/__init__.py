@@ -51,6 +51,8 @@ from scheduler.operand.objects import (
     metrics_service_spec,
     role_ref,
     scrape_endpoint,
+    scraped_service_spec,
+    scraping_monitor_spec,
     service_monitor_spec,
 )
 from scheduler.operand.policies import EVICTION_POLICY_BINDING, cel, constraints, evictions_policy
@@ -122,6 +124,8 @@ __all__ = [
     "role_ref",
     "scheduler_network_policy_spec",
     "scrape_endpoint",
+    "scraped_service_spec",
+    "scraping_monitor_spec",
     "secret_names",
     "service_monitor_spec",
     "serving_cert_secret_name",

@@ -1,6 +1,6 @@
 """The contents of the objects around the scheduler's Deployment."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
@@ -59,11 +59,13 @@ def account(operand: str, namespace: str) -> Json:
 
 def metrics_service_spec(operand: str) -> Json:
     """Return the spec of the Service that Prometheus scrapes."""
-    return {
-        "type": "ClusterIP",
-        "selector": _pods(operand),
-        "ports": [{"name": "https", "port": SECURE_PORT, "targetPort": SECURE_PORT, "protocol": "TCP"}],
-    }
+    return scraped_service_spec(_pods(operand), "https", SECURE_PORT)
+
+
+def scraped_service_spec(selector: Mapping[str, str], port: str, number: int) -> Json:
+    """Return the spec of a Service for the metrics of pods with these labels; the port has a name and a number."""
+    ports = [{"name": port, "port": number, "targetPort": number, "protocol": "TCP"}]
+    return {"type": "ClusterIP", "selector": dict(selector), "ports": ports}
 
 
 def metrics_service_annotations(operand: str) -> dict[str, str]:
@@ -113,9 +115,14 @@ def service_monitor_spec(operand: str, namespace: str, *, openshift: bool) -> Js
     endpoint["metricRelabelings"] = [
         {"action": "replace", "sourceLabels": ["exported_namespace"], "targetLabel": "pod_namespace"}
     ]
+    return scraping_monitor_spec(_pods(operand), namespace, endpoint)
+
+
+def scraping_monitor_spec(selector: Mapping[str, str], namespace: str, endpoint: Json) -> Json:
+    """Return the spec of a ServiceMonitor for the Services with these labels in a namespace."""
     return {
         "namespaceSelector": {"matchNames": [namespace]},
-        "selector": {"matchLabels": _pods(operand)},
+        "selector": {"matchLabels": dict(selector)},
         "endpoints": [endpoint],
     }
 

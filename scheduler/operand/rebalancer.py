@@ -22,7 +22,7 @@ from scheduler.operand.names import (
     LABEL_APP,
     METRIC_CREDENTIALS_DIRECTORY,
 )
-from scheduler.operand.objects import lease_rules, scrape_endpoint
+from scheduler.operand.objects import lease_rules, scrape_endpoint, scraped_service_spec, scraping_monitor_spec
 
 Json = dict[str, Any]
 
@@ -129,17 +129,12 @@ def rebalancer_deployment_spec(rebalancer: RebalancerOperand) -> Json:
 
 def rebalancer_service_spec(operand: str) -> Json:
     """Return the spec of the Service that Prometheus scrapes; it has the rebalancer's name."""
-    port = {"name": _METRICS_PORT_NAME, "port": METRICS_PORT, "targetPort": METRICS_PORT, "protocol": "TCP"}
-    return {"type": "ClusterIP", "selector": rebalancer_selector(operand), "ports": [port]}
+    return scraped_service_spec(rebalancer_selector(operand), _METRICS_PORT_NAME, METRICS_PORT)
 
 
 def rebalancer_monitor_spec(operand: str, namespace: str) -> Json:
     """Return the spec of a ServiceMonitor for that Service. The certificate is self-signed, on OpenShift, too."""
-    return {
-        "namespaceSelector": {"matchNames": [namespace]},
-        "selector": {"matchLabels": rebalancer_selector(operand)},
-        "endpoints": [scrape_endpoint(_METRICS_PORT_NAME)],
-    }
+    return scraping_monitor_spec(rebalancer_selector(operand), namespace, scrape_endpoint(_METRICS_PORT_NAME))
 
 
 def rebalancer_namespace_rules(operand: str) -> list[Json]:
