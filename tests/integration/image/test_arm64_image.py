@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from scheduler import __version__
+from tests.integration.image.building import built_twice, identity
 from tests.integration.image.podman_node import podman, unusable
-from tests.support.rendering import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -37,17 +36,12 @@ def twice(part: str) -> Iterator[list[str]]:
         pytest.skip(reason)
     if sys.version_info[:2] != (3, 11):
         pytest.skip("Debian's Python for arm64 is 3.11, and so has to be the one that compiles")
-    tags = [f"localhost/secondary-scheduler-test/arm64-{part}:{os.getpid()}-{number}" for number in (1, 2)]
-    for tag in tags:
-        command = [sys.executable, str(ROOT / "tools/arm64_image.py"), "--part", part, "--tag", tag]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    yield tags
-    podman("rmi", "--force", *tags, check=False)
+    with built_twice(f"arm64-{part}", "arm64_image.py", "--part", part) as tags:
+        yield tags
 
 
 def test_two_builds_have_the_same_digest(twice: list[str]) -> None:
-    first, second = (podman("image", "inspect", "--format", "{{.Id}} {{.Digest}}", tag) for tag in twice)
+    first, second = map(identity, twice)
     assert first == second
 
 

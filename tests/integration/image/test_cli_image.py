@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from scheduler import __version__
-from tests.integration.image.podman_node import podman, run_once, unusable
+from tests.integration.image.building import built_twice, identity
+from tests.integration.image.podman_node import run_once, unusable
 from tests.support.rendering import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -23,17 +21,12 @@ def twice() -> Iterator[list[str]]:
     """Two images of this checkout, made one after the other without a cache."""
     if reason := unusable():
         pytest.skip(reason)
-    tags = [f"localhost/secondary-scheduler-test/cli:{os.getpid()}-{number}" for number in (1, 2)]
-    for tag in tags:
-        command = [sys.executable, str(ROOT / "tools/image.py"), "--part", "cli", "--clean", "--tag", tag]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    yield tags
-    podman("rmi", "--force", *tags, check=False)
+    with built_twice("cli", "image.py", "--part", "cli", "--clean") as tags:
+        yield tags
 
 
 def test_two_builds_have_the_same_digest(twice: list[str]) -> None:
-    first, second = (podman("image", "inspect", "--format", "{{.Id}} {{.Digest}}", tag) for tag in twice)
+    first, second = map(identity, twice)
     assert first == second
 
 

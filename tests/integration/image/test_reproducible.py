@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from scheduler import __version__
+from tests.integration.image.building import built_twice, identity
 from tests.integration.image.podman_node import podman
 from tests.integration.image.test_image import python_says
 from tests.support.rendering import ROOT
@@ -29,19 +30,17 @@ SBOM = "/licenses/secondary-scheduler/sbom.cdx.json"
 @pytest.fixture(scope="module")
 def twice(images: dict[str, str]) -> Iterator[list[str]]:
     """Two images of this checkout, made one after the other; between them the files get other times."""
-    tags = [f"{NAME}:{os.getpid()}-{number}" for number in (1, 2)]
-    for tag in tags:
-        command = [sys.executable, str(ROOT / "tools/image.py"), "--clean", "--tag", tag]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+
+    def touch() -> None:
         Path(ROOT / "image/Containerfile").touch()
         Path(ROOT / "scheduler/__init__.py").touch()
-    yield tags
-    podman("rmi", "--force", *tags, check=False)
+
+    with built_twice("reproducible", "image.py", "--clean", timeout=800, after_each=touch) as tags:
+        yield tags
 
 
 def test_two_builds_have_the_same_digest(twice: list[str]) -> None:
-    first, second = (podman("image", "inspect", "--format", "{{.Id}} {{.Digest}}", tag) for tag in twice)
+    first, second = map(identity, twice)
     assert first == second
 
 
