@@ -1,8 +1,8 @@
 """What a running rebalancer costs the scheduler: `python -m benchmarks beside`.
 
-A live scheduler places pods that arrive at a steady rate, in turns: with a rebalancer beside it and without. The figure
-is its processor time (user and system) per pod, and the ratio of the two turns of a pair. The rebalancer makes a
-round every ten seconds, thirty times as often as by default, on overloaded nodes; it evicts with dryRun, so that both
+A live scheduler places pods that arrive at a steady rate, alternately with a rebalancer beside it and without. The
+figure is its processor time (user and system) per pod, and the ratio of the two turns of a pair. The rebalancer makes
+a round every ten seconds, thirty times as often as by default, on overloaded nodes; it evicts with dryRun, so that both
 turns have the same pods.
 """
 

@@ -154,7 +154,7 @@ async def _until_begun(stderr: asyncio.StreamReader) -> bytes:
 
 
 async def _heartbeats(client: KubeClient, nodes: Sequence[str]) -> None:
-    """Have each node report every five minutes, in turn."""
+    """Have each node report every five minutes, one node after the other."""
     while True:
         for name in nodes:
             # Only the time of a condition changes, as for a node on which nothing else does.
