@@ -78,7 +78,8 @@ def install(target: Path, *arguments: str | Path) -> None:
     shutil.rmtree(target / "bin", ignore_errors=True)
     paths_at_run_time = ("-s", target, "-p", f"{INSTALLED}/{target.name}")
     checking = ("--invalidation-mode", "unchecked-hash")
-    run(TOOLS / "bin/python", "-m", "compileall", "-q", "-j", "0", *checking, *paths_at_run_time, target)
+    # By one process: byte code depends on what its process has compiled before, and several share the files by chance.
+    run(TOOLS / "bin/python", "-m", "compileall", "-q", *checking, *paths_at_run_time, target)
 
 
 def dependencies(part: str = "daemons") -> None:
