@@ -11,6 +11,9 @@ from aiohttp import web
 
 from scheduler.kube.client import ClientConfig, Expired, KubeClient, PageReader
 
+EARLY = 6
+"""Pages that are prefetched at most."""
+
 
 class Lists:
     """Serves a list of so many pages; the token of page n is `n`. Remembers what was asked for.
@@ -22,6 +25,7 @@ class Lists:
         self.pages = pages
         self.length = length
         self.asked: list[tuple[str, str]] = []
+        self.arrival = asyncio.Event()
         self.selectors: set[str] = set()
         self.expired: set[str] = set()
         self.limits: list[str] = []
@@ -29,6 +33,7 @@ class Lists:
     async def answer(self, request: web.Request) -> web.Response:
         token = request.query.get("continue", "")
         self.asked.append((request.path, token))
+        self.arrival.set()
         self.limits.append(request.query["limit"])
         self.selectors.add(request.query.get("fieldSelector", ""))
         if token in self.expired:
@@ -58,12 +63,12 @@ async def serving(lists: Lists) -> AsyncIterator[KubeClient]:
         await runner.cleanup()
 
 
-async def settled(lists: Lists) -> None:
-    """Wait until nothing more is asked for."""
-    before = -1
-    while before != len(lists.asked):
-        before = len(lists.asked)
-        await asyncio.sleep(0.05)
+async def asked(lists: Lists, pages: int) -> None:
+    """Wait until so many pages were asked for."""
+    async with asyncio.timeout(60):
+        while len(lists.asked) < pages:
+            lists.arrival.clear()
+            await lists.arrival.wait()
 
 
 async def read(reader: PageReader) -> list[int]:
@@ -85,7 +90,7 @@ async def test_every_page_is_read_once_and_in_order(pages: int, early: bool) -> 
         reader = PageReader(client, "/api/v1/pods", {"fieldSelector": "status.phase!=Failed", "labelSelector": ""})
         if early:
             reader.prefetch()
-            await settled(lists)
+            await asked(lists, min(pages, EARLY))
         assert await read(reader) == list(range(pages))
         assert lists.tokens() == ["", *map(str, range(1, pages))]
         assert lists.selectors == {"status.phase!=Failed"}
@@ -96,8 +101,9 @@ async def test_prefetching_is_bounded() -> None:
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
         reader.prefetch()
-        await settled(lists)
-        assert 2 <= len(lists.asked) <= 10
+        await asked(lists, EARLY)
+        await asyncio.sleep(0.05)
+        assert len(lists.asked) == EARLY
         reader.close()
 
 
@@ -115,7 +121,7 @@ async def test_a_restarted_list_requests_every_page_again() -> None:
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
         reader.prefetch()
-        await settled(lists)
+        await asked(lists, 3)
         assert msgspec.json.decode(await reader.request_page(""))["items"] == [0]
         assert await read(reader) == [0, 1, 2]
         assert lists.tokens() == ["", "1", "2", "", "1", "2"]
@@ -127,7 +133,7 @@ async def test_a_failure_reaches_the_request_for_that_page_and_a_retry_is_a_new_
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
         reader.prefetch()
-        await settled(lists)
+        await asked(lists, 2)
         with pytest.raises(Expired):
             await read(reader)
         lists.expired.clear()
@@ -160,5 +166,5 @@ async def test_closing_cancels_pending_requests() -> None:
         reader = PageReader(client, "/api/v1/pods")
         reader.prefetch()
         reader.close()
-        await settled(lists)
+        await asyncio.sleep(0.05)
         assert len(lists.asked) <= 1
