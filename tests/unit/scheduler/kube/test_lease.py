@@ -18,6 +18,8 @@ from scheduler.kube.client import ClientConfig
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.real_time
+
 SETTINGS = LeaseSettings(namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.1)
 
 

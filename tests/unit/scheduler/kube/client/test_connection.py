@@ -124,6 +124,7 @@ async def test_a_stream_that_goes_on_and_on_ends_with_its_timeout(server: Hostil
             await read_stream(client, "/pods", timeout=0.1)
 
 
+@pytest.mark.real_time
 async def test_a_stream_is_read_no_faster_than_its_reader_takes_it(server: HostileServer) -> None:
     sent = 0
 

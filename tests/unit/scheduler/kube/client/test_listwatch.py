@@ -271,6 +271,7 @@ async def test_a_line_that_arrives_in_pieces_is_put_together(api: FakeApi) -> No
         assert len(api.watches) == 1
 
 
+@pytest.mark.real_time
 async def test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent(api: FakeApi) -> None:
     timing = ReflectorTiming(backoff_first=0.01, backoff_most=0.05, silence=0.1, watch_least=20, watch_most=30)
     api.next_watches = [speaking(then_hang=True), speaking(then_hang=True)]
@@ -282,6 +283,7 @@ async def test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent(api: 
         await eventually_on_loop(lambda: "late" in mirror.names)
 
 
+@pytest.mark.real_time
 async def test_bookmarks_keep_a_quiet_stream_open(api: FakeApi) -> None:
     timing = ReflectorTiming(backoff_first=0.01, backoff_most=0.05, silence=0.3, watch_least=20, watch_most=30)
     async with reflecting(api, timing):
@@ -385,6 +387,7 @@ async def test_an_expired_list_without_a_token_is_retried_with_back_off(api: Fak
         await asyncio.wait_for(reflector.synced.wait(), 5)
 
 
+@pytest.mark.real_time
 async def test_watches_that_end_at_once_back_off(api: FakeApi) -> None:
     api.next_watches = [speaking()] * 1000
     timing = ReflectorTiming(backoff_first=0.1, backoff_most=10, silence=2.0, watch_least=20, watch_most=30)
