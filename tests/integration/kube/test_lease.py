@@ -20,7 +20,7 @@ from scheduler.kube.client.sync import SyncConnection
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from tests.support.waiting import PATIENCE_SECONDS, eventually, eventually_on_loop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.real_time]
 
 DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.3
 PROGRAM = f"""
