@@ -96,7 +96,9 @@ def pod(scheduler_name: str, name: str, index: int) -> Json:
     return body
 
 
-def _start(name: str, scenario: Scenario, cluster: RaceCluster, address: str, root: Path) -> ProcessRecord:
+def _start(
+    name: str, scenario: Scenario, cluster: RaceCluster, address: str, options: argparse.Namespace
+) -> ProcessRecord:
     layout = cluster.layout
     configuration = contestants.configuration(scenario, layout.kubeconfig, address)
     configuration["profiles"][0]["schedulerName"] = name
@@ -105,7 +107,8 @@ def _start(name: str, scenario: Scenario, cluster: RaceCluster, address: str, ro
     port = ports.allocate([name], {})[name]
     argv = [sys.executable, "-m", "scheduler", f"--config={file}", f"--bind-address={LOOPBACK}"]
     argv += [f"--secure-port={port}", f"-v={_VERBOSITY}", *FLAGS[name]]
-    environment = {"PYTHONPATH": str(root)}
+    argv.append(f"--decision-details={options.details}")
+    environment = {"PYTHONPATH": str(options.checkout)}
     return processes.start(ServiceProcess(name, argv, ports=[port], env=environment), layout.root)
 
 
@@ -132,7 +135,7 @@ async def compare(options: argparse.Namespace, cluster: RaceCluster) -> list[dic
             schedulers = {}
             # Who is started first changes.
             for name in sorted(FLAGS, reverse=number % 2 == 0):
-                schedulers[name] = _start(name, scenario, cluster, address, options.checkout)
+                schedulers[name] = _start(name, scenario, cluster, address, options)
                 stack.callback(processes.stop, [schedulers[name]])
             pair = await _life(Stage(cluster, world, seen, schedulers), number, options)
             processes.stop(list(schedulers.values()))
@@ -167,6 +170,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=300, help="pods of a batch for each of the two")
     parser.add_argument("--batches", type=int, default=3, help="of a pair, beside the first one, which does not count")
     parser.add_argument("--pairs", type=int, default=12, help="at least 3")
+    parser.add_argument("--details", default="1", help="the schedulers' --decision-details")
     parser.add_argument(
         "--checkout", type=Path, default=contestants.ROOT, help="where the schedulers' program is; this one"
     )
