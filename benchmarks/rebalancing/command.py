@@ -92,15 +92,16 @@ def _line(result: Result) -> str:
 def table(results: Sequence[Result]) -> list[str]:
     """Return a Markdown table with a row for each result."""
     lines = [
-        "| | evictions until balanced | in all | back on the same node | evicted again | refused | standard deviation |"
-        " largest | rounds until balanced |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | evictions until balanced | in all | of pods that had to stay | back on the same node | evicted again |"
+        " refused | overloaded nodes | standard deviation | largest | rounds until balanced |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
         rounds, evictions = result.balanced or ("never", "never")
         refused = sum(count for code, count in result.answers.items() if code >= _REFUSED)
         before, after = result.before, result.after
-        cells = [result.contestant, evictions, len(result.evictions), result.came_back, result.again, refused]
+        cells = [result.contestant, evictions, len(result.evictions), result.guarded]
+        cells += [result.came_back, result.again, refused, f"{before.overloaded} → {after.overloaded}"]
         cells += [f"{before.stddev:.1f} → {after.stddev:.1f}", f"{before.largest:.0f} → {after.largest:.0f} %", rounds]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines

@@ -217,7 +217,7 @@ def policy(moving: Moving, prometheus: str) -> Json:
         query = f"clamp_max(avg_over_time({CPU_RATIO}[{INTERVAL_SECONDS}s]), 1)"
         utilization["metricsUtilization"] = {"source": "Prometheus", "prometheus": {"query": query}}
         document["metricsProviders"] = [{"source": "Prometheus", "prometheus": {"url": prometheus}}]
-    evictor = {"nodeFit": True, "minReplicas": 2, "minPodAge": f"{_OLDEST_SECONDS}s"}
+    evictor = {"nodeFit": True, "minReplicas": 2, "minPodAge": f"{_OLDEST_SECONDS}s", "noEvictionPolicy": "Mandatory"}
     document["profiles"] = [
         {
             "name": "load",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.rebalancing.world import BASE_CPU, LABEL, NAMESPACE
@@ -49,10 +49,13 @@ class Observer:
         cores: of each node.
         expected: how many pods the workloads have.
         limit: per cent above which a node is overloaded.
+        staying: workloads whose pods have to stay where they are.
     """
 
-    def __init__(self, cores: Mapping[str, int], expected: int, limit: float) -> None:
-        self._cores, self._expected, self._limit = cores, expected, limit
+    def __init__(
+        self, cores: Mapping[str, int], expected: int, limit: float, staying: Collection[str] = frozenset()
+    ) -> None:
+        self._cores, self._expected, self._limit, self._staying = cores, expected, limit, staying
         self._uses = PodUses()
         self._live: dict[str, str] = {}
         self._workload_of: dict[str, str] = {}
@@ -62,7 +65,7 @@ class Observer:
         self._made: defaultdict[str, list[str]] = defaultdict(list)
         self.evictions: list[Eviction] = []
         self.balanced_since: tuple[float, int] | None = None
-        """Since when no node is overloaded and all pods have a node, and after how many evictions."""
+        """Since when no pod may leave an overloaded node any more and all have a node, and after how many evictions."""
 
     def begin(self) -> None:
         """From now on, a pod that goes was evicted."""
@@ -164,10 +167,17 @@ class Observer:
             workload, node = self._workload_of[uid], self._node_of.get(uid, "")
             self.evictions.append(Eviction(name, workload, node, time.monotonic(), uid not in self._first))
 
+    def _has_more_to_do(self) -> bool:
+        """Whether a pod may leave an overloaded node."""
+        overloaded = {name for name, load in self.loads().items() if load > self._limit}
+        return any(
+            self._node_of.get(uid) in overloaded and self._workload_of[uid] not in self._staying for uid in self._live
+        )
+
     def _note_balance(self) -> None:
         if self._first is None:
             return
-        if not self.placed or self.spread().overloaded:
+        if not self.placed or self._has_more_to_do():
             self.balanced_since = None
         elif self.balanced_since is None:
             self.balanced_since = (time.monotonic(), len(self.evictions))

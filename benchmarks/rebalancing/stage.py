@@ -42,9 +42,9 @@ class Result:
 
     Attributes:
         answers: how often the API server answered what to evictions, by code.
-        guarded: evicted pods that a rule of ours would have kept.
-        balanced: in which round no node was overloaded any more, for the rest of the run, and after how many evictions;
-            None if that was not reached.
+        guarded: evicted pods of the workloads that have to stay.
+        balanced: in which round no pod was left that may leave an overloaded node, for the rest of the run, and after
+            how many evictions; None if that was not reached.
         waiting: pods without a node in the end.
     """
 
@@ -92,7 +92,8 @@ class _Stage:
     def __init__(self, contestant: Contestant, world: World, setting: Setting, client: KubeClient, pace: Pace) -> None:
         self._contestant, self._world, self._setting, self._client = contestant, world, setting, client
         self._pace = pace
-        self._observer = Observer(world.cores, world.pods, HIGH)
+        staying = {workload.name for workload in world.workloads if workload.guard is not Guard.NONE}
+        self._observer = Observer(world.cores, world.pods, HIGH, staying)
         self._started: list[ProcessRecord] = []
 
     async def run(self) -> Result:

@@ -139,6 +139,16 @@ def test_the_cluster_is_balanced_once_no_node_is_hot_and_no_pod_on_its_way() -> 
     assert observer.balanced_since is None
 
 
+def test_an_overloaded_node_whose_pods_have_to_stay_is_as_balanced_as_it_can_be() -> None:
+    observer = Observer({"n1": 4, "n2": 4}, 2, LIMIT, {"kept"})
+    observer.replace([pod("a", "n1", cpu="3500m", workload="kept"), pod("b", "n1", cpu="100m")], ResourceVersion("1"))
+    observer.begin()
+    assert observer.balanced_since is None
+    replace(observer, "b", "n1", by="c", new="n2")
+    assert observer.spread().overloaded == 1
+    assert observer.balanced_since is not None
+
+
 def test_answers_to_evictions_are_counted_from_the_begin_on(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
 
@@ -161,17 +171,18 @@ def test_the_descheduler_has_our_thresholds_and_looks_whether_pods_fit(moving: M
     assert args["LowNodeUtilization"]["thresholds"] == {metric: 50.0}
     assert args["LowNodeUtilization"]["targetThresholds"] == {metric: 80.0}
     assert args["DefaultEvictor"]["nodeFit"] is True
+    assert args["DefaultEvictor"]["noEvictionPolicy"] == "Mandatory", "our annotation is mandatory, too"
     assert ("metricsProviders" in document) == (moving is Moving.PROMETHEUS)
 
 
 def test_the_table_says_what_was_reached_and_at_what_price() -> None:
     before, after = Spread(27.24, 95.6, 8), Spread(14.0, 78.9, 0)
     evictions = [Eviction(name, "web", "n1", 0.0, again) for name, again in (("a", False), ("b", True))]
-    balanced = Result("ours", before, after, evictions, came_back=1, answers={201: 2, 429: 3}, balanced=(7, 1))
+    balanced = Result("ours", before, after, evictions, 1, {201: 2, 429: 3}, guarded=1, balanced=(7, 1))
     nothing = Result("nothing", before, before)
     assert table([nothing, balanced])[2:] == [
-        "| nothing | never | 0 | 0 | 0 | 0 | 27.2 → 27.2 | 96 → 96 % | never |",
-        "| ours | 1 | 2 | 1 | 1 | 3 | 27.2 → 14.0 | 96 → 79 % | 7 |",
+        "| nothing | never | 0 | 0 | 0 | 0 | 0 | 8 → 8 | 27.2 → 27.2 | 96 → 96 % | never |",
+        "| ours | 1 | 2 | 1 | 1 | 1 | 3 | 8 → 0 | 27.2 → 14.0 | 96 → 79 % | 7 |",
     ]
 
 
