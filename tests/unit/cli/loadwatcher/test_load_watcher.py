@@ -22,6 +22,7 @@ from devcluster.pki import CertificateAuthority
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import LoadSettings, WatcherSource, parse_watcher, watcher_document
 from secondary_scheduler.loadwatcher import Access, Listen, NodeNamedSource, WatcherService
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 
@@ -76,7 +77,7 @@ def serving(settings: LoadSettings, access: Access = OPEN, messages: list[str] |
 
     thread = threading.Thread(target=body)
     thread.start()
-    assert listening.wait(10)
+    assert listening.wait(PATIENCE_SECONDS)
     if failure:
         thread.join()
         raise failure[0]
@@ -90,11 +91,12 @@ def serving(settings: LoadSettings, access: Access = OPEN, messages: list[str] |
 
 def settled(url: str, **options: Any) -> requests.Response:
     """The answer once the first read is done."""
-    deadline = time.monotonic() + 5
-    while (answer := requests.get(url, timeout=5, **options)).status_code == 500:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return answer
+
+    def read() -> list[requests.Response]:
+        answer = requests.get(url, timeout=5, **options)
+        return [answer] if answer.status_code != 500 else []  # by itself, an answer with an error's code is false
+
+    return eventually(read, "a first read", interval=0.02)[0]
 
 
 @pytest.fixture
@@ -145,21 +147,21 @@ def test_nan_from_a_source_does_not_make_invalid_json(fake: FakeService) -> None
     assert list(json.loads(text)["data"]["NodeMetricsMap"]) == ["good"]
 
 
+@pytest.mark.real_time
 def test_without_data_it_answers_500_and_is_unhealthy(fake: FakeService) -> None:
     fake.answer = lambda handler: send(handler, b"", 503)
     messages: list[str] = []
     with serving(settings_of(fake), messages=messages) as url:
-        time.sleep(0.3)
-        assert (requests.get(f"{url}/watcher", timeout=5).status_code, fake.paths != []) == (500, True)
+        eventually(lambda: fake.paths, "the source is asked")
+        assert requests.get(f"{url}/watcher", timeout=5).status_code == 500
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
         assert requests.get(f"{url}/livez", timeout=5).status_code == 200
         assert requests.get(f"{url}/readyz", timeout=5).status_code == 503
         prometheus(fake, {"n1": "0.5"})
         settled(f"{url}/watcher")
-        assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 200
+        eventually(lambda: requests.get(f"{url}/watcher/health", timeout=5).status_code == 200, "it is healthy")
         fake.answer = lambda handler: send(handler, b"", 503)
-        time.sleep(0.5)
-        assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
+        eventually(lambda: requests.get(f"{url}/watcher/health", timeout=5).status_code == 503, "it is not any more")
         assert requests.get(f"{url}/watcher", timeout=5).status_code == 200, "what there is, until it is too old"
         assert requests.get(f"{url}/readyz", timeout=5).status_code == 200, "clients shall see that nothing is fresh"
     assert sum("not fresh" in message for message in messages) == 1
