@@ -3,12 +3,14 @@
 Every attempt leaves a short record. Its details (who rejected which nodes, the scores of the best) are computed once
 more on the same snapshot, before anything else changes it. That costs many times what the decision did, which the
 columns of a class make cheap, so it may take a fixed share of the processor's time: on a calm cluster each decision has
-its details, in a storm of pods a sample of them has. While other pods wait to be tried, it is a share of the time that
-this process gets: on a crowded machine, the same share of all the time that goes by would be a multiple of that.
+its details, in a stream of pods a sample of them has. While pods come one after the other, or wait to be tried, it is a
+share of the time that this process gets: the same share of all the time that goes by would be a multiple of that, the
+more the less each pod costs and the more others the machine has to serve.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import OrderedDict
@@ -35,6 +37,10 @@ HISTORY_BYTES: Final = 8 << 10
 """Memory per record, by which the daemon limits them all: most have less."""
 _BURST_SECONDS: Final = 0.02
 """Processor time for details that a calm period may save up."""
+_STREAM_BURST_SECONDS: Final = 0.005
+"""The same for what comes in a stream of pods: a thousand of them shall not pay for much more than their share."""
+_CALM_SECONDS: Final = 0.1
+"""A pod that comes this long after the one before it is not of a stream."""
 _RECORD_BYTES: Final = 700
 """What a record takes beside its message and details: 250 as measured with tracemalloc, and names that it keeps."""
 _MOST_VICTIMS: Final = 20
@@ -140,7 +146,8 @@ class DecisionHistory:
         self._bytes = 0
         self._pods_wait = pods_wait
         self._calm = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
-        self._storm = Allowance(limits.detail_share, _BURST_SECONDS, limits.processor_time, clocks.monotonic)
+        self._stream = Allowance(limits.detail_share, _STREAM_BURST_SECONDS, limits.processor_time, clocks.monotonic)
+        self._decided_at = MonotonicSeconds(-math.inf)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -264,7 +271,7 @@ class DecisionHistory:
             del self._latest[record.uid]
 
     def _details(self, snapshot: Snapshot, pod: PodInfo, node: str | None, runner: ProfileRunner) -> bytes | None:
-        if not (self._storm if self._pods_wait() else self._calm).available():
+        if not self._may_take_details():
             return None
         began = time.perf_counter()
         try:
@@ -278,7 +285,13 @@ class DecisionHistory:
         finally:
             seconds = time.perf_counter() - began
             self._calm.spend(seconds)
-            self._storm.spend(seconds)
+            self._stream.spend(seconds)
+
+    def _may_take_details(self) -> bool:
+        now, before = self._clocks.monotonic(), self._decided_at
+        self._decided_at = now
+        is_stream = now - before < _CALM_SECONDS or self._pods_wait()
+        return (self._stream if is_stream else self._calm).available()
 
     # What is shown --------------------------------------------------------------------------------------------------
 

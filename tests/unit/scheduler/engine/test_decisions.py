@@ -160,6 +160,24 @@ def test_while_pods_wait_details_take_a_share_of_the_time_that_the_process_gets(
     assert details_of("calm", 10) == 10
 
 
+def test_pods_that_come_in_a_stream_share_details_by_the_time_that_the_process_gets() -> None:
+    clock, used = Clock(), Clock()
+    limits = HistoryLimits(records=2000, bytes=1 << 30, detail_share=0.01, processor_time=used.monotonic)
+    decisions = DecisionHistory(limits, Clocks(lambda: WallSeconds(NOW), clock.monotonic))
+
+    def details_of(number: int, *, apart: float) -> int:
+        for index in range(number):
+            clock.seconds += apart
+            record(decisions, pod(f"p{index}", container("1")))
+        return sum(item["details"] is not None for item in decisions.show(most=number)["items"])
+
+    # Nobody waits, yet each comes 10 ms after the one before, and the process gets no time in between.
+    while details_of(100, apart=0.01):
+        pass
+    # One that comes later has the share of all the time that went by.
+    assert details_of(10, apart=100.0) == 10
+
+
 def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
     decisions = history(ALWAYS)
     preemptor = pod("p", container("1"))
