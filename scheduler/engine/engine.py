@@ -260,6 +260,10 @@ class Engine:
         """Move pods to the active queue at once, and wake the loop even where there are none."""
         self.cycle.activate(uids)
 
+    def look_at_gates(self, uids: Iterable[str]) -> None:
+        """Ask PreEnqueue about gated pods again."""
+        self.queue.look_at_gates(uids)
+
     def reorder(self, uids: Iterable[str]) -> None:
         """Put pods of the active queue where they belong now."""
         self.queue.reorder(uids)

@@ -76,6 +76,9 @@ class SharedEngine(Protocol):
     def activate(self, uids: Iterable[str]) -> None:
         """Move pods to the active queue at once, and wake the loop even where there are none."""
 
+    def look_at_gates(self, uids: Iterable[str]) -> None:
+        """Ask PreEnqueue about gated pods again."""
+
     def reorder(self, uids: Iterable[str]) -> None:
         """Put pods of the active queue where they belong now."""
 
@@ -130,6 +133,10 @@ class EngineHandle:
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move waiting pods to the active queue at once."""
         self._engine.activate([pod.uid for pod in pods])
+
+    def look_at_gates(self, pods: Iterable[PodInfo]) -> None:
+        """Have the queue ask PreEnqueue again about waiting pods."""
+        self._engine.look_at_gates([pod.uid for pod in pods])
 
     def reorder(self, pods: Iterable[PodInfo]) -> None:
         """Have the queue sort pods again whose keys have changed."""

@@ -137,6 +137,10 @@ class Handle(Protocol):
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move waiting pods to the active queue at once."""
 
+    def look_at_gates(self, pods: Iterable[PodInfo]) -> None:
+        """Have the queue ask PreEnqueue again about waiting pods, which no event may have told it: one that passes now
+        waits for an event of those that may help it."""
+
     def reorder(self, pods: Iterable[PodInfo]) -> None:
         """Have the queue look at the places of pods again, whose sort keys have changed."""
 

@@ -1,6 +1,6 @@
 """PostFilter of the plugins that preempt (Evaluator.Preempt of kube-scheduler)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -74,6 +74,10 @@ class Evaluator:
     def awaits_watch(self, pod: PodInfo) -> bool:
         """Tell whether victims of this pod have yet to be shown terminating, so that trying the pod is of no use."""
         return self._evictions is not None and self._evictions.awaits_watch(pod)
+
+    def victims_of(self, pod: PodInfo) -> Collection[str]:
+        """Return the UIDs of a pod's victims, while its preemption is under way; for `awaits_watch`, none else matter."""
+        return () if self._evictions is None else self._evictions.victims_of(pod)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes

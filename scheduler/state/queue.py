@@ -346,6 +346,18 @@ class SchedulingQueue:
                 moved += 1
         return moved
 
+    def look_at_gates(self, uids: Iterable[str]) -> None:
+        """Ask PreEnqueue about gated pods again, as something other than an event has changed."""
+        for uid in uids:
+            queued = self._unschedulable.get(uid)
+            if queued is None or not queued.gated:
+                continue
+            status = self._still_gated(queued.pod)
+            if status.is_success:
+                self._remember_passing(queued)
+            elif status.plugin != queued.gating_plugin:
+                self._gate(queued, status)
+
     def reorder(self, uids: Iterable[str]) -> None:
         """Look at the places of pods again, whose sort keys have changed."""
         for uid in uids:
@@ -421,14 +433,17 @@ class SchedulingQueue:
             queued.gating_plugin = ""
             queued.gate_message = ""
             return True
+        self._remove(queued.pod.uid)
+        self._gate(queued, status)
+        self._observer.entered("unschedulable", event)
+        return False
+
+    def _gate(self, queued: QueuedPod, status: Status) -> None:
         queued.gating_plugin = status.plugin
         queued.gate_message = status.message
         queued.unschedulable_plugins |= {status.plugin}
-        self._remove(queued.pod.uid)
         queued.may_pass = False
         self._unschedulable.put(queued)
-        self._observer.entered("unschedulable", event)
-        return False
 
     def _note(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Keep an event for the pods in flight, and sort those again whose key it changes."""

@@ -3,7 +3,7 @@
 plugins/defaultpreemption and framework/preemption of kube-scheduler 1.34.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from scheduler.catalog import ActionType, DefaultPreemptionArgs
 from scheduler.framework import (
@@ -11,6 +11,7 @@ from scheduler.framework import (
     SUCCESS,
     Asking,
     AskingPostFilter,
+    Concern,
     CycleState,
     EnqueueExtensions,
     Extender,
@@ -47,8 +48,12 @@ class DefaultPreemption:
         return _WAITING_FOR_VICTIMS if self._evaluator.awaits_watch(pod) else SUCCESS
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it."""
-        return (HintRegistration(POD, ActionType.DELETE, lambda pod, old, new: Hint.SKIP),)
+        """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it.
+
+        A pod whose gate is closed is asked when a victim of its own goes: thousands may be parked.
+        """
+        concern = Concern(self._evaluator.victims_of, _deleted, lambda old, new: True)
+        return (HintRegistration(POD, ActionType.DELETE, lambda pod, old, new: Hint.SKIP, concern),)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
@@ -66,6 +71,10 @@ class DefaultPreemption:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
         )
+
+
+def _deleted(old: object, new: object) -> Collection[str]:
+    return (old.uid,) if isinstance(old, PodInfo) else ()
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

@@ -13,7 +13,7 @@ import pytest
 from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.engine.evicting import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictor
-from scheduler.framework import SUCCESS, Eviction, PodInfo, ProfileRunner, Status, failure
+from scheduler.framework import SUCCESS, Eviction, PodInfo, PodListener, ProfileRunner, Status, failure
 from scheduler.observe import Metrics
 from scheduler.plugins import build_profile
 from scheduler.preemption.evictions import Evictions
@@ -32,6 +32,8 @@ class SlowHandle:
         self.patched: list[str] = []
         self.waiting = self.most_waiting = 0
         self.activated: list[str] = []
+        self.looked_at: list[str] = []
+        self.listeners: list[PodListener] = []
         self.refuses = False
         self.tasks: list[asyncio.Task[None]] = []
         self.still_there: list[PodInfo] = []
@@ -67,8 +69,14 @@ class SlowHandle:
         """The watch is slow, too: nobody has been seen to go."""
         return self.still_there
 
+    def watch_pods(self, listener: PodListener) -> None:
+        self.listeners.append(listener)
+
     def activate(self, pods: Iterable[PodInfo]) -> None:
         self.activated += [each.name for each in pods]
+
+    def look_at_gates(self, pods: Iterable[PodInfo]) -> None:
+        self.looked_at += [each.name for each in pods]
 
 
 def profile(handle: SlowHandle, plugin: str) -> ProfileRunner:
