@@ -3,10 +3,10 @@
 Follows k8s.io/component-helpers/storage (v0.34) and the listers' wording of what is missing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from scheduler.framework import PodInfo
+from scheduler.framework import Concern, PodInfo
 from scheduler.kube.model import (
     NodeSelector,
     PersistentVolume,
@@ -69,6 +69,21 @@ def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim, *, ephemeral: bool = 
         return False
     name = claim.metadata.name
     return any(claim_name == name and (ephemeral or not is_ephemeral) for claim_name, is_ephemeral in claims_of(pod))
+
+
+def _awaited(pod: PodInfo) -> Collection[str]:
+    return [claim_index_key(pod.namespace, name) for name, _ in claims_of(pod)]
+
+
+def _named(old: object, new: object) -> Collection[str]:
+    if not isinstance(new, PersistentVolumeClaim):
+        return ()
+    return (claim_index_key(new.metadata.namespace, new.metadata.name),)
+
+
+CLAIM_CONCERN = Concern(_awaited, _named, lambda old, new: not isinstance(new, PersistentVolumeClaim))
+"""For hints that tell by `uses_claim` whether a claim that comes or changes helps a pod. Thousands of pods may wait, each
+for a claim of its own."""
 
 
 def ownership_error(pod: PodInfo, claim: PersistentVolumeClaim) -> str:

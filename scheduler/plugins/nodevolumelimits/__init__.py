@@ -33,7 +33,7 @@ from scheduler.framework import (
     reject,
 )
 from scheduler.helpers.csimigration import is_migration_on, migration_of, source_of
-from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
+from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CLAIM_CONCERN, CSI_NODE, claim_not_found, uses_claim
 from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
 from scheduler.plugins.nodevolumelimits.attachable import (
     AttachmentIndex,
@@ -121,7 +121,7 @@ class NodeVolumeLimits:
             HintRegistration(CSI_NODE, ActionType.ADD),
             HintRegistration(CSI_NODE, ActionType.UPDATE, _csi_node_changed),
             HintRegistration(POD, ActionType.DELETE, _pod_deleted),
-            HintRegistration(CLAIM, ActionType.ADD, _claim_added),
+            HintRegistration(CLAIM, ActionType.ADD, _claim_added, CLAIM_CONCERN),
             HintRegistration(ATTACHMENT, ActionType.DELETE, _volume_detached),
         )
 

@@ -38,7 +38,17 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.helpers.csimigration import MIGRATED_PLUGINS
-from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of, uses_claim
+from scheduler.helpers.volumes import (
+    CLAIM,
+    CLAIM_CONCERN,
+    CLASS,
+    CSI_CAPACITY,
+    CSI_DRIVER,
+    CSI_NODE,
+    VOLUME,
+    claims_of,
+    uses_claim,
+)
 from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
 from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, claim_error, pod_claims
@@ -176,7 +186,7 @@ class VolumeBinding:
         changes = ActionType.ADD | ActionType.UPDATE
         return (
             HintRegistration(CLASS, changes, _class_changed),
-            HintRegistration(CLAIM, changes, _claim_changed),
+            HintRegistration(CLAIM, changes, _claim_changed, CLAIM_CONCERN),
             HintRegistration(VOLUME, changes),
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
             HintRegistration(CSI_NODE, changes, _csi_node_changed),

@@ -33,7 +33,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.helpers.holding import DISKS, claim_key, is_disk
-from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
+from scheduler.helpers.volumes import CLAIM, CLAIM_CONCERN, claim_not_found, uses_claim
 from scheduler.kube.model import PersistentVolumeClaim, Volume
 
 REASON_DISK = "node(s) had no available disk"
@@ -126,7 +126,7 @@ class VolumeRestrictions:
         return (
             HintRegistration(POD, ActionType.DELETE, _pod_deleted),
             HintRegistration(NODE, ActionType.ADD),
-            HintRegistration(CLAIM, ActionType.ADD, _claim_added),
+            HintRegistration(CLAIM, ActionType.ADD, _claim_added, CLAIM_CONCERN),
         )
 
 

@@ -36,6 +36,7 @@ from scheduler.framework import (
 from scheduler.helpers.csimigration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.helpers.volumes import (
     CLAIM,
+    CLAIM_CONCERN,
     CLASS,
     VOLUME,
     WAIT_FOR_FIRST_CONSUMER,
@@ -109,7 +110,7 @@ class VolumeZone:
         return (
             HintRegistration(CLASS, ActionType.ADD, _class_added),
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
-            HintRegistration(CLAIM, changes, _claim_changed),
+            HintRegistration(CLAIM, changes, _claim_changed, CLAIM_CONCERN),
             HintRegistration(VOLUME, changes, _volume_changed),
         )
 
