@@ -266,7 +266,7 @@ def make_columns(
     table = view.table
     plan = make_plan(view, pod, profile, shared, once=once)
     base = plan.whole_base(pod, view, shared)
-    totals = plan.whole_totals(pod, view, base)
+    totals = plan.whole_totals(pod, view, base, shared)
     return ClassColumns(
         plan,
         base,

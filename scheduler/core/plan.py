@@ -41,6 +41,7 @@ FitsBlock = Callable[[FloatArray], BoolArray]
 RateBlock = Callable[[FloatArray], SmallIntArray | IntArray]
 Declare = Callable[[PodInfo, NodeView], Locality]
 Weighted = tuple[ScorePlugin, int]
+Blocks = tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]]
 Column = NDArray[np.int16] | NDArray[np.int64]
 """Totals; in 16 bits where they fit, which is quicker to search."""
 _LARGEST_SMALL = 2**15 - 1
@@ -79,6 +80,8 @@ class Plan:
         pod_filters, pod_scores: those that look at the pods on it too.
         row_by_row: functions for single rows of the latter; None unless all of them have some;
         by_block: functions of `NodeView.basics`, and those of them that have none.
+        shared_scores: those of pod_scores that some classes share;
+        own_scores, own_blocks: pod_scores and by_block without them.
         ranged: those that are normalised over the feasible rows.
         versions: what else answers follow from.
         dtype: of the totals.
@@ -95,7 +98,10 @@ class Plan:
     node_scores: tuple[tuple[ScorePlugin, int, Locality], ...]
     pod_scores: tuple[Weighted, ...]
     row_by_row: tuple[tuple[Fits, ...], tuple[tuple[Rate, int], ...]] | None
-    by_block: tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]] | None
+    by_block: Blocks | None
+    shared_scores: tuple[tuple[ScorePlugin, int, Locality], ...]
+    own_scores: tuple[Weighted, ...]
+    own_blocks: Blocks | None
     ranged: list[Ranged]
     versions: tuple[Callable[[NodeView], Hashable], ...]
     dtype: type[np.int16 | np.int64]
@@ -157,24 +163,42 @@ class Plan:
             base[empty] = -1
         return base
 
-    def whole_totals(self, pod: PodInfo, view: Snapshot, base: Column) -> Column:
-        """Return `with_pod_plugins` of all nodes as a column; -1 also where there is no node.
+    def whole_totals(self, pod: PodInfo, view: Snapshot, base: Column, shared: SharedAnswers) -> Column:
+        """Return `with_pod_plugins` of all nodes as a column, from what other classes share; -1 also where there is no
+        node.
 
         Raises:
             Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
         """
+        rows: slice | RowArray = slice(view.size) if view.dense else view.rows
+        start: NDArray[Any] = base[rows]
+        for scorer, weight, locality in self.shared_scores:
+            answer = shared.answer(scores_in_range, scorer, locality, pod, view, of_pods=True)
+            assert answer.column is not None
+            column = answer.column[rows]
+            start = start + (column if weight == 1 else column.astype(self.dtype) * weight)
+        if self.shared_scores and np.minimum.reduce(base[rows]) < 0:
+            start[base[rows] < 0] = -1
         totals = np.full_like(base, -1)
-        if view.dense:
-            totals[: view.size] = self.with_pod_plugins(pod, view, view.rows, base[: view.size])
-        else:
-            totals[view.rows] = self.with_pod_plugins(pod, view, view.rows, base[view.rows])
+        totals[rows] = self._with_pod_plugins(pod, view, view.rows, start, self.own_scores, self.own_blocks)
         return totals
 
     def with_pod_plugins(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> Column:
         """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
-        if self.by_block is None:
-            return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
-        fits, rates, filters, scores = self.by_block
+        return self._with_pod_plugins(pod, view, rows, base, self.pod_scores, self.by_block)
+
+    def _with_pod_plugins(
+        self,
+        pod: PodInfo,
+        view: NodeView,
+        rows: RowArray,
+        base: Column,
+        pod_scores: tuple[Weighted, ...],
+        by_block: Blocks | None,
+    ) -> Column:
+        if by_block is None:
+            return summed(pod, view, rows, base, self.pod_filters, pod_scores)
+        fits, rates, filters, scores = by_block
         everyone = rows is view.rows and view.dense
         block = view.basics[:, : view.size] if everyone else view.basics.take(rows, axis=1, mode="clip")
         total: NDArray[Any] = summed(pod, view, rows, base, filters, scores) if filters or scores else base
@@ -310,6 +334,7 @@ def make_plan(
         plugins = memory.sorted[declared] = _sort(profile, localities)
     pod_filters = [(plugin, localities[key]) for plugin, key in plugins.pod_filters]
     pod_scores = [(scorer, weight, localities[key]) for scorer, weight, key in plugins.pod_scores]
+    own_scores = [each for each in pod_scores if each[2].pods_part is None]
     ranged = [
         _ranged(view, pod, profile, (scorer, weight, localities[key]), shared, once)
         for scorer, weight, key in plugins.ranged
@@ -326,6 +351,9 @@ def make_plan(
         pod_scores=tuple([(scorer, weight) for scorer, weight, _ in pod_scores]),
         row_by_row=None if once else _row_by_row(view, pod_filters, pod_scores),
         by_block=_by_block(pod_filters, pod_scores) if view.table.complete else None,
+        shared_scores=tuple([each for each in pod_scores if each[2].pods_part is not None]),
+        own_scores=tuple([(scorer, weight) for scorer, weight, _ in own_scores]),
+        own_blocks=_by_block(pod_filters, own_scores) if view.table.complete else None,
         ranged=ranged,
         versions=tuple([each.version for each in localities.values() if each.version is not None]),
         dtype=np.int16 if plugins.largest <= _LARGEST_SMALL else np.int64,
@@ -350,7 +378,7 @@ def _row_functions(view: Snapshot, locality: Locality) -> RowFunctions:
 
 def _by_block(
     filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
-) -> tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]] | None:
+) -> Blocks | None:
     fits = [locality.fits_block for _, locality in filters if locality.fits_block is not None]
     rates = [(locality.rate_block, weight) for _, weight, locality in scores if locality.rate_block is not None]
     if not fits and not rates:

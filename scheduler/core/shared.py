@@ -1,8 +1,10 @@
-"""What plugins say of nodes alone, kept for all pods that are alike in the part of the spec that a plugin reads.
+"""What plugins say of nodes, kept for all pods that are alike in the part of the spec that a plugin reads.
 
 Pods of many classes mostly differ in what they request, and share tolerations, selectors and images. So a plugin that
 names this part (`Locality.part`) is asked once about all nodes, for all classes with this part; a pod of a class of its
-own then costs little more than the plugins that look at its requests. Measurements are in docs/performance.md.
+own then costs little more than the plugins that look at its requests. Scores that depend on the pods of a node, too,
+are shared by classes that are alike in what these scores read (`Locality.pods_part`), such as the CPU that the pod will
+use. Measurements are in docs/performance.md.
 """
 
 from collections import OrderedDict
@@ -26,6 +28,7 @@ from scheduler.framework import (
     ScorePlugin,
 )
 from scheduler.state import NodeTable, Snapshot
+from scheduler.state.rowlog import RowLog
 
 _BYTES = 8 << 20
 """Bound on what one profile keeps; but a few answers are kept whatever their size."""
@@ -35,6 +38,7 @@ _FEWEST = 16
 
 P = TypeVar("P", FilterPlugin, ScorePlugin)
 Ask = Callable[[P, PodInfo, NodeView, RowArray], NDArray[Any]]
+Version = Callable[[NodeView], Hashable]
 
 
 class NotLocal(Exception):
@@ -90,13 +94,16 @@ class SharedAnswer:
     Attributes:
         same: what it says of all of them, where that is the same; else
         column: its answers by row.
+        position: in the log of the changes that it has taken in:
+        of_pods: of nodes and the pods on them, or of nodes alone.
         normalized: what the same raw score everywhere adds to every total, once somebody found out.
     """
 
     same: int
     column: NDArray[Any] | None
-    node_generation: int
+    position: int
     version: Hashable
+    of_pods: bool
     normalized: int | None = None
 
     @property
@@ -106,10 +113,10 @@ class SharedAnswer:
 
     def catch_up(self, ask: "Ask[P]", plugin: P, pod: PodInfo, view: Snapshot) -> bool:
         """Take in the nodes that changed since the last use; False where it has to be made again."""
-        log = view.table.node_log
-        if self.node_generation == log.end:
+        log = _log(view.table, of_pods=self.of_pods)
+        if self.position == log.end:
             return True
-        rows = log.since(self.node_generation)
+        rows = log.since(self.position)
         if rows is None or len(rows) > len(view.rows):
             return False
         answers = ask(plugin, pod, view, rows)
@@ -117,7 +124,7 @@ class SharedAnswer:
             self.column[rows] = answers
         elif not (answers == self.same).all():
             return False
-        self.node_generation = log.end
+        self.position = log.end
         return True
 
 
@@ -133,19 +140,22 @@ class SharedAnswers:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def answer(self, ask: "Ask[P]", plugin: P, locality: Locality, pod: PodInfo, view: Snapshot) -> SharedAnswer:
-        """Return what a plugin says of every node as of now: what was kept for another pod with the same part of the
-        spec, where the plugin names one. Do not change it, and do not keep it.
+    def answer(
+        self, ask: "Ask[P]", plugin: P, locality: Locality, pod: PodInfo, view: Snapshot, *, of_pods: bool = False
+    ) -> SharedAnswer:
+        """Return what a plugin says of every node, of the pods there too if asked for, as of now: what was kept for
+        another pod with the same part of the spec, where the plugin names one. Do not change it, and do not keep it.
 
         Raises:
             Exception: whatever the plugin raises; NotLocal where it does not keep to what it declared.
         """
-        if locality.part is None:
-            return _made(ask, plugin, locality, pod, view)
+        part = locality.pods_part if of_pods else locality.part
+        if part is None:
+            return _made(ask, plugin, None, pod, view, of_pods=of_pods)
         if self._layout != self._table.layout:
             self._kept.clear()
             self._bytes, self._layout = 0, self._table.layout
-        key = (ask, plugin.name, locality.part)
+        key = (ask, plugin.name, part, of_pods)
         kept = self._kept.get(key)
         if kept is not None:
             if (locality.version is None or kept.version == locality.version(view)) and kept.catch_up(
@@ -155,21 +165,31 @@ class SharedAnswers:
                 return kept
             del self._kept[key]
             self._bytes -= kept.cost
-        fresh = self._kept[key] = _made(ask, plugin, locality, pod, view)
+        fresh = self._kept[key] = _made(ask, plugin, locality.version, pod, view, of_pods=of_pods)
         self._bytes += fresh.cost
         while self._bytes > _BYTES and len(self._kept) > _FEWEST:
             self._bytes -= self._kept.popitem(last=False)[1].cost
         return fresh
 
 
-def _made(ask: "Ask[P]", plugin: P, locality: Locality, pod: PodInfo, view: Snapshot) -> SharedAnswer:
+def _made(
+    ask: "Ask[P]", plugin: P, version: Version | None, pod: PodInfo, view: Snapshot, *, of_pods: bool
+) -> SharedAnswer:
     table = view.table
-    # Asked for what is kept alone.
-    version = None if locality.version is None or locality.part is None else locality.version(view)
+    version_now, position = None if version is None else version(view), _log(table, of_pods=of_pods).end
     answers = ask(plugin, pod, view, view.rows)
     first = answers[0]
-    if (answers == first).all():
-        return SharedAnswer(int(first), None, table.node_log.end, version)
-    column = np.zeros(table.capacity, dtype=answers.dtype)
-    column[view.rows] = answers
-    return SharedAnswer(0, column, table.node_log.end, version)
+    # What is the same everywhere seldom stays so where it depends on the pods.
+    if not of_pods and (answers == first).all():
+        return SharedAnswer(int(first), None, position, version_now, of_pods)
+    # Scores that are in range: an eighth of the memory.
+    column = np.zeros(table.capacity, dtype=np.int8 if ask is scores_in_range else answers.dtype)
+    if view.dense:
+        column[: view.size] = answers
+    else:
+        column[view.rows] = answers
+    return SharedAnswer(0, column, position, version_now, of_pods)
+
+
+def _log(table: NodeTable, *, of_pods: bool) -> RowLog:
+    return table.log if of_pods else table.node_log

@@ -66,6 +66,7 @@ class Locality(Struct, frozen=True):
             for in every attempt.
         part: digest (`part_of`) of the part of the spec that answers which depend on the NODE follow from: all pods
             with an equal one get equal answers. b"" is no part of it; None says nothing, so that every class asks.
+        pods_part: the same for scores that depend on the PODS.
         fits: `filter` for one row, faster than an array of one; True lets it through. It may keep columns of the view
             it was made with: it is made again when `NodeView.layout` changes.
         rate: `score` for one row, likewise.
@@ -81,6 +82,7 @@ class Locality(Struct, frozen=True):
     by_range: bool = False
     version: Callable[[NodeView], Hashable] | None = None
     part: bytes | None = None
+    pods_part: bytes | None = None
     fits: Callable[[NodeView, int], bool] | None = None
     rate: Callable[[NodeView, int], int] | None = None
     by_row: Callable[[NodeView], "RowFunctions"] | None = None

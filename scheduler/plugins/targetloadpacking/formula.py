@@ -8,6 +8,11 @@ import numpy as np
 from scheduler.framework import FloatArray, IntArray, SpecInfo
 from scheduler.helpers import go_round
 
+_STEPS = 64
+"""Pieces of a per cent in `PackingScores`: a power of two."""
+_TOP = 100 * _STEPS
+_FEW = 1024
+"""For fewer nodes `PackingScores` takes longer than the formula."""
 Amount = TypeVar("Amount", float, FloatArray)
 
 
@@ -30,7 +35,10 @@ def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> in
 
 def utilization_after(used: FloatArray, extra: FloatArray | float, capacity: FloatArray) -> FloatArray:
     """Return predicted CPU utilisation in per cent; 0 where the node has no CPU. All amounts in milli-units."""
-    utilization = _percent(used + extra, np.maximum(capacity, 1.0))
+    # As `_percent`, on one array.
+    utilization: FloatArray = used + extra
+    utilization *= 100.0
+    utilization /= np.maximum(capacity, 1.0)
     if not capacity.all():
         utilization[capacity == 0.0] = 0.0
     return utilization
@@ -39,6 +47,37 @@ def utilization_after(used: FloatArray, extra: FloatArray | float, capacity: Flo
 def utilization_of_node(used: float, capacity: float) -> float:
     """Return `utilization_after` of one node."""
     return _percent(used, max(capacity, 1.0)) if capacity else 0.0
+
+
+class PackingScores:
+    """`packing_score` for one target, several times as fast.
+
+    There are some hundred scores, and between two steps of the curve the score is the same. So scores are looked up in
+    a table by a 64th of a per cent, which is exact as 64 is a power of two, and only utilisations that share theirs
+    with a step, some 1.5 % of them, are computed.
+    """
+
+    def __init__(self, target: float) -> None:
+        self._target = target
+        first = np.arange(_TOP + 1) / _STEPS
+        # The last piece stands for all beyond 100 %: they score 0.
+        last = np.nextafter(np.append(first[1:], 101.0), 0.0)
+        # On either side of the target the score rises or falls in every step of its computation: what both ends of a
+        # piece have, all of it has.
+        at_first, at_last = packing_score(first, target), packing_score(last, target)
+        self._table: IntArray = np.where((at_first == at_last) & ((first > target) | (last <= target)), at_first, -1)
+
+    def __call__(self, utilization: FloatArray) -> IntArray:
+        """Return the score of each predicted utilisation."""
+        if len(utilization) < _FEW or not np.minimum.reduce(utilization) >= 0.0:
+            return packing_score(utilization, self._target)
+        pieces = utilization * _STEPS
+        np.minimum(pieces, _TOP, out=pieces)
+        scores: IntArray = self._table.take(pieces.astype(np.intp), mode="clip")
+        if np.minimum.reduce(scores) < 0:
+            steps = (scores < 0).nonzero()[0]
+            scores[steps] = packing_score(utilization.take(steps, mode="clip"), self._target)
+        return scores
 
 
 def packing_score(utilization: FloatArray, target: float) -> IntArray:

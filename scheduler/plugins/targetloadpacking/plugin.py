@@ -20,6 +20,7 @@ from scheduler.framework import (
     ScorePlugin,
     SpecInfo,
     gather,
+    part_of,
 )
 from scheduler.helpers.staleness import (
     FreshnessCheck,
@@ -32,7 +33,7 @@ from scheduler.helpers.staleness import (
 from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.kube.primitives import quantity_milli_value
 from scheduler.plugins.targetloadpacking.formula import (
-    packing_score,
+    PackingScores,
     packing_score_of_node,
     predicted_cpu,
     utilization_after,
@@ -50,6 +51,7 @@ class TargetLoadPacking:
 
     def __init__(self, args: TargetLoadPackingArgs, context: PluginContext) -> None:
         self._target = float(args.effective_target)
+        self._packing = PackingScores(self._target)
         self._multiplier = args.multiplier
         self._default_request = quantity_milli_value(args.default_requests.get("cpu", 0))
         self._source = args.source_key()
@@ -76,7 +78,7 @@ class TargetLoadPacking:
             used = gather(view, load.cpu_last[: view.size], rows) / 100.0 * capacity
             used += demand
             missing = gather(view, self._unmeasured.by_row(view, load), rows)
-            return packing_score(utilization_after(used, missing, capacity), self._target)
+            return self._packing(utilization_after(used, missing, capacity))
         if load is None:
             decision = self._staleness.decide_without_source(state, rows)
             used, missing = np.zeros(len(rows)), np.zeros(len(rows))
@@ -92,7 +94,7 @@ class TargetLoadPacking:
             return None
         if decision.estimated.any():
             used, missing = self._estimate(view, rows, decision, used, missing)
-        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        scores = self._packing(utilization_after(used + demand, missing, capacity))
         return fill_with_mean(scores, decision.left_out)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
@@ -101,7 +103,11 @@ class TargetLoadPacking:
         if load is None or not self._freshness.all_fresh(view, load):
             return Locality()
         return Locality(
-            scores=DependsOn.PODS, version=self._version, by_row=lambda now: (None, self._rate(pod, now, load))
+            scores=DependsOn.PODS,
+            version=self._version,
+            # Of the spec, the formula reads nothing else.
+            pods_part=part_of(self.predict(pod.spec)),
+            by_row=lambda now: (None, self._rate(pod, now, load)),
         )
 
     def _version(self, view: NodeView) -> Hashable:

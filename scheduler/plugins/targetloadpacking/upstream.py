@@ -15,7 +15,7 @@ from scheduler.framework import (
     ScorePlugin,
     gather,
 )
-from scheduler.plugins.targetloadpacking.formula import packing_score, utilization_after
+from scheduler.plugins.targetloadpacking.formula import utilization_after
 from scheduler.plugins.targetloadpacking.plugin import NAME, TargetLoadPacking
 
 
@@ -33,7 +33,7 @@ class UpstreamTargetLoadPacking(TargetLoadPacking):
         capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         used = np.where(known, measured, 0.0) / 100.0 * capacity
         missing = gather(view, self._unmeasured.by_row(view, load), rows)
-        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        scores = self._packing(utilization_after(used + demand, missing, capacity))
         return np.where(known, scores, 0)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:

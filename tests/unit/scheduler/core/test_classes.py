@@ -195,6 +195,28 @@ def test_classes_with_the_same_part_of_the_spec_share_the_answers_about_nodes() 
     assert plugin.row_counts == [4, 1, 4, 5], "a node more: all of them"
 
 
+def test_classes_that_are_alike_in_what_scores_read_share_them_and_ask_again_about_nodes_whose_pods_changed() -> None:
+    profile, plugin = profile_with()
+    state, millis = some_cluster(), iter(range(1, 100))
+
+    def asked(count: int, part: bytes | None = None) -> list[int]:
+        """About how many nodes the plugin is asked for some pods of classes of their own, each put on a node."""
+        plugin.declared = Locality(scores=DependsOn.PODS, pods_part=part)
+        del plugin.row_counts[:]
+        for _ in range(count):
+            info = another(pod("p", container(f"{next(millis)}m")))
+            placement = retry(state, info, profile)
+            assert placement.total == 7
+            state.assume(info, placement.node, NOW)
+        return list(plugin.row_counts)
+
+    assert asked(5, b"the same") == [4, 1, 1, 1, 1]
+    assert asked(1, b"another") == [4]
+    assert asked(3) == [4, 4, 4], "it does not say what it reads"
+    state.upsert_node(node("n4"))
+    assert asked(2, b"the same") == [5, 1], "a node more: all of them"
+
+
 def test_shared_answers_that_stop_being_the_same_everywhere_are_asked_for_again() -> None:
     profile = runner(only_scores("ImageLocality"))
     state = some_cluster()

@@ -15,9 +15,19 @@ from scheduler.core import classes, decide, explain, shared
 from scheduler.core.byclass import usable_columns
 from scheduler.core.classes import ClassColumns
 from scheduler.core.shared import SharedAnswers
-from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import (
+    CycleState,
+    DependsOn,
+    LoadReading,
+    Locality,
+    LocalPlugin,
+    NodeInfo,
+    NodeLoad,
+    PodInfo,
+    ProfileRunner,
+)
 from scheduler.helpers import PodReducer
-from scheduler.state import CODEC_OF_KIND, ClusterState
+from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, api_pod, container, node, runner
 
@@ -275,9 +285,21 @@ class History:
         columns = usable_columns(view, pod, self.profile)
         if columns is not None:
             self.compare(columns, classes.make_columns(view, pod, self.profile, SharedAnswers(view.table)), view.size)
+            self.compare_shared(pod, view)
             explanation = explain(view, pod, self.reference)
             assert placement.node in explanation.best or placement.feasible < 2
         return placement.node
+
+    def compare_shared(self, pod: PodInfo, view: Snapshot) -> None:
+        """What classes share of scores that depend on pods is what the plugin says of this pod, bit for bit."""
+        memory: Any = self.profile.memory["core.classes"]
+        for scorer, _ in self.profile.scores:
+            declared = scorer.locality(pod, view) if isinstance(scorer, LocalPlugin) else Locality()
+            if declared.pods_part is not None and declared.scores is DependsOn.PODS:
+                answer = memory.shared.answer(shared.scores_in_range, scorer, declared, pod, view, of_pods=True)
+                fresh = scorer.score(CycleState(), pod, view, view.rows)
+                assert fresh is not None
+                assert answer.column[view.rows].tolist() == fresh.tolist()
 
     @staticmethod
     def compare(kept: ClassColumns, remade: ClassColumns, size: int) -> None:

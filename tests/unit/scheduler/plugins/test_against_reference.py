@@ -1,11 +1,13 @@
 """Every column formula against the same rule written node by node, on random clusters and pods."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import Explanation, explain
 from scheduler.framework import PodInfo
+from scheduler.plugins.targetloadpacking.formula import PackingScores, packing_score
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, only_scores, runner
@@ -119,12 +121,29 @@ def test_taint_and_affinity_scores_are_the_references(state: ClusterState, info:
             assert "NodeAffinity" not in scores
 
 
-@pytest.mark.parametrize("target", [1, 40, 50, 99, 100])
-def test_packing_scores_are_the_references(target: int) -> None:
-    import numpy as np
+TARGETS = st.one_of(st.sampled_from([1.0, 40.0, 50.0, 99.0, 100.0]), st.floats(0.5, 100.0))
 
-    from scheduler.plugins.targetloadpacking.formula import packing_score
 
-    utilization = np.concatenate([np.linspace(0, 130, 2001), np.array([target - 1e-9, target, target + 1e-9, 100.0])])
-    scores = packing_score(utilization, float(target))
-    assert scores.tolist() == [reference.packing_score(float(percent), float(target)) for percent in utilization]
+@settings(max_examples=tries(40), deadline=None)
+@given(TARGETS, st.lists(st.floats(0.0, 1e9), max_size=5))
+def test_packing_scores_are_the_references(target: float, more: list[float]) -> None:
+    even = np.linspace(0, 130, 2001)
+    # The utilisations where the curve makes a step, and the numbers right beside them.
+    halves = np.arange(0.5, 100.0)
+    steps = np.concatenate([(halves - target) * target / (100.0 - target), 100.0 - halves * (100.0 - target) / target])
+    steps = (
+        np.concatenate([steps[(steps >= 0.0) & (steps < 200.0)], [target, 100.0, *more]]) if target < 100.0 else even
+    )
+    around = [np.nextafter(steps, side) for side in (0.0, np.inf)]
+    utilization = np.concatenate([even, np.arange(0.0, 101.0, 1 / 64), steps, *around])
+    wanted = [reference.packing_score(float(percent), target) for percent in utilization]
+    assert packing_score(utilization, target).tolist() == wanted
+    scores = PackingScores(target)(utilization)
+    assert scores.dtype == np.int64
+    assert scores.tolist() == wanted
+
+
+def test_packing_scores_of_what_is_no_utilization_are_those_of_the_formula() -> None:
+    for odd in ([], [3.0, 41.0], [-1.0, 3.0], [np.inf, 2.0]):
+        utilization = np.array(odd * 1000)
+        assert PackingScores(40.0)(utilization).tolist() == packing_score(utilization, 40.0).tolist()
