@@ -19,6 +19,7 @@ COMMANDS = {
     "core": "decisions per second of the scheduling core, without I/O",
     "spreading": "decisions per second with topology spreading and pod affinity, without I/O",
     "preempting": "milliseconds per pod that preempts others, without I/O",
+    "preemptors": "requests, attempts and CPU time per pod of many that preempt at once, without I/O",
     "plan": "CPU time and memory of `simulate` and `plan` on a large snapshot",
     "recording": "processor time and memory of `snapshot --record` on 5,000 nodes",
     "remembering": "CPU time per pod with and without the history of decisions, in pairs, without I/O",

@@ -47,6 +47,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="CHECKOUT",
         help="race ours with that of another checkout only, run by its own .venv if it has one; no result is written",
     )
+    parser.add_argument(
+        "--bare",
+        action="store_true",
+        help="where pods preempt others, the null binder deletes victims, binds and says Scheduled, and nothing else",
+    )
     parser.add_argument("--resume", action="store_true", help="reuse the finished rounds of an interrupted race")
     parser.add_argument("--check", action="store_true", help="exit with 3 when the workload misses a threshold")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -70,6 +75,8 @@ def main(arguments: Sequence[str]) -> int:
         if label is None and options.nodes is None and not any("/" in name for name in options.scenario):
             label = "performance"
         chosen = list(choose(scenarios, options.scenario, label=label, nodes=options.nodes))
+        if options.bare:
+            chosen = [(scenario, _bare(workload)) for scenario, workload in chosen]
         if not chosen:
             raise ScenarioError("no workload has this label and number of nodes; see --list")
         for scenario, _ in chosen if options.scenario else ():
@@ -87,6 +94,10 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("benchmarks race: interrupted; --resume goes on from the rounds that are finished", file=sys.stderr)
         return _ERROR
+
+
+def _bare(workload: Workload) -> Workload:
+    return workload.model_copy(update={"name": f"{workload.name}_Bare", "params": {**workload.params, "bare": 1}})
 
 
 def _list(scenarios: dict[str, Scenario]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from benchmarks.race import cluster as servers
 from benchmarks.race.cluster import RaceCluster
@@ -50,12 +52,19 @@ def configuration(scenario: Scenario, kubeconfig: Path, watcher: str) -> Json:
 
 
 def start(
-    role: str, scenario: Scenario, cluster: RaceCluster, binaries: dict[str, Path], watcher: str, root: Path = ROOT
+    role: str,
+    scenario: Scenario,
+    cluster: RaceCluster,
+    binaries: dict[str, Path],
+    watcher: str,
+    root: Path = ROOT,
+    params: Mapping[str, int] = MappingProxyType({}),
 ) -> Contestant:
     """Start a contestant of a role (OURS, PEER, NULL) on the cluster, without waiting until it works.
 
     `binaries` are the Go schedulers by name, `watcher` is the URL of the fake load-watcher, `root` the checkout that
-    our scheduler is started from.
+    our scheduler is started from, `params` are the workload's: `victims` of each pod, and whether the null binder is
+    `bare`.
     """
     layout = cluster.layout
     file = layout.config("race.json")
@@ -63,6 +72,7 @@ def start(
     environment = {"PYTHONPATH": str(root)}
     if role == NULL:
         argv = [sys.executable, "-m", "benchmarks.race.nullbinder", str(layout.kubeconfig)]
+        argv += [f"--victims={params.get('victims', 0)}", *(["--bare"] if params.get("bare") else [])]
         return Contestant(role, processes.start(ServiceProcess(role, argv, env=environment), layout.root), 0)
     port = ports.allocate([role], {})[role]
     argv = [f"--config={file}", f"--bind-address={LOOPBACK}", f"--secure-port={port}", f"-v={_VERBOSITY}"]

@@ -1,27 +1,31 @@
-"""The upper bound on this machine: `python -m benchmarks.race.nullbinder KUBECONFIG`.
+"""The upper bound on this machine: `python -m benchmarks.race.nullbinder KUBECONFIG [--victims N [--bare]]`.
 
 It decides nothing: it binds pods to nodes in turn, whether they fit or not, and writes the same Bindings and Events as
-a scheduler.
+a scheduler. With `--victims` it takes so many pods off the node first, with all the writes that a preemption consists
+of; with `--bare` too, it deletes, binds and writes Scheduled, and nothing else.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import itertools
 import signal
 import sys
 import time
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import uvloop
 
 from benchmarks.race.scenario import SCHEDULER_NAME
-from scheduler.kube.client import ClientConfig, KubeClient, KubeError
-from scheduler.kube.primitives import format_micro_time
+from scheduler.kube.client import STRATEGIC_MERGE_PATCH, ClientConfig, KubeClient, KubeError
+from scheduler.kube.primitives import format_micro_time, format_time
 
 _BINDERS, _WRITERS, _PAGE = 64, 32, 500
 _BEHIND = 4
@@ -61,19 +65,38 @@ class _Event(msgspec.Struct):
     object: _Object
 
 
+class _Note(NamedTuple):
+    """An Event to be written."""
+
+    regarding: _Meta
+    kind: str
+    reason: str
+    action: str
+    text: str
+    related: _Meta | None = None
+
+
 _list_decoder = msgspec.json.Decoder(_List)
 _event_decoder = msgspec.json.Decoder(_Event)
 
 
 class NullBinder:
-    """Binds whatever comes."""
+    """Binds whatever comes.
 
-    def __init__(self, config: ClientConfig) -> None:
+    Args:
+        config: of the API server.
+        victims: pods that are taken off a node first.
+        bare: write nothing about them but their deletion.
+    """
+
+    def __init__(self, config: ClientConfig, victims: int = 0, *, bare: bool = False) -> None:
         self._client = KubeClient(config, qps=0, user_agent="null-binder")
         self._event_client = KubeClient(config, qps=0, user_agent="null-binder-events")
+        self._victims, self._bare = victims, bare
+        self._on_node: defaultdict[str, deque[_Meta]] = defaultdict(deque)
         self._nodes: itertools.cycle[str] = itertools.cycle(())
         self._pods: asyncio.Queue[_Meta] = asyncio.Queue()
-        self._events: deque[tuple[_Meta, str]] = deque()
+        self._events: deque[_Note] = deque()
         self._written = asyncio.Event()
         self._binding = 0
 
@@ -81,10 +104,13 @@ class NullBinder:
         """Bind until cancelled."""
         nodes, _ = await self._list("/api/v1/nodes", {})
         self._nodes = itertools.cycle([node.metadata.name for node in nodes])
-        # Pods that have a node are of no use to one who decides nothing.
-        pods, version = await self._list("/api/v1/pods", {"fieldSelector": "spec.nodeName="})
+        # Pods that have a node are of no use to one who decides nothing, and takes none away.
+        selector = {} if self._victims else {"fieldSelector": "spec.nodeName="}
+        pods, version = await self._list("/api/v1/pods", {**selector})
         for pod in pods:
             self._take(pod)
+            if pod.spec.nodeName:
+                self._on_node[pod.spec.nodeName].append(pod.metadata)
         async with asyncio.TaskGroup() as group:
             for _ in range(_BINDERS):
                 group.create_task(self._bind())
@@ -129,22 +155,61 @@ class NullBinder:
         while True:
             pod = await self._pods.get()
             node = next(self._nodes)
-            body = {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-                "target": {"kind": "Node", "name": node},
-            }
             self._binding += 1
             try:
-                await self._client.post(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
+                await self._place(pod, node)
             except KubeError as error:
                 print(error, file=sys.stderr)
                 continue
             finally:
                 self._binding -= 1
-            self._events.append((pod, node))
-            self._written.set()
+            self._note(
+                _Note(
+                    pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+                )
+            )
+
+    async def _place(self, pod: _Meta, node: str) -> None:
+        if self._victims:
+            await self._make_room(pod, node)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self._client.post(f"{_path(pod)}/binding", body)
+
+    async def _make_room(self, pod: _Meta, node: str) -> None:
+        """Evict the first pods of a node, as a scheduler does: the last one when the others have been."""
+        others = self._on_node[node]
+        victims = [others.popleft() for _ in range(min(self._victims, len(others)))]
+        writes: list[Awaitable[Any]] = [self._evict(victim, pod, node) for victim in victims[:-1]]
+        if not self._bare:
+            text = f"0/{len(self._on_node)} nodes are available: {len(self._on_node)} Insufficient cpu."
+            self._note(_Note(pod, "Warning", "FailedScheduling", "Scheduling", text))
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+            writes.append(self._patch_status(pod, {"conditions": [_now(condition)], "nominatedNodeName": node}))
+        await asyncio.gather(*writes)
+        for victim in victims[-1:]:
+            await self._evict(victim, pod, node)
+
+    async def _evict(self, victim: _Meta, preemptor: _Meta, node: str) -> None:
+        if not self._bare:
+            message = f"{SCHEDULER_NAME}: preempting to accommodate a higher priority pod"
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+            await self._patch_status(victim, {"conditions": [_now({**condition, "message": message})]})
+            text = f"Preempted by pod {preemptor.uid} on node {node}"
+            self._note(_Note(victim, "Normal", "Preempted", "Preempting", text, preemptor))
+        await self._client.delete(_path(victim), {"preconditions": {"uid": victim.uid}})
+
+    async def _patch_status(self, pod: _Meta, status: dict[str, Any]) -> None:
+        patch = {"metadata": {"uid": pod.uid}, "status": status}
+        await self._client.patch(f"{_path(pod)}/status", patch, content_type=STRATEGIC_MERGE_PATCH)
+
+    def _note(self, note: _Note) -> None:
+        self._events.append(note)
+        self._written.set()
 
     async def _write(self, number: int) -> None:
         while True:
@@ -155,7 +220,8 @@ class NullBinder:
                 self._written.clear()
                 await self._written.wait()
                 continue
-            pod, node = self._events.popleft()
+            note = self._events.popleft()
+            pod = note.regarding
             body = {
                 "apiVersion": "events.k8s.io/v1",
                 "kind": "Event",
@@ -163,18 +229,12 @@ class NullBinder:
                 "eventTime": format_micro_time(datetime.now(UTC)),
                 "reportingController": SCHEDULER_NAME,
                 "reportingInstance": f"{SCHEDULER_NAME}-null",
-                "type": "Normal",
-                "reason": "Scheduled",
-                "action": "Binding",
-                "regarding": {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "namespace": pod.namespace,
-                    "name": pod.name,
-                    "uid": pod.uid,
-                    "resourceVersion": pod.resourceVersion,
-                },
-                "note": f"Successfully assigned {pod.namespace}/{pod.name} to {node}",
+                "type": note.kind,
+                "reason": note.reason,
+                "action": note.action,
+                "regarding": _reference(pod),
+                "note": note.text,
+                **({} if note.related is None else {"related": _reference(note.related)}),
             }
             try:
                 await self._event_client.post(f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events", body)
@@ -182,14 +242,38 @@ class NullBinder:
                 print(error, file=sys.stderr)
 
 
+def _path(pod: _Meta) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _now(condition: dict[str, Any]) -> dict[str, Any]:
+    return {**condition, "lastTransitionTime": format_time(datetime.now(UTC))}
+
+
+def _reference(pod: _Meta) -> dict[str, str]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "resourceVersion": pod.resourceVersion,
+    }
+
+
 async def main() -> None:
     """Run until SIGTERM."""
-    config = ClientConfig.load(kubeconfig=Path(sys.argv[1]), context=None, master=None)
+    parser = argparse.ArgumentParser(prog="benchmarks.race.nullbinder", description=__doc__)
+    parser.add_argument("kubeconfig", type=Path)
+    parser.add_argument("--victims", type=int, default=0)
+    parser.add_argument("--bare", action="store_true")
+    options = parser.parse_args()
+    config = ClientConfig.load(kubeconfig=options.kubeconfig, context=None, master=None)
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    binder = NullBinder(config)
+    binder = NullBinder(config, options.victims, bare=options.bare)
     try:
         await binder.run()
     finally:

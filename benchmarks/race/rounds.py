@@ -227,7 +227,8 @@ class _Round:
     def _start(self, role: str) -> Contestant:
         known_as = OURS if role == BEFORE else role
         root = self._roots[role]
-        return contestants.start(known_as, self._scenario, self._cluster, self._binaries, self._watcher, root)
+        params = self._workload.params
+        return contestants.start(known_as, self._scenario, self._cluster, self._binaries, self._watcher, root, params)
 
     async def _wait_until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> bool:
         wanted, bound = set(names), self._seen.bound

@@ -82,8 +82,8 @@ def _named(old: object, new: object) -> Collection[str]:
 
 
 CLAIM_CONCERN = Concern(_awaited, _named, lambda old, new: not isinstance(new, PersistentVolumeClaim))
-"""For hints that tell by `uses_claim` whether a claim that comes or changes helps a pod. Thousands of pods may wait, each
-for a claim of its own."""
+"""For hints that tell by `uses_claim` whether a claim that comes or changes helps a pod: of thousands that may wait,
+those that use a claim of its name are asked."""
 
 
 def ownership_error(pod: PodInfo, claim: PersistentVolumeClaim) -> str:

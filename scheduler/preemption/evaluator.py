@@ -76,7 +76,7 @@ class Evaluator:
         return self._evictions is not None and self._evictions.awaits_watch(pod)
 
     def victims_of(self, pod: PodInfo) -> Collection[str]:
-        """Return the UIDs of a pod's victims, while its preemption is under way; for `awaits_watch`, none else matter."""
+        """Return the UIDs of a pod's victims, while its preemption is remembered."""
         return () if self._evictions is None else self._evictions.victims_of(pod)
 
     def post_filter(

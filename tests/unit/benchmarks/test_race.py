@@ -35,6 +35,7 @@ from benchmarks.race.scenario import (
 )
 from benchmarks.race.world import pod_template
 from scheduler.config import load_configuration
+from scheduler.kube.primitives import quantity_milli_value
 
 SCENARIOS = load()
 WORKLOADS = [(scenario, workload) for scenario in SCENARIOS.values() for workload in scenario.workloads]
@@ -68,6 +69,17 @@ def test_every_workload_has_its_parameters_and_room_for_its_pods(scenario, workl
         workload.params["init"] for operation in scenario.workload_template if getattr(operation, "placed", False)
     ), "a cluster is as full as its name for the parameter says"
     assert {"nodes", "pods"} <= workload.params.keys()
+
+
+def test_the_null_binder_makes_as_much_room_as_a_preemptor_needs():
+    for workload in SCENARIOS["Preemption"].workloads:
+        templates = SCENARIOS["Preemption"].templates
+        low, high = (
+            templates[name]["spec"]["containers"][0]["resources"]["requests"]["cpu"] for name in ("low", "high")
+        )
+        free = 4000 - quantity_milli_value(low) * workload.params["init"] // workload.params["nodes"]
+        victims = -(-(quantity_milli_value(high) - free) // quantity_milli_value(low))
+        assert workload.params["victims"] == victims, workload.name
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from scheduler.config import load_configuration
 from scheduler.core import decide, run_post_filters
@@ -47,6 +47,7 @@ class World:
     def __init__(self, clock: ManualClocks, nodes: Iterable[str] = NODES, *, concern: bool) -> None:
         full = {"cpu": str(CORES), "memory": "16Gi", "pods": "110"}
         self.evictions: list[tuple[Eviction, Callable[[bool], None]]] = []
+        self.victims: list[str] = []
         self.questions: Counter[str] = Counter()
         pods = {name: [running(f"{name}-{index}", "a", "1", 1) for index in range(CORES)] for name in nodes}
         self.state: ClusterState = cluster(*(node(name, allocatable=full) for name in nodes), pods=pods)
@@ -79,6 +80,7 @@ class World:
 
     def evict(self, eviction: Eviction, finished: Callable[[bool], None]) -> None:
         self.evictions.append((eviction, finished))
+        self.victims += [victim.uid for victim in eviction.victims]
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         self.queue.activate([each.uid for each in pods])
@@ -127,17 +129,13 @@ class World:
         if old is not None:
             self.queue.on_event(ASSIGNED_POD_DELETE, old=old)
 
-    def taken_back(self, uid: str) -> None:
-        """A pod that was to be bound is not: the API server never showed it on its node."""
-        old = self.state.pod(uid)
-        if old is not None and self.state.forget(uid):
-            self.queue.on_event(ASSIGNED_POD_DELETE, old=old, except_uid=uid)
-
 
 def test_a_pod_that_goes_asks_the_preemptor_whose_victim_it_was() -> None:
     names = [f"n{number:03}" for number in range(200)]
     world = World(ManualClocks(), names, concern=True)
-    preemptors = [pod(f"p{number:03}", container(str(CORES)), priority=9, schedulerName="test") for number in range(200)]
+    preemptors = [
+        pod(f"p{number:03}", container(str(CORES)), priority=9, schedulerName="test") for number in range(200)
+    ]
     for each in preemptors:
         world.queue.add(each)
     while world.attempt():
@@ -174,6 +172,23 @@ def test_a_preemptor_whose_victims_take_their_time_is_woken_by_any_pod_that_goes
     assert world.queue.queue_of(preemptor.uid) == "backoff"
 
 
+def test_a_victim_that_waited_for_permission_wakes_its_preemptor_when_it_is_sent_away() -> None:
+    world = World(ManualClocks(), ("n1",), concern=True)
+    world.gone("uid-n1-0")
+    waiting = world.state.assume(pod("low", container("1"), priority=1, schedulerName="test"), "n1", NOW)
+    preemptor = pod("p", container(str(CORES)), priority=9, schedulerName="test")
+    world.queue.add(preemptor)
+    world.attempt()
+    assert sorted(world.victims) == ["uid-low", "uid-n1-1", "uid-n1-2"]
+    world.gone("uid-n1-1")
+    world.answer(0, complete=True)
+    world.gone("uid-n1-2")
+    assert world.queue.queue_of(preemptor.uid) == "gated"
+    world.state.forget(waiting.uid)
+    world.queue.on_event(ASSIGNED_POD_DELETE, old=waiting, except_uid=waiting.uid)
+    assert world.queue.queue_of(preemptor.uid) == "backoff"
+
+
 class GateMachine(RuleBasedStateMachine):
     """Two worlds, in one of which everybody is asked: at every moment each pod is in the same place in both."""
 
@@ -184,7 +199,13 @@ class GateMachine(RuleBasedStateMachine):
         self.added: set[str] = set()
 
     preemptors = st.integers(0, 5).map(lambda index: f"p{index}")
-    victims = st.tuples(st.sampled_from(NODES), st.integers(0, CORES - 1)).map(lambda each: f"uid-{each[0]}-{each[1]}")
+    numbers = st.integers(0, 8)
+
+    @initialize(cores=st.lists(st.integers(1, CORES), min_size=2, max_size=3))
+    def some_preempt(self, cores: list[int]) -> None:
+        for index, each in enumerate(cores):
+            self.come(f"p{index}", each, 9)
+            self.attempt()
 
     @rule(name=preemptors, cores=st.integers(1, CORES), priority=st.sampled_from((5, 9)))
     def come(self, name: str, cores: int, priority: int) -> None:
@@ -203,21 +224,22 @@ class GateMachine(RuleBasedStateMachine):
         for world in self.worlds:
             world.answer(index, complete=complete)
 
-    @rule(uid=victims)
-    def terminating(self, uid: str) -> None:
+    @rule(number=numbers)
+    def a_victim_terminates(self, number: int) -> None:
         for world in self.worlds:
-            world.terminating(uid)
+            if world.victims:
+                world.terminating(world.victims[number % len(world.victims)])
 
-    @rule(uid=st.one_of(victims, preemptors.map(lambda name: f"uid-{name}")))
-    def gone(self, uid: str) -> None:
+    @rule(number=numbers)
+    def a_victim_goes(self, number: int) -> None:
         for world in self.worlds:
-            world.gone(uid)
+            if world.victims:
+                world.gone(world.victims[number % len(world.victims)])
 
-    @rule()
-    def all_victims_of_one_go(self) -> None:
+    @rule(name=st.sampled_from(NODES), index=st.integers(0, CORES - 1), bound=st.one_of(st.none(), preemptors))
+    def another_goes(self, name: str, index: int, bound: str | None) -> None:
         for world in self.worlds:
-            for victim in world.evictions[0][0].victims if world.evictions else ():
-                world.gone(victim.uid)
+            world.gone(f"uid-{name}-{index}" if bound is None else f"uid-{bound}")
 
     @rule()
     def node_comes(self) -> None:
@@ -238,5 +260,5 @@ class GateMachine(RuleBasedStateMachine):
         assert narrowed == unnarrowed
 
 
-GateMachine.TestCase.settings = settings(max_examples=tries(60), stateful_step_count=40, deadline=None)
+GateMachine.TestCase.settings = settings(max_examples=tries(40), stateful_step_count=25, deadline=None)
 TestGateMachine = GateMachine.TestCase
