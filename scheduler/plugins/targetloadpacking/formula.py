@@ -33,15 +33,18 @@ def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> in
     return total
 
 
-def utilization_after(used: FloatArray, extra: FloatArray | float, capacity: FloatArray) -> FloatArray:
-    """Return predicted CPU utilisation in per cent; 0 where the node has no CPU. All amounts in milli-units."""
-    # As `_percent`, on one array.
-    utilization: FloatArray = used + extra
-    utilization *= 100.0
-    utilization /= np.maximum(capacity, 1.0)
-    if not capacity.all():
-        utilization[capacity == 0.0] = 0.0
-    return utilization
+def utilization_after(used: FloatArray, extra: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Return predicted CPU utilisation in per cent, in the array `used`; 0 where the node has no CPU. All amounts in
+    milli-units."""
+    # As `_percent`, on one array: new ones cost as much as the arithmetic.
+    used += extra
+    used *= 100.0
+    if not len(capacity) or np.minimum.reduce(capacity) >= 1.0:
+        used /= capacity
+        return used
+    used /= np.maximum(capacity, 1.0)
+    used[capacity == 0.0] = 0.0
+    return used
 
 
 def utilization_of_node(used: float, capacity: float) -> float:

@@ -75,7 +75,8 @@ class TargetLoadPacking:
         load = view.load(self._source)
         capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is not None and self._freshness.all_fresh(view, load):
-            used = gather(view, load.cpu_last[: view.size], rows) / 100.0 * capacity
+            used = gather(view, load.cpu_last[: view.size], rows) / 100.0
+            used *= capacity
             used += demand
             missing = gather(view, self._unmeasured.by_row(view, load), rows)
             return self._packing(utilization_after(used, missing, capacity))
