@@ -28,7 +28,6 @@ from scheduler.framework import (
     ScorePlugin,
 )
 from scheduler.state import NodeTable, Snapshot
-from scheduler.state.rowlog import RowLog
 
 _BYTES = 8 << 20
 """Bound on what one profile keeps; but a few answers are kept whatever their size."""
@@ -113,7 +112,7 @@ class SharedAnswer:
 
     def catch_up(self, ask: "Ask[P]", plugin: P, pod: PodInfo, view: Snapshot) -> bool:
         """Take in the nodes that changed since the last use; False where it has to be made again."""
-        log = _log(view.table, of_pods=self.of_pods)
+        log = view.table.log if self.of_pods else view.table.node_log
         if self.position == log.end:
             return True
         rows = log.since(self.position)
@@ -176,7 +175,7 @@ def _made(
     ask: "Ask[P]", plugin: P, version: Version | None, pod: PodInfo, view: Snapshot, *, of_pods: bool
 ) -> SharedAnswer:
     table = view.table
-    version_now, position = None if version is None else version(view), _log(table, of_pods=of_pods).end
+    version_now, position = None if version is None else version(view), (table.log if of_pods else table.node_log).end
     answers = ask(plugin, pod, view, view.rows)
     first = answers[0]
     # What is the same everywhere seldom stays so where it depends on the pods.
@@ -189,7 +188,3 @@ def _made(
     else:
         column[view.rows] = answers
     return SharedAnswer(0, column, position, version_now, of_pods)
-
-
-def _log(table: NodeTable, *, of_pods: bool) -> RowLog:
-    return table.log if of_pods else table.node_log

@@ -41,7 +41,8 @@ class Concern(NamedTuple):
 
     For changes that concern one pod of thousands. It may not lose any: a pod that is not concerned is one for which
     the hint answers SKIP, and for which the plugin's PreEnqueue, if it rejects the pod, still does. So a plugin that
-    has a Concern keeps pods gated for nothing but what `awaited` names. Names are not empty.
+    has a Concern keeps pods gated for nothing but what `awaited` names, or says so where something else lets them pass
+    (`Handle.look_at_gates`). Names are not empty.
     """
 
     awaited: Callable[[PodInfo], Collection[str]]

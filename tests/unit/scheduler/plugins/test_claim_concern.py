@@ -55,11 +55,11 @@ def test_a_pod_that_a_claim_does_not_concern_is_one_that_its_hint_leaves_alone(
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_thousands_of_pods_that_wait_for_a_claim_each_are_asked_about_their_own(plugin: str) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def counted(registration: HintRegistration) -> HintRegistration:
         def hint(waiting: PodInfo, old: object, new: object) -> Hint:
-            asked.append(waiting.name)
+            questions.append(waiting.name)
             assert registration.hint is not None
             return registration.hint(waiting, old, new)
 
@@ -80,4 +80,4 @@ def test_thousands_of_pods_that_wait_for_a_claim_each_are_asked_about_their_own(
         assert queue.queue_of(each.uid) == "unschedulable"
         queue.on_event(ADDED, None, claim(f"c{number:04}"))
         assert queue.queue_of(each.uid) == "active"
-    assert asked == [each.name for each in waiting]
+    assert questions == [each.name for each in waiting]
