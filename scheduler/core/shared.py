@@ -34,6 +34,7 @@ _BYTES = 8 << 20
 _OVERHEAD = 2 << 10
 """Bytes of an answer beside its column, with room to spare."""
 _FEWEST = 16
+_FEW_ROWS = 16
 
 P = TypeVar("P", FilterPlugin, ScorePlugin)
 Ask = Callable[[P, PodInfo, NodeView, RowArray], NDArray[Any]]
@@ -116,7 +117,8 @@ class SharedAnswer:
         if self.position == log.end:
             return True
         rows = log.since(self.position)
-        if rows is None or len(rows) > len(view.rows):
+        # The log repeats rows, and to ask about some of them costs more for each than to ask about all.
+        if rows is None or len(rows) > max(_FEW_ROWS, len(view.rows) // 4):
             return False
         answers = ask(plugin, pod, view, rows)
         if self.column is not None:
