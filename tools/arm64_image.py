@@ -3,9 +3,9 @@
     tools/arm64_image.py [--part cli] [--tag NAME]
 
 The base is made of Debian's packages for arm64, from the sources, and with the keys, that this machine's apt has. The
-dependencies are the wheels for arm64 that the lock names. Byte code does not depend on the machine, only on Python's
-version, so this machine's Python compiles it: it has to be Debian's, 3.11. Two builds from the same packages and commit
-have the same digest.
+dependencies are the wheels for arm64 that the lock names. The rest is the last stage of the image's own Containerfile.
+Byte code does not depend on the machine, only on Python's version, so this machine's Python compiles it: it has to be
+Debian's, 3.11. Two builds from the same packages and commit have the same digest.
 """
 
 from __future__ import annotations
@@ -198,6 +198,14 @@ def _options(timestamp: str) -> list[str]:
     ]
 
 
+def last_stage(containerfile: str) -> str:
+    """The stage of a Containerfile that becomes the image, with what its build stage would have put into /out taken
+    from the directory of the build: what `assemble` has written."""
+    first, final = containerfile.split("\nFROM ${BASE}\n")
+    assert "FROM ${BUILDER} AS build" in first
+    return "ARG BASE\nFROM ${BASE}\n" + final.replace("COPY --from=build /out/", "COPY ")
+
+
 def build(podman: str, part_name: str, tags: Sequence[str]) -> None:
     """Build base and image. Raises BuildError, WheelError and those of the wheel's build."""
     part = PARTS[part_name]
@@ -205,10 +213,10 @@ def build(podman: str, part_name: str, tags: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as path:
         directory = Path(path)
         assemble(part_name, part, directory)
-        titles = {"daemons": "secondary-scheduler", "cli": "secondary-scheduler-cli"}
-        arguments = {"BASE": BASE, "VERSION": version(), "PYTHON": PYTHON, "TITLE": titles[part_name]}
+        (directory / "Containerfile").write_text(last_stage(part.containerfile.read_text(encoding="utf-8")))
+        arguments = {"BASE": BASE, "VERSION": version(), "PYTHON": PYTHON}
         run(
-            *(podman, "build", "--file", str(ROOT / "image/assembled.Containerfile"), *_options(source_date_epoch())),
+            *(podman, "build", *_options(source_date_epoch())),
             *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
             *(part for tag in tags for part in ("--tag", tag)),
             directory,

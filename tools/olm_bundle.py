@@ -11,7 +11,9 @@ so that no pod has to unpack an image of it; `opm` renders it from the bundle an
 from __future__ import annotations
 
 import argparse
+import base64
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -43,10 +45,25 @@ from tools.pulumi_loop import program_loop  # noqa: E402
 PACKAGE = "secondary-scheduler-operator"
 CHANNEL = "stable"
 OUTPUT = ROOT / "deploy/olm"
+ICON = OUTPUT / "icon.svg"
 OPERATOR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 SCHEDULER_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
 Manifest = dict[str, Any]
 _METADATA = "operators.operatorframework.io.bundle"
+_MADE = (
+    *(("Deployment", "v1"), ("ServiceAccount", "v1"), ("Service", "v1"), ("ServiceMonitor", "v1")),
+    *(("Role", "v1"), ("RoleBinding", "v1"), ("ClusterRoleBinding", "v1"), ("PodDisruptionBudget", "v1")),
+    *(("NetworkPolicy", "v1"), ("FlowSchema", "v1")),
+)
+"""What the operator creates for a SecondaryScheduler: kind and version."""
+_STANDARD_FIELDS = {
+    "conditions": "How it is: Available, Progressing, Degraded and others, each with a reason and a message.",
+    "generations": "Generations of the objects that the operator made last, as OpenShift's operators keep them.",
+    "latestAvailableRevision": "Never written here: operators of static pods count revisions in it.",
+    "observedGeneration": "Generation of this object that the operator has acted on last.",
+    "readyReplicas": "How many replicas of the scheduler are ready.",
+}
+"""Fields that the schema, which is upstream's there, does not describe."""
 _DESCRIPTION = """\
 Runs a second scheduler beside the cluster's own. Pods that say `schedulerName: secondary-scheduler` are placed by it;
 all others stay with the default scheduler.
@@ -162,22 +179,13 @@ def cluster_service_version(objects: Sequence[Manifest], release: Release) -> Ma
             "minKubeVersion": "1.29.0",
             "keywords": ["scheduler", "scheduling", "load"],
             "provider": {"name": "The secondary-scheduler project"},
+            "icon": [_icon()],
             "installModes": [
                 # The operator's rights name the objects of one namespace, its own.
                 {"type": kind, "supported": kind == "OwnNamespace"}
                 for kind in ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
             ],
-            "customresourcedefinitions": {
-                "owned": [
-                    {
-                        "name": load_manifest()["metadata"]["name"],
-                        "version": "v1",
-                        "kind": "SecondaryScheduler",
-                        "displayName": "Secondary Scheduler",
-                        "description": "A scheduler beside the cluster's own. The instance is named `cluster`.",
-                    }
-                ]
-            },
+            "customresourcedefinitions": {"owned": [_owned(load_manifest())]},
             "install": install,
             "relatedImages": [
                 {"name": "operator", "image": release.operator_image},
@@ -185,6 +193,37 @@ def cluster_service_version(objects: Sequence[Manifest], release: Release) -> Ma
             ],
         },
     }
+
+
+def _icon() -> dict[str, str]:
+    return {"base64data": base64.b64encode(ICON.read_bytes()).decode(), "mediatype": "image/svg+xml"}
+
+
+def _owned(crd: Manifest) -> Manifest:
+    """What a console shows of the kind: its fields by the schema's own words, and the kinds that the operator makes."""
+    (version,) = crd["spec"]["versions"]
+    fields = version["schema"]["openAPIV3Schema"]["properties"]
+    return {
+        "name": crd["metadata"]["name"],
+        "version": version["name"],
+        "kind": crd["spec"]["names"]["kind"],
+        "displayName": "Secondary Scheduler",
+        "description": "A scheduler beside the cluster's own. The instance is named `cluster`.",
+        "resources": [{"kind": kind, "version": version} for kind, version in _MADE],
+        "specDescriptors": _descriptors(fields["spec"]),
+        "statusDescriptors": _descriptors(fields["status"]),
+    }
+
+
+def _descriptors(schema: Manifest) -> list[Manifest]:
+    return [
+        {
+            "path": name,
+            "displayName": re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name[0].upper() + name[1:]),
+            "description": field.get("description") or _STANDARD_FIELDS[name],
+        }
+        for name, field in sorted(schema["properties"].items())
+    ]
 
 
 def catalog(opm: Path, directory: Path, release: Release) -> str:
@@ -195,8 +234,9 @@ def catalog(opm: Path, directory: Path, release: Release) -> str:
     rendered = subprocess.run([opm, "render", directory, "-o", "json"], capture_output=True, text=True, check=True)
     # It upgrades whatever is older, without a list of what there was.
     entry = {"name": release.csv_name, "skipRange": f"<{release.version}"}
+    package = {"schema": "olm.package", "name": PACKAGE, "defaultChannel": CHANNEL, "description": _DESCRIPTION}
     documents = [
-        {"schema": "olm.package", "name": PACKAGE, "defaultChannel": CHANNEL, "description": _DESCRIPTION},
+        {**package, "icon": _icon()},
         {"schema": "olm.channel", "package": PACKAGE, "name": CHANNEL, "entries": [entry]},
         json.loads(rendered.stdout),
     ]

@@ -38,7 +38,7 @@ _IN_LINES = {
     Path(".pre-commit-hooks.yaml"): re.compile(rf"rev: v{_VERSION}$", re.MULTILINE),
 }
 WITH_COPIES = (
-    *("README.md", "components/pyproject.toml", "devcluster/pyproject.toml", "image/Containerfile"),
+    *("README.md", "components/pyproject.toml", "devcluster/pyproject.toml", "image/*Containerfile"),
     *(".github", ".pre-commit-hooks.yaml", "docs", "examples", "stacks", ":!docs/adr"),
 )
 """As pathspecs of git. `deploy/olm` is rendered; tests name versions of their own."""

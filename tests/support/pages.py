@@ -62,7 +62,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         f"{GUIDES}/install-modes.md",
     ),
     "helm": (HELM,),
-    "readme": ("README.md",),
+    "readme": ("README.md", f"{GUIDES}/install-the-command-line.md"),
     "tutorial": (TUTORIAL,),
     "from-0.1": (f"{FROM_0_1}#the-update", f"{FROM_0_1}#back-to-010"),
     "files": (

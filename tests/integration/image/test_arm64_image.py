@@ -23,6 +23,10 @@ ENTRY_POINTS = {
     "daemons": ("kube-scheduler", "secondary-scheduler-operator", "load-watcher", "rebalancer"),
     "cli": ("secondary-scheduler",),
 }
+STARTS = {
+    "daemons": (None, ["/bin/kube-scheduler", "--help"]),
+    "cli": (["/bin/secondary-scheduler"], ["--help"]),
+}
 
 
 @pytest.fixture(scope="module", params=list(ENTRY_POINTS))
@@ -51,7 +55,15 @@ def test_the_image_says_that_it_is_for_arm64(twice: list[str]) -> None:
     assert image["Config"]["User"] == "65532:65532"
 
 
-@pytest.mark.skipif(QEMU is None, reason="qemu-aarch64-static is not on PATH")
+def test_it_starts_what_the_image_for_amd64_starts(twice: list[str], part: str) -> None:
+    (image,) = json.loads(podman("image", "inspect", twice[0]))
+    config = image["Config"]
+    assert (config.get("Entrypoint"), config["Cmd"]) == STARTS[part]
+    assert config["Labels"]["org.opencontainers.image.version"] == __version__
+    assert config["Labels"]["org.opencontainers.image.description"]
+
+
+@pytest.mark.skipif(QEMU is None, reason="qemu-aarch64-static is not on PATH: apt-get install qemu-user-static")
 def test_its_programs_say_their_version_under_emulation(twice: list[str], part: str, tmp_path: Path) -> None:
     # Beside its name, podman says that the image is for another machine.
     (container,) = re.findall(r"^[0-9a-f]{64}$", podman("create", twice[0], "/nothing"), re.MULTILINE)

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
+from scheduler import __version__
 from secondary_scheduler.cli.app import build
 from secondary_scheduler.cli.checking import check_file
 from stacks.credentials import SECRET_KEYS
@@ -26,7 +27,7 @@ TYPED = [page for page in pages() if inventory(page).commands]
 PROGRAMS = {
     *("pulumi", "kubectl", "secondary-scheduler", "kube-scheduler", "git", "jq", "oc", "podman", "docker", "make"),
     *("helm", "cosign"),
-    *("python", ".venv/bin/pip", ".venv/bin/python"),
+    *("python", "python3", ".venv/bin/pip", ".venv/bin/python", "~/secondary-scheduler-cli/bin/pip"),
 }
 SHELL = {
     *("cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc", "sed", "sh"),
@@ -133,7 +134,8 @@ def test_what_guides_and_examples_install_with_pip_exists() -> None:
     assert installed
     locked = re.findall(r"^pip-audit==\S+", (CHECKOUT / "requirements-dev.txt").read_text(), re.MULTILINE)
     ours = {*(f".[{extra}]" for extra in extras), "./devcluster", "./examples/scheduler-timestamp"}
-    assert set(installed) <= {*ours, *locked}
+    wheel = f"dist/secondary_scheduler-{__version__}-py3-none-any.whl[cli]"
+    assert set(installed) <= {*ours, *locked, wheel}
 
 
 @pytest.mark.parametrize("guide", TYPED)

@@ -116,9 +116,22 @@ for name in ("scheduler", "secondary_scheduler"):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("name", ["Containerfile", "cli.Containerfile"])
+def test_the_image_that_is_assembled_has_the_last_stage_of_the_containerfile(name: str) -> None:
+    text = (ROOT / "image" / name).read_text()
+    stage = arm64_image["last_stage"](text)
+    assert stage.startswith("ARG BASE\nFROM ${BASE}\n")
+    assert re.findall(r"^(?:RUN|COPY --from).*", stage, re.MULTILINE) == []
+    copied = re.findall(r"^COPY (\S+) (\S+)$", stage, re.MULTILINE)
+    assert copied == re.findall(r"^COPY --from=build /out/(\S+) (\S+)$", text, re.MULTILINE)
+    for instruction in ("LABEL", "USER", "ENTRYPOINT", "CMD"):
+        assert stage.count(f"\n{instruction} ") == text.count(f"\n{instruction} ")
+
+
 DIGEST = "sha256:" + "0" * 64
 BASE = "docker.io/library/python:3.11-slim-bookworm"
 image = runpy.run_path(str(ROOT / "tools/image.py"))
+arm64_image = runpy.run_path(str(ROOT / "tools/arm64_image.py"))
 
 
 def test_the_containerfile_names_no_base_by_tag() -> None:

@@ -60,6 +60,12 @@ def test_a_copy_is_recognised_wherever_one_stands(path: str, text: str) -> None:
     assert [text[begin:end] for begin, end in spans] == ["9.9.9"]
 
 
+def test_every_containerfile_of_ours_is_among_the_files_with_copies() -> None:
+    containerfiles = {path.relative_to(version.ROOT) for path in (version.ROOT / "image").glob("*Containerfile")}
+    assert len(containerfiles) > 1
+    assert containerfiles <= set(version.files())
+
+
 def test_versions_of_others_are_left_alone() -> None:
     text = "scheduler-timestamp-0.1.0 and scheduler-plugins/kube-scheduler:v0.34.7, kube-scheduler 1.34.4"
     assert list(version.copies(Path("docs/image.md"), text)) == []
