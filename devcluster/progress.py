@@ -137,7 +137,7 @@ class LiveReporter:
 
 
 def _amount(done: int, total: int, unit: str) -> str:
-    return f"{done} of {total} {unit}" if total else f"{done} {unit}"
+    return f"{done} of {total} {unit}" if total else f"{unit}: {done}"
 
 
 @contextlib.contextmanager

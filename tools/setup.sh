@@ -13,7 +13,7 @@ command -v "$python" >/dev/null || fail "$python not found; install Python 3.11 
 "$python" -c 'import venv, ensurepip' 2>/dev/null ||
   fail "$python cannot make virtual environments; on Debian: apt-get install python3-venv"
 free_kb=$(df -Pk . | awk 'NR==2 {print $4}')
-[ "$free_kb" -gt 600000 ] || fail "only $((free_kb / 1024)) MB free in $PWD; the environment needs 600 MB"
+[ "$free_kb" -gt 900000 ] || fail "only $((free_kb / 1024)) MB free in $PWD; the environment needs 900 MB"
 
 start=$SECONDS
 if ! [ -x .venv/bin/python ] || ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -26,7 +26,7 @@ if ! [ "$(.venv/bin/uv --version 2>/dev/null | cut -d' ' -f2)" = "$uv_version" ]
   .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$uv_version" ||
     fail "the installer could not be fetched; is a Python package index reachable?"
 fi
-echo "setup: $(grep -c '==' requirements-dev.txt) locked packages"
+echo "setup: installing $(grep -c '==' requirements-dev.txt) locked packages (a minute or two)"
 # Compiled now: where Python may not write byte code of its own (PYTHONDONTWRITEBYTECODE), every command would compile
 # what it imports, which takes longer than most of them.
 .venv/bin/uv pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements-dev.txt ||

@@ -116,7 +116,7 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     console.rule("4. The load moves from one node to another, and placements follow", align="left")
     _move_load(cluster, ours_name, api, console)
     console.print(outputs_table(outputs))
-    farewell(console, name=NAME, prometheus=cluster.prometheus_url, seconds=time.monotonic() - started)
+    farewell(console, name=NAME, seconds=time.monotonic() - started)
 
 
 def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:

@@ -34,7 +34,13 @@ class NodeRow:
 
 def placement_table(rows: list[NodeRow], ours: Counter[str], default: Counter[str]) -> Table:
     """Pods per node beside the node's load, hottest first, with a sum per temperature."""
-    table = Table(box=box.SIMPLE_HEAD, title="CPU before the workload, and pods per node", title_justify="left")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="CPU before the workload, and pods per node",
+        title_justify="left",
+        caption="Ours goes by what the nodes use; the default by what pods request, which tells nothing of that.",
+        caption_justify="left",
+    )
     for heading in ("node", "size", "CPU", "", "pods, ours", "pods, default"):
         numeric = heading not in ("node", "size", "")
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
@@ -82,17 +88,17 @@ def _flatten(values: Mapping[str, Any], depth: int, prefix: str = "") -> Iterato
             yield f"{prefix}{name}", value
 
 
-def farewell(console: Console, *, name: str, prometheus: str, seconds: float) -> None:
+def farewell(console: Console, *, name: str, seconds: float) -> None:
     """Say what is left running and how to look around."""
     console.print(f"\nThe demo took {seconds:.0f} s. The cluster is still running; look around:", highlight=False)
     lines = (
         (f'eval "$(.venv/bin/secondary-scheduler cluster env --name {name})"', "kubectl and pulumi in this shell"),
         ("kubectl -n demo get pods -o wide", "the workload"),
         ("kubectl -n demo describe pod", "which scheduler placed it"),
-        ("kubectl -n openshift-secondary-scheduler-operator get secondaryscheduler cluster -o yaml", "the CR's status"),
+        ("kubectl -n openshift-secondary-scheduler-operator get secondaryscheduler cluster -o yaml", "its status"),
+        (f"secondary-scheduler cluster load --name {name}", "what the nodes use"),
         (f"secondary-scheduler cluster load sim-000 --name {name} --cpu 10%", "make a hot node cold"),
         ("pulumi preview --stack local", "nothing to change"),
-        (f"curl ... {prometheus}/api/v1/query", "Prometheus (token and CA: see cluster env)"),
         ("make clean-demo", "stop everything and delete the state"),
     )
     width = max(len(command) for command, _ in lines)

@@ -36,7 +36,8 @@ def show(console: Console, checkout: Path) -> None:
         path.relative_to(checkout) if path.is_relative_to(checkout) else path for path in (BY_LOAD, CLUSTER)
     )
     console.print(
-        "Look around while the rest is built, in another shell (the second one serves pages):", highlight=False
+        "Look around meanwhile, in another shell: how each pod was decided, and the same in a browser:",
+        highlight=False,
     )
     for command in ("simulate", "ui"):
         text = f"  .venv/bin/secondary-scheduler {command} --config {configuration} --snapshot {snapshot}"
