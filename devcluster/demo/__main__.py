@@ -46,6 +46,15 @@ def main() -> int:
         signal.signal(number, _interrupt)
     cluster = LocalCluster(ClusterSpec(name=NAME, nodes=NODES))
     try:
+        _build(cluster, console)
+    except KeyboardInterrupt:
+        message = "demo: interrupted; what is built stays, and `make demo` goes on from there"
+        errors.print(message, markup=False, highlight=False, soft_wrap=True)
+        return 130
+    except DevClusterError as error:
+        errors.print(f"demo: {error}", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    try:
         _run(cluster, console)
     except KeyboardInterrupt:
         _clean_up(cluster, errors, "demo: interrupted; stopping the cluster")
@@ -73,12 +82,16 @@ def _clean_up(cluster: LocalCluster, console: Console, message: str) -> None:
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def _run(cluster: LocalCluster, console: Console) -> None:
+def _build(cluster: LocalCluster, console: Console) -> None:
+    """Build what is missing; until then there is a recording to look at."""
     if cluster.missing_binaries():
         console.rule("0. Until the control plane is built: the same pods on a recorded cluster", align="left")
         recorded.show(console, CHECKOUT)
         with reporter(console) as report:
             cluster.build(report)
+
+
+def _run(cluster: LocalCluster, console: Console) -> None:
     started = time.monotonic()
     with reporter(console) as report:
         report.note(f"1. A local cluster with {NODES} simulated nodes and one real one")

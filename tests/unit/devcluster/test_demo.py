@@ -1,0 +1,59 @@
+"""The demo while the control plane is built; the rest of it runs in tests/e2e/test_main_job.py."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from devcluster.demo import __main__ as demo
+from devcluster.errors import BinaryError
+from devcluster.progress import Reporter
+
+
+class FakeCluster:
+    """Lacks a binary, and cannot be built."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self._failure = failure
+
+    def missing_binaries(self) -> list[str]:
+        return ["etcd"]
+
+    def build(self, report: Reporter) -> None:
+        raise self._failure
+
+    def stop(self) -> None:
+        pytest.fail("there is no cluster to stop")
+
+
+@pytest.fixture(autouse=True)
+def own_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(demo.recorded, "show", lambda console, checkout: console.print("the recording"))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "demo: interrupted; what is built stays, and `make demo` goes on from there"),
+        (BinaryError("building etcd failed: the disk is full"), 1, "demo: building etcd failed: the disk is full"),
+    ],
+    ids=["interrupted", "failed"],
+)
+def test_a_build_that_ends_early_says_so_and_touches_no_cluster(
+    failure: BaseException,
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(demo, "LocalCluster", lambda spec: FakeCluster(failure))
+    assert demo.main() == code
+    printed = capsys.readouterr()
+    assert "the recording" in printed.out
+    assert printed.err == f"{message}\n"
