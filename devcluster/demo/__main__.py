@@ -25,6 +25,7 @@ from devcluster.errors import DevClusterError, ServiceError
 from devcluster.inventory import simulated_nodes
 from devcluster.loads import LoadClient
 from devcluster.progress import Reporter, reporter
+from devcluster.pulumi_stand_ins import KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.spec import ClusterSpec
 
 NAME = "demo"
@@ -101,6 +102,8 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
     stack = DemoStack(CHECKOUT, "local", variables)
     console.rule("2. pulumi preview, then pulumi up, on stack local", align="left")
+    if any((cluster.layout.bin / name).exists() for name in (LANGUAGE_HOST, KUBERNETES_PROVIDER)):
+        console.print("Warnings of plugins from $PATH are about stand-ins: docs/pulumi-stand-ins.md", highlight=False)
     stack.select()
     stack.preview()
     stack.up()
