@@ -91,7 +91,9 @@ def test_a_users_directory_that_is_none_is_refused(tmp_path: Path, monkeypatch: 
         ("pulumi", "v3.219.9", False),
         ("pulumi", "v3.220.0", True),
         ("pulumi", "v3.1000.0", True),
-        ("prometheus", "prometheus, version 2.45.0", False),
+        ("prometheus", "prometheus, version 2.41.0", False),
+        ("prometheus", "prometheus, version 2.42.0+ds (branch: debian/sid)", True),
+        ("promtool", "promtool, version 2.42.0+ds (branch: debian/sid)", False),
     ],
 )
 def test_path_is_used_where_the_version_suits(
@@ -260,8 +262,9 @@ def test_every_row_of_the_table_names_a_pinned_module() -> None:
         assert f"{module} " in (MODULES / binary.group / "go.sum").read_text()
 
 
-def test_only_tools_for_people_are_taken_from_path_at_another_version() -> None:
-    assert {name for name, binary in BINARIES.items() if binary.on_path is not OnPath.SAME} == {"kubectl", "pulumi"}
+def test_only_tools_for_people_and_a_prometheus_are_taken_from_path_at_another_version() -> None:
+    others = {name for name, binary in BINARIES.items() if binary.on_path is not OnPath.SAME}
+    assert others == {"kubectl", "pulumi", "prometheus"}
 
 
 MINOR_ROWS = [
