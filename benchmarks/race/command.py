@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchmarks.race import report
-from benchmarks.race.contestants import OURS
-from benchmarks.race.figures import UNITS, ContestantRun, Round, excesses, shortfalls, summary
-from benchmarks.race.rounds import BEFORE, race, race_pair
+from benchmarks.race.contestants import NULL, OURS, PEER
+from benchmarks.race.figures import Round, excesses, shortfalls
+from benchmarks.race.rounds import race, race_checkouts
 from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
 from devcluster.errors import DevClusterError
 from devcluster.progress import SilentReporter
@@ -44,8 +44,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--before",
         type=Path,
+        action="append",
+        default=[],
         metavar="CHECKOUT",
-        help="race ours with that of another checkout only, run by its own .venv if it has one; no result is written",
+        help="race ours with that of another checkout only, run by its own .venv if it has one; no result is written; "
+        "may be repeated",
     )
     parser.add_argument(
         "--bare",
@@ -66,6 +69,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error("--rounds: at least 1")
+    others = {path.resolve().name: path.resolve() for path in options.before}
+    if len(others) < len(options.before) or others.keys() & {OURS, PEER, NULL}:
+        parser.error(f"--before: the directories need names that differ, also from {OURS}, {PEER} and {NULL}")
     try:
         scenarios = load()
         if options.list:
@@ -87,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     # A race that is terminated must stop the processes that it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
-        return _race_all(chosen, options)
+        return _race_all(chosen, options, others)
     except (DevClusterError, RuntimeError, KubeError) as error:
         print(f"benchmarks race: {error}", file=sys.stderr)
         return _ERROR
@@ -106,14 +112,18 @@ def _list(scenarios: dict[str, Scenario]) -> None:
             print(f"{scenario.name}/{workload.name}  {' '.join(workload.labels)}")
 
 
-def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespace) -> int:
+def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespace, others: dict[str, Path]) -> int:
     peers = {scenario.peer for scenario, _ in chosen}
     paths = binaries.ensure(["etcd", "kube-apiserver", *sorted(peers)], SilentReporter())
     about = report.machine(paths)
-    if options.before is not None:
+    if others:
         for scenario, workload in chosen:
-            runs = race_pair(scenario, workload, options.rounds, paths, options.before.resolve())
-            print(f"{scenario.name}/{workload.name}, {options.rounds} rounds", _pair_table(runs), sep="\n", flush=True)
+            runs = race_checkouts(scenario, workload, options.rounds, paths, others)
+            if options.json:
+                print(json.dumps([{name: run.figures for name, run in each.items()} for each in runs]), flush=True)
+                continue
+            print(f"{scenario.name}/{workload.name}, {options.rounds} rounds", flush=True)
+            print(*(report.compared(runs, name) for name in others), sep="\n", flush=True)
         return _OK
     results, missed = [], []
     for scenario, workload in chosen:
@@ -156,23 +166,6 @@ def _race_one(
     result = report.document(scenario, workload, rounds, about)
     report.write(options.results, stem, result, report.plot(scenario, workload, rounds))
     return result
-
-
-def _pair_table(runs: list[dict[str, ContestantRun]]) -> str:
-    """Median (range) of each figure before and now, and of now divided by before in the same round."""
-    lines = [f"{'':<20} {'before':>28} {'now':>28} {'now / before':>24}"]
-    for name, unit in UNITS.items():
-        pairs = [(run[BEFORE].figures.get(name, 0.0), run[OURS].figures.get(name, 0.0)) for run in runs]
-        if not all(before for before, _ in pairs):
-            continue
-        before, now = (_range([pair[side] for pair in pairs]) for side in (0, 1))
-        lines.append(f"{name:<20} {before:>28} {now:>28} {_range([b / a for a, b in pairs]):>24}  {unit}".rstrip())
-    return "\n".join(lines)
-
-
-def _range(values: list[float]) -> str:
-    of = summary(values)
-    return f"{of['median']:g} ({of['min']:g}-{of['max']:g})"
 
 
 def _key(scenario: Scenario, workload: Workload, about: dict[str, Any]) -> str:

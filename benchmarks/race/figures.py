@@ -31,6 +31,7 @@ UNITS = {
     "latency_p99": "ms",
     "rss": "MiB",
     "start_to_first_bind": "s",
+    "start_cpu": "s of processor time by then",
     "load_stddev": "% of a node's CPU",
     "load_max": "% of a node's CPU",
     "livez_p99": "ms",

@@ -7,14 +7,14 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 from benchmarks.race.contestants import NULL, OURS, PEER, ROOT
-from benchmarks.race.figures import RATIOS, UNITS, Round, figures, ratios, share_of_null_binder
+from benchmarks.race.figures import RATIOS, UNITS, ContestantRun, Round, figures, ratios, share_of_null_binder, summary
 from benchmarks.race.scenario import Scenario, Workload
 
 _COLOURS = {OURS: "#1a7f5a", PEER: "#b3541e", NULL: "#8a8a8a"}
@@ -68,6 +68,23 @@ def document(scenario: Scenario, workload: Workload, rounds: Sequence[Round], ab
             "stolen_seconds": [race_round.stolen_seconds for race_round in rounds],
         },
     }
+
+
+def compared(runs: Sequence[Mapping[str, ContestantRun]], other: str) -> str:
+    """Ours beside another checkout's as text: median (range) of each figure of both, and of their ratio in a round."""
+    lines = [f"{'':<20} {other:>28} {'now':>28} {'now / ' + other:>24}"]
+    for name, unit in UNITS.items():
+        pairs = [(run[other].figures.get(name, 0.0), run[OURS].figures.get(name, 0.0)) for run in runs]
+        if not all(before for before, _ in pairs):
+            continue
+        before, now = (_range([pair[side] for pair in pairs]) for side in (0, 1))
+        lines.append(f"{name:<20} {before:>28} {now:>28} {_range([b / a for a, b in pairs]):>24}  {unit}".rstrip())
+    return "\n".join(lines)
+
+
+def _range(values: Sequence[float]) -> str:
+    of = summary(values)
+    return f"{of['median']:g} ({of['min']:g}-{of['max']:g})"
 
 
 def table(result: dict[str, Any]) -> str:

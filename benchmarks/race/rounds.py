@@ -29,8 +29,6 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.primitives import quantity_milli_value
 
 _BATCH_ATTEMPTS = re.compile(r'^scheduler_batch_attempts_total\{.*result="(\w+)".*\} (\S+)$', re.MULTILINE)
-BEFORE = "before"
-"""Ours from another checkout."""
 _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0
 """Events have ended when none came for so long."""
@@ -59,16 +57,16 @@ def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str
     )
 
 
-def race_pair(
-    scenario: Scenario, workload: Workload, rounds: int, binaries: dict[str, Path], before: Path
+def race_checkouts(
+    scenario: Scenario, workload: Workload, rounds: int, binaries: dict[str, Path], others: dict[str, Path]
 ) -> list[dict[str, ContestantRun]]:
-    """Run ours and that of another checkout alternately, all rounds on one new cluster.
+    """Run ours and those of other checkouts, which have names, in turn, all rounds on one new cluster.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
     with servers.running(binaries) as cluster:
-        stage = _Round(scenario, workload, cluster, binaries, {BEFORE: before, OURS: contestants.ROOT})
+        stage = _Round(scenario, workload, cluster, binaries, {**others, OURS: contestants.ROOT})
         return asyncio.run(stage.run(1, rounds))
 
 
@@ -181,6 +179,7 @@ class _Round:
             "bound": len(times),
             "events": len(written),
             "start_to_first_bind": first - started,
+            "start_cpu": used_before[0],
             "drain_rate": len(times) / (max(times.values()) - began) if makes_room else drain_rate(times.values()),
             "sustained_rate": len(times) / (last - origin) if last > origin else 0.0,
             "event_age_max": max((at - times[name] for name, at in written.items()), default=0.0),
@@ -225,7 +224,7 @@ class _Round:
         return {"load_stddev": deviation, "load_max": most}
 
     def _start(self, role: str) -> Contestant:
-        known_as = OURS if role == BEFORE else role
+        known_as = role if role in (NULL, PEER) else OURS
         root = self._roots[role]
         params = self._workload.params
         return contestants.start(known_as, self._scenario, self._cluster, self._binaries, self._watcher, root, params)

@@ -231,3 +231,19 @@ def test_another_checkout_runs_on_its_own_environment_if_it_has_one(tmp_path: Pa
     own.parent.mkdir(parents=True)
     own.touch()
     assert interpreter(tmp_path) == str(own)
+
+
+def test_checkouts_whose_directories_have_one_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--before", "/a/old", "--before", "/b/old"])
+    assert "--before: the directories need names that differ" in capsys.readouterr().err
+
+
+def test_each_checkout_is_set_beside_ours_round_by_round() -> None:
+    def figures_of(cpu: float) -> ContestantRun:
+        return ContestantRun(figures={"cpu_per_pod": cpu}, curve=[])
+
+    runs = [{"old": figures_of(2.0), OURS: figures_of(1.0)}, {"old": figures_of(1.0), OURS: figures_of(0.75)}]
+    header, row = report.compared(runs, "old").splitlines()
+    assert header.split() == ["old", "now", "now", "/", "old"]
+    assert row.split() == ["cpu_per_pod", "1.5", "(1-2)", "0.875", "(0.75-1)", "0.625", "(0.5-0.75)", "ms"]
