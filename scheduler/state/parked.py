@@ -1,5 +1,6 @@
 """Rejected and gated pods, filed by what they wait for: an event finds those that it may help without asking each."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ class Parked:
         self._pods: dict[str, QueuedPod] = {}
         self._filed: dict[str, Sequence[Group]] = {}
         self._groups: dict[Group, dict[str, QueuedPod]] = {}
+        self._by_plugin: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -45,11 +47,16 @@ class Parked:
         self._filed[uid] = groups = tuple(dict.fromkeys(self._groups_of(queued)))
         for group in groups:
             self._groups.setdefault(group, {})[uid] = queued
+            self._by_plugin[group.scheduler, group.plugin] += 1
 
     def pop(self, uid: str) -> QueuedPod | None:
         """Take a pod out; None when it is not here."""
         self._unfile(uid)
         return self._pods.pop(uid, None)
+
+    def by_plugin(self, scheduler: str, plugin: str) -> bool:
+        """Tell whether a pod of a scheduler name is here that a plugin rejected or gates."""
+        return (scheduler, plugin) in self._by_plugin
 
     def of(self, groups: Iterable[Group]) -> list[QueuedPod]:
         """Return the pods of any of the groups, each once."""
@@ -68,3 +75,7 @@ class Parked:
             del pods[uid]
             if not pods:
                 del self._groups[group]
+            plugin = group.scheduler, group.plugin
+            self._by_plugin[plugin] -= 1
+            if not self._by_plugin[plugin]:
+                del self._by_plugin[plugin]

@@ -66,19 +66,24 @@ class Waking:
 
     def concerned(self, parked: Parked, event: ClusterEvent, old: Any, new: Any) -> list[QueuedPod]:
         """Return the waiting pods that an event may help; the hints look closer."""
-        groups = None if event.is_wildcard else self._groups_for(event, old, new)
+        groups = None if event.is_wildcard else self._groups_for(parked, event, old, new)
         return list(parked.values()) if groups is None else parked.of(groups)
 
     def questions(self, parked: Parked, changes: Iterable[tuple[ClusterEvent, Any, Any]]) -> int:
         """Return how many pods would be asked about changes, one change after the other."""
-        wanted = (self._groups_for(*change) for change in changes)
+        wanted = (self._groups_for(parked, *change) for change in changes)
         return sum(len(parked) if groups is None else parked.count(groups) for groups in wanted)
 
-    def _groups_for(self, event: ClusterEvent, old: Any, new: Any) -> list[Group] | None:
-        """Return the groups of pods that an event may help; None where a plugin cannot tell."""
-        groups = []
+    def _groups_for(self, parked: Parked, event: ClusterEvent, old: Any, new: Any) -> list[Group] | None:
+        """Return the groups of waiting pods that an event may help; None where a plugin cannot tell."""
+        groups: list[Group] = []
+        if not parked:
+            return groups
         for scheduler, plugins in self.registrations_for(event).items():
             for plugin, registrations in plugins.items():
+                # Most events meet pods of no plugin or of one, and a dozen plugins register for most events.
+                if not parked.by_plugin(scheduler, plugin):
+                    continue
                 for concern in dict.fromkeys([registration.concern for registration in registrations]):
                     try:
                         if concern is None or concern.helps_all(old, new):
