@@ -24,6 +24,8 @@ COMMANDS = {
     "recording": "processor time and memory of `snapshot --record` on 5,000 nodes",
     "remembering": "CPU time per pod with and without the history of decisions, in pairs, without I/O",
     "remembering-live": "the same of two live schedulers on one control plane",
+    "engines": "CPU time per pod and of the imports of several checkouts, each on its own Python, without I/O",
+    "checkouts": "CPU time per pod and start of live schedulers of several checkouts, each on its own Python",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
 }
 # These have a `main` that takes arguments and returns an exit code; the others are scripts.
@@ -37,6 +39,8 @@ _ENTRY_POINTS = {
     "beside": "benchmarks.beside",
     "rebalancing": "benchmarks.rebalancing.command",
     "recording": "benchmarks.recording",
+    "engines": "benchmarks.engines",
+    "checkouts": "benchmarks.checkouts",
     "remembering-live": "benchmarks.rememberinglive",
 }
 

@@ -142,16 +142,20 @@ profiles:
         await self._recorder.drain(1)
 
 
+def settle() -> None:
+    """Do as the daemon does: with Python's own thresholds, the collector would walk what is there at any time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
 async def compare(options: argparse.Namespace) -> list[float]:
     """Run the pairs and print them; returns the ratios."""
     contestants = {remembers: Contestant(options, remembers=remembers) for remembers in (False, True)}
     ratios = []
     for contestant in contestants.values():
         await contestant.turn(CLASSES)
-    # As the daemon does: with Python's own thresholds, the collector would walk what either has made at any time.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    settle()
     for number in range(options.pairs):
         # Who begins changes, so that a machine that becomes slower or faster counts for both.
         first = number % 2 == 0
