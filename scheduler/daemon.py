@@ -42,9 +42,7 @@ from scheduler.kube.model import NODES, PODS
 from scheduler.logs import report_problem
 from scheduler.observe import (
     Answers,
-    Check,
     GaugeRefresh,
-    HealthChecks,
     LoopWatchdog,
     Metrics,
     Question,
@@ -57,7 +55,7 @@ from scheduler.observe import (
 )
 from scheduler.options import USER_AGENT, LeaderElection, Options
 from scheduler.reporting import Reporter, introduce
-from scheduler.serving import new_authorities, new_review_client, new_server, pages_of
+from scheduler.serving import health_checks, new_authorities, new_review_client, new_server, pages_of, serve_later
 
 if TYPE_CHECKING:
     from scheduler.engine import Extending
@@ -69,7 +67,6 @@ with the Events and the Lease they stay below the 30 s that a pod is given by de
 _EVENTS_SECONDS = 5.0
 _REPORT_SECONDS, _FIRST_REPORT_SECONDS = 10.0, 0.5
 _FIRST_LOAD_SECONDS = 2.0
-_SERVE_WITHIN_SECONDS, _FIRST_PODS_SECONDS = 2.0, 0.1
 _SYNC_WARNING_SECONDS = 10.0
 log = structlog.get_logger(component="app")
 
@@ -227,7 +224,7 @@ class Daemon:
         ]
         sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
         if server:
-            lasting.append(asyncio.create_task(_serve(server, sync), name="serving"))
+            lasting.append(asyncio.create_task(serve_later(server, sync), name="serving"))
         if self.elector:
             self.elector.start()
         stop = asyncio.create_task(self._stop.wait(), name="stop")
@@ -390,7 +387,13 @@ class Daemon:
             return None
         behaves_as, flags = pages_of(options, self.configuration.profiles[0].kubernetes)
         answers = Answers(
-            checks=self._health_checks(),
+            checks=health_checks(
+                self.elector,
+                self.watch,
+                self._reflectors,
+                synced=lambda: self._synced,
+                stopping=lambda: self._stopping,
+            ),
             registry=self.metrics.registry,
             gauges=GaugeRefresh(self._loop, self._refresh_gauges),
             make_review_client=lambda: new_review_client(options, self.client_config),
@@ -440,44 +443,6 @@ class Daemon:
         later = frozenset.intersection(*(frozenset(profile.kubernetes.later_metrics) for profile in profiles))
         return later if any("GangScheduling" in profile.enabled for profile in profiles) else later | POD_GROUP_METRICS
 
-    def _health_checks(self) -> HealthChecks:
-        elector = self.elector
-        lease: dict[str, Check] = {"ping": lambda: None}
-        if elector:
-            lease = {"leaderElection": lambda: None if elector.healthy() else "the Lease was not renewed in time"}
-        return HealthChecks(
-            healthz=lease,
-            livez={"ping": lambda: None, "event-loop": self.watch.check},
-            readyz={
-                **lease,
-                "shutdown": lambda: "shutting down" if self._stopping else None,
-                "sched-handler-sync": self._check_sync,
-                "watches": self._check_watches,
-            },
-        )
-
-    def _check_sync(self) -> str | None:
-        if self._synced:
-            return None
-        waiting = [
-            f"{resource} ({reflector.state.error})" if reflector.state.error else resource
-            for resource, reflector in self._reflectors.items()
-            if not reflector.synced.is_set()
-        ]
-        return f"the caches are not filled yet: {', '.join(waiting) or 'the first load is read'}"
-
-    def _check_watches(self) -> str | None:
-        """Whether the API server refuses a watch that it allowed before: the copy grows old.
-
-        One that it never allowed has no copy, and no other replica would have it.
-        """
-        refused = [
-            f"{name}: {each.refusal}"
-            for name, each in self._reflectors.items()
-            if each.refusal and not each.state.unread
-        ]
-        return "; ".join(refused) or None
-
     def _on_refusal(self, resource: str, error: KubeError | None) -> None:
         self.metrics.watch_refused.labels(resource).set(error is not None)
         self._reporter.report_refusal(resource, error, self._reflectors[resource].state.unread)
@@ -491,13 +456,3 @@ def _report_end(task: asyncio.Task[Any]) -> str:
     is_input = isinstance(error, OSError | ValueError | KubeError) and task.get_name() in ("sync", "serving", "version")
     log.error("an essential task ended", task=task.get_name(), reason=reason, exc_info=None if is_input else error)
     return f"{task.get_name()}: {reason}"
-
-
-async def _serve(server: Server, sync: asyncio.Task[None]) -> None:
-    """Answer probes once the first pods are placed: what serving imports takes a sixth of a second of the interpreter.
-    A start that takes longer than two seconds does not wait for that. Ends only when the server fails."""
-    done, _ = await asyncio.wait([sync], timeout=_SERVE_WITHIN_SECONDS)
-    if done:
-        await asyncio.sleep(_FIRST_PODS_SECONDS)
-    server.start()
-    await asyncio.wrap_future(server.ended)

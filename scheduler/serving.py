@@ -1,20 +1,27 @@
-"""The HTTPS server of the daemon as the command line wants it: port, TLS, and who reviews the callers."""
+"""The HTTPS server of the daemon as the command line wants it: port, TLS, who reviews the callers, and when it begins;
+and what its probes say."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from scheduler.catalog import KubernetesVersion
 from scheduler.gates import is_on
-from scheduler.kube.client import ClientConfig, KubeClient
+from scheduler.kube.client import ClientConfig, KubeClient, Reflector
+from scheduler.kube.lease import LeaseElector
 from scheduler.observe import (
     Answers,
+    Check,
     ClientAuthorities,
+    HealthChecks,
+    LoopWatchdog,
     ReviewClient,
     SelfSigned,
     Server,
@@ -25,6 +32,7 @@ from scheduler.observe import (
 )
 from scheduler.options import USER_AGENT, Options
 
+_SERVE_WITHIN_SECONDS, _FIRST_PODS_SECONDS = 2.0, 0.1
 log = structlog.get_logger(component="app")
 
 
@@ -93,6 +101,53 @@ def new_server(
     return server
 
 
+async def serve_later(server: Server, sync: asyncio.Task[None]) -> None:
+    """Answer probes once the first pods are placed: what serving imports takes a sixth of a second of the interpreter.
+    A start that takes longer than two seconds does not wait for that. Ends only when the server fails.
+
+    Args:
+        server: which has its port.
+        sync: ends when the caches are filled.
+    """
+    done, _ = await asyncio.wait([sync], timeout=_SERVE_WITHIN_SECONDS)
+    if done:
+        await asyncio.sleep(_FIRST_PODS_SECONDS)
+    server.start()
+    await asyncio.wrap_future(server.ended)
+
+
+def health_checks(
+    elector: LeaseElector | None,
+    watchdog: LoopWatchdog,
+    reflectors: Mapping[str, Reflector[Any, Any]],
+    *,
+    synced: Callable[[], bool],
+    stopping: Callable[[], bool],
+) -> HealthChecks:
+    """Return what `/healthz`, `/livez` and `/readyz` ask.
+
+    Args:
+        elector: None without leader election.
+        watchdog: knows whether the event loop is stuck.
+        reflectors: by resource; filled later.
+        synced: whether the caches are filled and the first load is read.
+        stopping: whether the process ends.
+    """
+    lease: dict[str, Check] = {"ping": lambda: None}
+    if elector:
+        lease = {"leaderElection": lambda: None if elector.healthy() else "the Lease was not renewed in time"}
+    return HealthChecks(
+        healthz=lease,
+        livez={"ping": lambda: None, "event-loop": watchdog.check},
+        readyz={
+            **lease,
+            "shutdown": lambda: "shutting down" if stopping() else None,
+            "sched-handler-sync": lambda: None if synced() else _unfilled(reflectors),
+            "watches": lambda: _refused_watches(reflectors),
+        },
+    )
+
+
 def new_authorities(options: Options) -> ClientAuthorities:
     """Return who signs the certificates of clients: as the flags say, or, where a kubeconfig for authentication is
     given, as the cluster publishes them."""
@@ -128,6 +183,24 @@ def pages_of(options: Options, version: KubernetesVersion) -> tuple[str, Mapping
     gates = options.feature_gates
     statusz, flagz = (is_on(name, version.minor, gates) for name in ("ComponentStatusz", "ComponentFlagz"))
     return version.name if statusz else "", options.shown if flagz else None
+
+
+def _unfilled(reflectors: Mapping[str, Reflector[Any, Any]]) -> str:
+    waiting = [
+        f"{resource} ({reflector.state.error})" if reflector.state.error else resource
+        for resource, reflector in reflectors.items()
+        if not reflector.synced.is_set()
+    ]
+    return f"the caches are not filled yet: {', '.join(waiting) or 'the first load is read'}"
+
+
+def _refused_watches(reflectors: Mapping[str, Reflector[Any, Any]]) -> str | None:
+    """Whether the API server refuses a watch that it allowed before: the copy grows old.
+
+    One that it never allowed has no copy, and no other replica would have it.
+    """
+    refused = [f"{name}: {each.refusal}" for name, each in reflectors.items() if each.refusal and not each.state.unread]
+    return "; ".join(refused) or None
 
 
 def _report_renewal(served: str, problem: str | None) -> None:

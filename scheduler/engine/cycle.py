@@ -19,6 +19,7 @@ import structlog
 
 from scheduler.core import PREEMPTION_OVER_BUDGET, Placement, PostFilterOutcome
 from scheduler.engine.asking import AskedGang, AskingAttempts
+from scheduler.engine.attemptcounts import AttemptCounts
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
 from scheduler.engine.extending import Extenders
@@ -109,6 +110,7 @@ class SchedulingCycle:
         self._failures = failures
         self._waiting = waiting
         self._metrics = metrics
+        self._counts = AttemptCounts(metrics)
         self._may_schedule = may_schedule
         self._watch = watch
         self._log = attempt_log
@@ -277,9 +279,7 @@ class SchedulingCycle:
         if placement.node is not None:
             self._reserve(queued, placement, started)
         elif placement.code is Code.ERROR:
-            error = placement.failure
-            if error is not None and (error.plugin, error.point) == ("VolumeBinding", "Filter"):
-                self._metrics.volume_errors.labels("predicate").inc()
+            self._counts.filter_failed(placement)
             failure = AttemptFailure(placement.message or "no reason given", SCHEDULER_ERROR)
             self._handle_failure(queued, started, failure)
         else:
@@ -312,7 +312,7 @@ class SchedulingCycle:
         if is_reserved(permit):
             self._start_binding(attempt)
         else:
-            self._count_volume_error(permit.status, "assume")
+            self._counts.volume_error(permit.status, "assume")
             self._report_lost_node(attempt, permit.status, permit.status.message)
 
     def _attempt_gang(self, queued: QueuedPod, gang: Gang, started: float) -> None:
@@ -413,7 +413,7 @@ class SchedulingCycle:
         ready = timing.now()
         timing.point("PreBind", status.code, ready - began)
         if not status.is_success:
-            self._count_volume_error(status, "bind")
+            self._counts.volume_error(status, "bind")
             return status
         self._log.pre_bound(pod)
         bound = (
@@ -424,10 +424,6 @@ class SchedulingCycle:
         status = await runner.run_bind(state, pod, node) if bound is None else bound
         timing.point("Bind", status.code, timing.now() - ready)
         return status
-
-    def _count_volume_error(self, status: Status, stage: str) -> None:
-        if status.plugin == "VolumeBinding":
-            self._metrics.volume_errors.labels(stage).inc()
 
     def _record_success(self, attempt: BindingAttempt) -> None:
         queued, placement, now = attempt.queued, attempt.placement, self._monotonic()
@@ -440,13 +436,8 @@ class SchedulingCycle:
         self._handles[pod.scheduler_name].event(pod, "Normal", "Scheduled", "Binding", note)
         self._failures.forget(pod.uid)
         self._log.bound(queued, now)
-        self._observe("scheduled", pod, attempt.started)
-        self._metrics.attempts_per_pod.observe(queued.attempts)
-        if queued.flushed:
-            self._metrics.scheduled_after_flush.inc()
-        attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
-        waited = now - (now if queued.first_active_at is None else queued.first_active_at)
-        self._metrics.sli_duration.labels(attempts).observe(waited)
+        self._counts.ended("scheduled", pod, attempt.started)
+        self._counts.bound(queued, now)
         log.info(
             "Successfully bound pod to node",
             pod=pod.key,
@@ -481,7 +472,7 @@ class SchedulingCycle:
     def _handle_failure(self, queued: QueuedPod, started: float, failure: AttemptFailure) -> None:
         """Requeue a pod that got no node, and say why: event, condition, nomination."""
         pod = queued.pod
-        self._observe("unschedulable" if failure.reason == UNSCHEDULABLE else "error", pod, started)
+        self._counts.ended("unschedulable" if failure.reason == UNSCHEDULABLE else "error", pod, started)
         latest = self._pending.get(pod.uid)
         if latest is None:
             # Deleted, or bound by another scheduler, meanwhile: the watch has said so, and nobody waits for a reason.
@@ -497,7 +488,3 @@ class SchedulingCycle:
         self._state.nominator.set(latest, latest.nominated_node if nominated is None else nominated)
         self._failures.report(self._handles[pod.scheduler_name], latest, failure)
         log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=failure.message, queue=target)
-
-    def _observe(self, result: str, pod: PodInfo, started: float) -> None:
-        self._metrics.schedule_attempts.labels(result, pod.scheduler_name).inc()
-        self._metrics.attempt_duration.labels(result, pod.scheduler_name).observe(time.perf_counter() - started)

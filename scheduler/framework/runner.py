@@ -58,6 +58,7 @@ from scheduler.framework.locality import local_version
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import PodInfo
+from scheduler.framework.prefiltering import pre_filter, pre_filter_late
 from scheduler.framework.registrations import registrations_of
 from scheduler.framework.status import (
     SUCCESS,
@@ -66,7 +67,6 @@ from scheduler.framework.status import (
     RowArray,
     Status,
     failure,
-    unresolvable,
 )
 from scheduler.framework.timing import AttemptTiming
 from scheduler.framework.view import NodeView, Objects
@@ -196,64 +196,16 @@ class ProfileRunner:
             PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
         """
         late: list[PreFilterPlugin] = []
-        outcome = self._pre_filter(state, pod, view, skippable, late)
+        outcome = pre_filter(self.pre_filters, state, pod, view, skippable, late)
         if late and (not outcome[0].is_success or outcome[1] is not None):
-            self._run_pre_filters(state, pod, view, late)
+            pre_filter_late(late, state, pod, view)
         return outcome
 
     def run_skipped_pre_filters(
         self, state: CycleState, pod: PodInfo, view: NodeView, skippable: frozenset[str]
     ) -> None:
         """Call the PreFilter plugins that `run_pre_filter` skipped, as their state or verdicts are needed after all."""
-        self._run_pre_filters(state, pod, view, [plugin for plugin in self.pre_filters if plugin.name in skippable])
-
-    @staticmethod
-    def _run_pre_filters(state: CycleState, pod: PodInfo, view: NodeView, plugins: Iterable[PreFilterPlugin]) -> None:
-        for plugin in plugins:
-            _, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
-            if status.is_skip:
-                state.skip_filter.add(plugin.name)
-
-    def _pre_filter(
-        self,
-        state: CycleState,
-        pod: PodInfo,
-        view: NodeView,
-        skippable: frozenset[str],
-        late: list[PreFilterPlugin],
-    ) -> PreFilterOutcome:
-        names: frozenset[str] | None = None
-        restricting: list[str] = []
-        remembered: Status | None = None
-        for plugin in self.pre_filters:
-            if plugin.name in skippable:
-                late.append(plugin)
-                continue
-            result, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
-            if status.is_skip:
-                state.skip_filter.add(plugin.name)
-                continue
-            if status.is_rejection:
-                status = status.with_plugin(plugin.name)
-                if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    return status, None, ()
-                remembered = remembered or status
-                continue
-            if not status.is_success:
-                raise PluginError(plugin.name, "PreFilter", status.message)
-            if result is not None and result.node_names is not None:
-                names = result.node_names if names is None else names & result.node_names
-                restricting.append(plugin.name)
-                if not names:
-                    return self._no_nodes(restricting), None, ()
-        return remembered or SUCCESS, names, tuple(restricting)
-
-    @staticmethod
-    def _no_nodes(restricting: Sequence[str]) -> Status:
-        if len(restricting) == 1:
-            return unresolvable(f"node(s) didn't satisfy plugin {restricting[0]}", plugin=restricting[0])
-        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
-        return unresolvable(reason, plugin=restricting[-1])
+        pre_filter_late([plugin for plugin in self.pre_filters if plugin.name in skippable], state, pod, view)
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
