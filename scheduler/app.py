@@ -9,7 +9,7 @@ import structlog
 
 from scheduler import __version__
 from scheduler.catalog import format_duration
-from scheduler.config import Configuration, ConfigurationError, completed, default_configuration, load_configuration
+from scheduler.config import Configuration, ConfigurationError, default_configuration, load_configuration
 from scheduler.kube.client import ClientConfig, ConfigError
 from scheduler.logs import configure_logging, report_problem
 from scheduler.options import Options, parse_options
@@ -97,6 +97,8 @@ def _loader(options: Options) -> Callable[[int | None], Configuration]:
 
 def _write_configuration(options: Options, configuration: Configuration, file: Path) -> int:
     """Write what would run, as upstream does with this flag; needs no API server."""
+    from scheduler.config import completed  # here, since only this needs it
+
     election = options.leader_election(configuration.model)
     flags = {
         "leaderElect": election.enabled,

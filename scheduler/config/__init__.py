@@ -4,9 +4,13 @@ Membership: everything that says whether a configuration, or the spec of a Secon
 means. May import pydantic, ruamel.yaml, `scheduler.catalog` and `scheduler.kube.primitives`. It does no I/O beyond its
 own table of versions and reads no clock and no environment: what passes in `pulumi preview` is what the scheduler
 loads.
+
+What no scheduler needs is imported when it is asked for: the settings of the operator and of the rebalancer, the
+comparison and the conversion of configurations.
 """
 
-from scheduler.config.bound import bound_rules
+from typing import TYPE_CHECKING
+
 from scheduler.config.compatibility import (
     ClusterVersions,
     Incompatibility,
@@ -18,9 +22,7 @@ from scheduler.config.compatibility import (
     operator_of_csv,
     parse_version,
 )
-from scheduler.config.complete import completed
 from scheduler.config.decode import nearest
-from scheduler.config.difference import differences, profile_differences
 from scheduler.config.document import Document, check_size, plain_scalar, read_document
 from scheduler.config.election import LeaseFlags, overridden_lease_keys
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin
@@ -47,18 +49,45 @@ from scheduler.config.model import (
     KubeSchedulerConfiguration,
 )
 from scheduler.config.problems import ConfigurationError, Problem, path_text
-from scheduler.config.rebalancing import (
-    REBALANCED_RESOURCES,
-    RebalancerSpec,
-    RebalanceSettings,
-    RebalanceSettingsError,
-    read_rebalance_settings,
-    read_rebalancer_spec,
-    rebalancer_obstacles,
-)
 from scheduler.config.render import configuration_hash, names_secret, redacted, render
-from scheduler.config.rewrite import convert_text
-from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
+from scheduler.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from scheduler.config.bound import bound_rules
+    from scheduler.config.complete import completed
+    from scheduler.config.difference import differences, profile_differences
+    from scheduler.config.rebalancing import (
+        REBALANCED_RESOURCES,
+        RebalancerSpec,
+        RebalanceSettings,
+        RebalanceSettingsError,
+        read_rebalance_settings,
+        read_rebalancer_spec,
+        rebalancer_obstacles,
+    )
+    from scheduler.config.rewrite import convert_text
+    from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "bound_rules": "bound",
+        "completed": "complete",
+        "differences": "difference",
+        "profile_differences": "difference",
+        "REBALANCED_RESOURCES": "rebalancing",
+        "RebalancerSpec": "rebalancing",
+        "RebalanceSettings": "rebalancing",
+        "RebalanceSettingsError": "rebalancing",
+        "read_rebalance_settings": "rebalancing",
+        "read_rebalancer_spec": "rebalancing",
+        "rebalancer_obstacles": "rebalancing",
+        "convert_text": "rewrite",
+        "InvalidSpecError": "spec",
+        "SecondarySchedulerSpec": "spec",
+        "parse_spec": "spec",
+    },
+)
 
 __all__ = [
     "API_VERSION",

@@ -1,6 +1,5 @@
 """Decoding plain data into models; every error has a location and a message that a user can act on."""
 
-import difflib
 import inspect
 import typing
 from collections.abc import Iterable, Iterator
@@ -140,6 +139,8 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     for candidate in names:
         if candidate.lower() == name.lower():
             return f'did you mean "{candidate}"? (names are case-sensitive)'
+    import difflib  # here, since few mistype a name
+
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f'did you mean "{close[0]}"?'

@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 LATER = ("requests", "urllib3", "prometheus_api_client", "cryptography", "aiohttp", "rich")
+NOT_FOR_A_SCHEDULER = ("rebalancing", "spec", "rewrite", "difference", "complete")
+OWN_MODULES = 240
+"""At most. Whoever needs more looks at `python -X importtime` first: they take a third of the imports' time."""
 LATEST = ("numpy", "uvloop", "prometheus_client")
 
 
@@ -30,3 +33,10 @@ def test_metric_sources_certificates_and_the_http_library_are_imported_when_they
     modules = imported_by(code)
     assert modules.isdisjoint(LATER)
     assert modules >= {"numpy", "scheduler.kube.client.http"}
+
+
+def test_a_start_imports_no_more_of_our_modules_than_the_budget_allows() -> None:
+    code = "from scheduler.__main__ import _import_structlog\n_import_structlog()\nimport scheduler.daemon"
+    ours = {name for name in imported_by(code) if name.partition(".")[0] == "scheduler"}
+    assert len(ours) <= OWN_MODULES
+    assert ours.isdisjoint({f"scheduler.config.{name}" for name in NOT_FOR_A_SCHEDULER})
