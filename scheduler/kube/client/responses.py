@@ -18,15 +18,16 @@ CHUNK_LINE_LIMIT: Final = 4 << 10
 _BLANK: Final = b"\r\n\r\n"
 _END_OF_LINE: Final = b"\r\n"
 _BEGIN: Final = b"HTTP/1."
-# Possessive: where it does not match, it has looked at each byte once.
+# Possessive, but for groups: where it does not match, it has looked at each byte a few times at most. CPython before
+# 3.11.5, such as Debian 12's, does not match a possessive group that repeats something itself (gh-106052).
 _HEAD: Final = re.compile(
-    rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\r\n]*+)?+((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[^\r\n]*+)*+)\r\n\r\n"
+    rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\r\n]*+)?((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[^\r\n]*+)*)\r\n\r\n"
 )
 _NOTED: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|connection|retry-after):[ \t]*+([^\r\n]*)", re.IGNORECASE
 )
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
-_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*+(?:;[^\r\n]*+)?+\r\n")
+_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*+(?:;[^\r\n]*+)?\r\n")
 _NO_BODY: Final = (204, 304)
 _SWITCHING_PROTOCOLS: Final = 101
 

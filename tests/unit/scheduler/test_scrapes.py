@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from scheduler import daemon as daemon_module
+from scheduler import serving
 from scheduler.config import load_configuration
 from scheduler.daemon import Daemon
 from scheduler.kube.client import ClientConfig, KubeClient, PageReader
@@ -51,7 +51,7 @@ class Scraped:
 
 @pytest.fixture
 async def scraped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scraped]:
-    monkeypatch.setattr(daemon_module, "_SERVE_WITHIN_SECONDS", 0.0)
+    monkeypatch.setattr(serving, "_SERVE_WITHIN_SECONDS", 0.0)
     port, absent = free_ports(2)
     flags = [f"--secure-port={port}", "--bind-address=127.0.0.1"]
     options = parse_options([*flags, "--authorization-always-allow-paths=/metrics,/configz,/livez"], "test")
