@@ -98,8 +98,8 @@ async def lives(
                         records[name] = _ready(stack, service, cluster)
                     figures = await _life(Stage(cluster, world, seen, records), number, options)
                 done.append({name: figures[name] for name in names})
-                told = ", ".join(f"{name} {of['placing']:.0f} us" for name, of in done[-1].items())
-                print(f"  {len(done)}: {told}", file=sys.stderr, flush=True)
+                line = ", ".join(f"{name} {of['placing']:.0f} us" for name, of in done[-1].items())
+                print(f"  {len(done)}: {line}", file=sys.stderr, flush=True)
     return done
 
 

@@ -38,8 +38,8 @@ class Engine:
     """The process of one checkout; a context manager that ends it."""
 
     def __init__(self, root: Path, options: argparse.Namespace) -> None:
-        given = (f"--{name}={getattr(options, name)}" for name in ("profile", "pods", "nodes", "count", "pairs"))
-        self._command = [interpreter(root), "-m", "benchmarks.turns", *given]
+        settings = (f"--{name}={getattr(options, name)}" for name in ("profile", "pods", "nodes", "count", "pairs"))
+        self._command = [interpreter(root), "-m", "benchmarks.turns", *settings]
         # Byte code is there or is not, for all of them alike.
         self._environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
         self._root = root

@@ -61,12 +61,12 @@ def test_possessive_groups_are_told_from_possessive_characters(pattern: bytes, r
 
 def test_no_pattern_needs_what_python_before_3_11_5_does_wrong() -> None:
     """The possessive repetition of a group (gh-106052); Debian 12 has 3.11.2."""
-    found, wrong = 0, []
+    read, wrong = 0, []
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             for line, pattern in patterns(path.read_text(encoding="utf-8")):
-                found += 1
+                read += 1
                 if repeats_a_group_possessively(re._parser.parse(pattern)):  # type: ignore[attr-defined]
                     wrong.append(f"{path.relative_to(ROOT)}:{line}: {pattern!r}")
     assert not wrong
-    assert found > 50
+    assert read > 50

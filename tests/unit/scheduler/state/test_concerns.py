@@ -92,30 +92,30 @@ def test_an_objects_event_asks_the_pods_that_wait_for_it() -> None:
 
 
 def test_a_plugin_that_holds_no_pod_back_is_not_asked_whom_a_change_concerns() -> None:
-    asked = []
+    questions = []
 
     def named(old: object, new: object) -> Collection[str]:
-        asked.append(new)
+        questions.append(new)
         return [str(new)]
 
     tickets = Tickets(ManualClocks(), Concern(waits_for, named, lambda old, new: False))
     tickets.queue.on_event(ADDED, None, "t1")
     tickets.queue.on_events([(ADDED, None, "t2")])
-    assert not asked, "nobody waits"
+    assert not questions, "nobody waits"
     unfit = pod("unfit")
     tickets.queue.add(unfit)
     popped = tickets.queue.pop()
     assert popped is not None
     tickets.queue.add_unschedulable(popped, rejectors=frozenset({"Fit"}))
     tickets.queue.on_event(ADDED, None, "t3")
-    assert not asked, "the only pod that waits was rejected by another plugin"
+    assert not questions, "the only pod that waits was rejected by another plugin"
     gated = pod("gated", labels={"ticket": "t9"})
     tickets.queue.add(gated)
     tickets.queue.on_event(ADDED, None, "t4")
-    assert asked == ["t4"]
+    assert questions == ["t4"]
     tickets.queue.delete(gated.uid)
     tickets.queue.on_event(ADDED, None, "t5")
-    assert asked == ["t4"], "it does not wait any more"
+    assert questions == ["t4"], "it does not wait any more"
 
 
 def test_a_list_of_many_objects_that_concern_one_pod_each_wakes_these_pods_only() -> None:
