@@ -16,7 +16,7 @@ import typer
 from scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.importing import importing
+from secondary_scheduler.importing import importing
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each module has `register(app)`, which adds the command or group of that name.

@@ -21,7 +21,7 @@ import yaml
 
 from scheduler.kube.client import ClientConfig, ConfigError
 from secondary_scheduler.cli.errors import InputError, printable
-from secondary_scheduler.cli.reading import MOST_TEXT, read_bytes
+from secondary_scheduler.files import MOST_TEXT, read_bytes
 
 _LOGINS = ("exec", "auth-provider")
 _IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")

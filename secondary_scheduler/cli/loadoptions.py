@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.reading import require_file
 from secondary_scheduler.cli.typed import require_apart, was_typed
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 
 PrometheusOption = Annotated[
     str | None,
@@ -51,18 +51,6 @@ OF_A_CLUSTER = (
     "window",
 )
 """Parameters that mean nothing where a snapshot is read from files."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOrigin:
-    """Where to read the load: one of the two addresses is set."""
-
-    prometheus: str | None
-    watcher: str | None
-    token_file: Path | None
-    ca_file: Path | None
-    window: str
-    allow_insecure: bool = False
 
 
 def load_origin(

@@ -40,7 +40,7 @@ class FullOutputFormat(enum.StrEnum):
 def document_text(document: Mapping[str, Any], output: FullOutputFormat | DocumentOutputFormat) -> str:
     """Return a document as YAML or, in every other form, as JSON; it ends with a newline."""
     if output == FullOutputFormat.YAML:
-        from secondary_scheduler.cli.yamltext import dump_yaml
+        from secondary_scheduler.yamltext import dump_yaml
 
         return dump_yaml(document).decode()
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

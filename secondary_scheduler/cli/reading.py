@@ -1,4 +1,4 @@
-"""Files and images that several commands take as arguments. Whatever is read is bounded before it is parsed.
+"""Files and images that several commands take as arguments.
 
 `scheduler.config` is imported within the functions: `--help` and mistakes in the call need none of it.
 """
@@ -6,58 +6,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode, InputError
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.files import MOST_TEXT, read_bytes, read_text
 
 if TYPE_CHECKING:
     from scheduler.config import Configuration, Flavour
-
-MOST_TEXT = 1 << 20
-"""Bytes of a file that people write: what a ConfigMap can hold. Parsing one with positions takes seconds per MiB."""
-MOST_OBJECTS = 1 << 30
-"""Bytes of a file that programs write: a snapshot, for instance, has about 2 kB per object."""
-
-
-def read_bytes(name: str | Path, *, most: int, option: str = "") -> bytes:
-    """Return a file's content, or stdin's for `-`.
-
-    Args:
-        name: as the user gave it.
-        most: bytes; never more are read, so that a device or pipe without end does no harm.
-        option: what named the file, for messages.
-
-    Raises:
-        InputError: it cannot be read, or has more bytes.
-    """
-    shown = f"{option} {name}" if option else str(name)
-    try:
-        if str(name) == "-":
-            data = sys.stdin.buffer.read(most + 1)
-        else:
-            with Path(name).open("rb") as file:
-                data = file.read(most + 1)
-    except OSError as error:
-        raise InputError(f"{shown}: {error.strerror or error}") from error
-    if len(data) > most:
-        raise InputError(f"{shown}: larger than {_size(most)}, which is the most that is read of such a file")
-    return data
-
-
-def read_text(name: str | Path, *, option: str = "") -> str:
-    """Return the text of a configuration, a manifest or a stack file, or stdin's for `-`.
-
-    Raises:
-        InputError: it cannot be read, is larger than `MOST_TEXT`, or is not UTF-8.
-    """
-    data = read_bytes(name, most=MOST_TEXT, option=option)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        shown = f"{option} {name}" if option else str(name)
-        raise InputError(f"{shown}: not UTF-8 text ({error.reason} at byte {error.start})") from error
 
 
 def require_file(name: Path | None, option: str) -> None:
@@ -124,7 +80,3 @@ def choose_flavour(image: str, flavour: str) -> Flavour | None:
         return flavour_named(flavour) if flavour else flavour_of(image) if image else None
     except UnknownFlavourError as error:
         raise CommandError(f"--flavour: {error}", ExitCode.USAGE) from None
-
-
-def _size(count: int) -> str:
-    return f"{count >> 20} MiB" if count < 1 << 30 else f"{count >> 30} GiB"

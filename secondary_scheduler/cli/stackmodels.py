@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.reading import read_text
+from secondary_scheduler.files import read_text
 
 PROJECT = "secondary-scheduler"
 """The name in the project's Pulumi.yaml, and the prefix of its keys in a stack file."""

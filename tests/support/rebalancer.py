@@ -13,7 +13,6 @@ from scheduler.framework import Clocks, LoadReading, MonotonicSeconds, NodeLoad,
 from scheduler.helpers import PodReducer
 from scheduler.kube.model import NODES, PODDISRUPTIONBUDGETS
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.simulation.settingup import load_sources
 from secondary_scheduler.rebalancer.cluster import KnownPod, Picture, known_node, known_pod
 from secondary_scheduler.rebalancer.metrics import Metrics
 from secondary_scheduler.rebalancer.planner import Planner, Round
@@ -35,6 +34,7 @@ from secondary_scheduler.rebalancing import (
     encode_memory,
     read_settings,
 )
+from secondary_scheduler.simulation.settingup import load_sources
 from tests.support.rebalancing import NOW, Scene, encoded
 
 

@@ -12,11 +12,6 @@ import msgspec
 from scheduler.config import load_configuration
 from scheduler.framework import LoadReading, NodeLoad
 from secondary_scheduler.cli.rebalance.facts import read_facts
-from secondary_scheduler.cli.simulation.cluster import PodSelection, build_cluster
-from secondary_scheduler.cli.simulation.documents import Entry
-from secondary_scheduler.cli.simulation.objects import RecordedObjects
-from secondary_scheduler.cli.simulation.report import Place, Report
-from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, load_sources, make_ready
 from secondary_scheduler.rebalancing import (
     History,
     Oracle,
@@ -26,6 +21,11 @@ from secondary_scheduler.rebalancing import (
     make_plan,
     read_settings,
 )
+from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
+from secondary_scheduler.simulation.documents import Entry
+from secondary_scheduler.simulation.objects import RecordedObjects
+from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, make_ready
 from tests.support.simulating import LOAD_AWARE, node, pod
 
 START = 1_767_225_600

@@ -29,13 +29,13 @@ from secondary_scheduler.cli.bundle.selecting import (
     owned_by,
     restarted,
 )
-from secondary_scheduler.cli.clustersnapshot.taking import take_snapshot
 from secondary_scheduler.cli.errors import CommandError, InputError
 from secondary_scheduler.cli.forwarding import Answer, get
 from secondary_scheduler.cli.leaders import leading_pods
 from secondary_scheduler.cli.listing import part, parts, read_object
 from secondary_scheduler.cli.resource import API_VERSION, KIND
-from secondary_scheduler.cli.yamltext import documents, dump_yaml
+from secondary_scheduler.cli.snapshotfile import take_snapshot
+from secondary_scheduler.yamltext import documents, dump_yaml
 
 _TIMEOUT: Final = 20.0
 _MOST_LISTED: Final = 2000

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from secondary_scheduler.cli.nodeload import LOAD_API_VERSION
+from secondary_scheduler.nodeload import LOAD_API_VERSION
 
 API_VERSION: Final = LOAD_API_VERSION
 KIND: Final = "ClusterRecording"

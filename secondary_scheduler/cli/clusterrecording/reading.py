@@ -20,10 +20,10 @@ from secondary_scheduler.cli.clusterrecording.form import (
     decode_line,
 )
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.reading import MOST_OBJECTS, read_bytes
-from secondary_scheduler.cli.simulation.documents import Entry
-from secondary_scheduler.cli.simulation.objects import RecordedObjects
-from secondary_scheduler.cli.simulation.report import Place, Report, with_field
+from secondary_scheduler.files import MOST_OBJECTS, read_bytes
+from secondary_scheduler.simulation.documents import Entry
+from secondary_scheduler.simulation.objects import RecordedObjects
+from secondary_scheduler.simulation.report import Place, Report, with_field
 
 _UNUSABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 _OBJECT_LINES = (LineType.SNAPSHOT, LineType.ADDED, LineType.MODIFIED, LineType.DELETED)

@@ -26,12 +26,12 @@ from secondary_scheduler.cli.clusterrecording.form import (
 )
 from secondary_scheduler.cli.clusterrecording.watching import RecordedKind, startup_error
 from secondary_scheduler.cli.clusterrecording.writing import RecordingWriter, now
-from secondary_scheduler.cli.clustersnapshot.measuring import read_load_document
-from secondary_scheduler.cli.clustersnapshot.reading import RESOURCES, SnapshotResource
 from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
-from secondary_scheduler.cli.loadoptions import LoadOrigin
-from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, LOAD_KIND, VERSION_KIND
 from secondary_scheduler.cli.privatefile import GrowingFile, growing_file
+from secondary_scheduler.clustersnapshot.measuring import read_load_document
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotResource
+from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND, VERSION_KIND
 
 _TIMEOUT = 120.0
 _LOOK = 0.5

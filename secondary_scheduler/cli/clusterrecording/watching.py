@@ -19,7 +19,7 @@ from scheduler.kube.model import (
 )
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.writing import RecordingWriter
-from secondary_scheduler.cli.clustersnapshot.reading import SnapshotResource
+from secondary_scheduler.clustersnapshot.reading import SnapshotResource
 
 # A kind that we may not list is left out at once: who records waits for the beginning.
 _TIMING = ReflectorTiming(refused=0.0)

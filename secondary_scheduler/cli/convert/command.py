@@ -9,7 +9,8 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.reading import choose_flavour, read_text, require_writable
+from secondary_scheduler.cli.reading import choose_flavour, require_writable
+from secondary_scheduler.files import read_text
 
 _EXAMPLES = examples("convert old.yaml", "convert old.yaml --file new.yaml")
 

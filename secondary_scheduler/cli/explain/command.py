@@ -17,7 +17,6 @@ from secondary_scheduler.cli.explain.request import (
     SnapshotOption,
     offline_request,
 )
-from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
@@ -32,6 +31,7 @@ from secondary_scheduler.cli.kubeoptions import (
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.schedulers import PORT, Schedulers, find_schedulers
 from secondary_scheduler.cli.typed import require_apart
+from secondary_scheduler.importing import importing
 
 _POD_EXAMPLES = (
     "explain pod web-1 -n shop",

@@ -14,17 +14,17 @@ from msgspec import Struct
 from scheduler.core import NodeVerdict, detail_of, explain, judge_node, without_own_use
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
+from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
-from secondary_scheduler.cli.simulation.cluster import PodSelection
-from secondary_scheduler.cli.simulation.configured import ConfigurationFile
-from secondary_scheduler.cli.simulation.deciding import Outcome
-from secondary_scheduler.cli.simulation.documents import read_objects
-from secondary_scheduler.cli.simulation.objects import RecordedObjects, read_recorded
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, set_up
-from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.deciding import Outcome
+from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
+from secondary_scheduler.simulation.watcherload import read_load
 
 _BEST_NODES = 5
 _NOT_AGAIN = "it would not be placed there again; --why-not says why"

@@ -14,9 +14,9 @@ from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.offline import read_offline
 from secondary_scheduler.cli.explain.request import OfflineRequest
-from secondary_scheduler.cli.simulation.deciding import Outcome
-from secondary_scheduler.cli.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, result_of, waited
-from secondary_scheduler.cli.simulation.settingup import ReadyCluster, load_sources
+from secondary_scheduler.simulation.deciding import Outcome
+from secondary_scheduler.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, result_of, waited
+from secondary_scheduler.simulation.settingup import ReadyCluster, load_sources
 
 _QUEUES = {PLACED: "active", UNSCHEDULABLE: "unschedulable", GATED: "gated", UNDECIDED: "undecided"}
 """The queue of a pod after one attempt, by its result."""

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.reading import MOST_TEXT, read_bytes
+from secondary_scheduler.files import MOST_TEXT, read_bytes
 
 WAVE_KEY = "fleet:wave"
 """In a stack's settings: the wave it belongs to. A namespace of its own, since the program has no use for it."""

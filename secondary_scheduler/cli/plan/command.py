@@ -9,11 +9,11 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanRequest
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
+from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(
     "plan --old config.yaml --new changed.yaml --snapshot cluster.json",

@@ -44,7 +44,7 @@ def write(result: PlanResult, out: IO[bytes], form: PlanFormat, *, summary_only:
         out.write(msgspec.json.format(msgspec.json.encode(document(result)), indent=1) + b"\n")
     elif form is PlanFormat.YAML:
         # Here, since other forms need no YAML library to be imported.
-        from secondary_scheduler.cli.yamltext import dump_yaml
+        from secondary_scheduler.yamltext import dump_yaml
 
         out.write(dump_yaml(document(result)))
     else:

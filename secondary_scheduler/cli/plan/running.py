@@ -16,6 +16,7 @@ from scheduler.config import Configuration, differences
 from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.cli.clusterrecording.reading import read_recording as read_cluster_recording
+from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.cli.plan.comparing import compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
@@ -23,14 +24,14 @@ from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, Repla
 from secondary_scheduler.cli.plan.takenoff import without_taken_off
 from secondary_scheduler.cli.replay.placement import PodPlacement
 from secondary_scheduler.cli.replay.replaying import Replay, pod_names
-from secondary_scheduler.cli.simulation.cluster import PodSelection
-from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
-from secondary_scheduler.cli.simulation.documents import read_objects
-from secondary_scheduler.cli.simulation.objects import RecordedObjects, read_recorded
-from secondary_scheduler.cli.simulation.recording import read_recording
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, set_up
-from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.configured import taken_over
+from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
+from secondary_scheduler.simulation.recording import read_recording
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
+from secondary_scheduler.simulation.watcherload import read_load
 
 
 @dataclass(frozen=True, slots=True)

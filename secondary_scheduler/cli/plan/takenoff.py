@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scheduler.framework import LoadReading
 from secondary_scheduler.balance import is_measured, lowered
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster
+from secondary_scheduler.simulation.cluster import SimulatedCluster
 
 
 def without_taken_off(cluster: SimulatedCluster, load: LoadReading) -> LoadReading:

@@ -22,7 +22,8 @@ from secondary_scheduler.cli.preflight import openshift
 from secondary_scheduler.cli.preflight.admission import AdmissionTarget
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
 from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
-from secondary_scheduler.cli.reading import read_configuration, read_text
+from secondary_scheduler.cli.reading import read_configuration
+from secondary_scheduler.files import read_text
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
 _NEEDED = {

@@ -14,7 +14,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.reading import read_text
+from secondary_scheduler.files import read_text
 
 _KEY = "secondary-scheduler:metricProvider"
 _SERVICES = (".svc", ".svc.cluster.local")

@@ -9,7 +9,6 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
     OF_A_CLUSTER,
@@ -27,6 +26,7 @@ from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceReque
 from secondary_scheduler.cli.rebalance.process import run
 from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment, was_typed
+from secondary_scheduler.importing import importing
 
 _PLAN = examples(
     "rebalance plan --config config.yaml --snapshot cluster.json",

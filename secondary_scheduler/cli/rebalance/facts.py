@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from scheduler.kube.model import DecodeError
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds
-from secondary_scheduler.cli.simulation.objects import NamedObject, RecordedObjects
-from secondary_scheduler.cli.simulation.report import Report, with_field
 from secondary_scheduler.rebalancing import (
     MOVABLE_PODS,
     POD_METRICS,
@@ -22,6 +20,8 @@ from secondary_scheduler.rebalancing import (
     facts_of_pod,
     usage_of,
 )
+from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects
+from secondary_scheduler.simulation.report import Report, with_field
 
 
 class _Created(Struct, rename="camel"):

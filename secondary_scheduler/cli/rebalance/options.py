@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from secondary_scheduler.cli.loadoptions import LoadOrigin
 from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 
 
 @dataclass(frozen=True, slots=True)

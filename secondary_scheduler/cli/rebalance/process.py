@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.reading import require_file
+from secondary_scheduler.importing import importing
 
 if TYPE_CHECKING:
     from secondary_scheduler.rebalancer.options import Options

@@ -14,20 +14,15 @@ import typer
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading, configured_extenders
 from scheduler.load import window_seconds
-from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read, read_snapshot
+from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.errors import InputError, printable
-from secondary_scheduler.cli.reading import read_text
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.facts import read_facts
 from secondary_scheduler.cli.rebalance.health import read_health
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
-from secondary_scheduler.cli.simulation.cluster import PodSelection
-from secondary_scheduler.cli.simulation.configured import ConfigurationFile
-from secondary_scheduler.cli.simulation.documents import Entry, read_objects
-from secondary_scheduler.cli.simulation.objects import RecordedObjects, read_recorded
-from secondary_scheduler.cli.simulation.report import Place, Report
-from secondary_scheduler.cli.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
-from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.cli.snapshotfile import cluster_to_read
+from secondary_scheduler.clustersnapshot.taking import read_snapshot
+from secondary_scheduler.files import read_text
 from secondary_scheduler.rebalancing import (
     ClusterFacts,
     History,
@@ -39,6 +34,12 @@ from secondary_scheduler.rebalancing import (
     make_plan,
     read_settings,
 )
+from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.documents import Entry, read_objects
+from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
+from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
+from secondary_scheduler.simulation.watcherload import read_load
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def _settings(request: RebalanceRequest) -> RebalanceSettings:
     if request.settings is None:
         return RebalanceSettings()
     # Here, since most calls have no settings of their own.
-    from secondary_scheduler.cli.yamltext import documents
+    from secondary_scheduler.yamltext import documents
 
     data = read_text(request.settings, option="--settings").encode()
     contents = [document.content for document in documents(data, str(request.settings))]

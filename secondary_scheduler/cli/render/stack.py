@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.reading import read_text
+from secondary_scheduler.files import read_text
 
 ENCRYPTED = "encrypted"
 """What stands in for a value that only the engine can decrypt."""

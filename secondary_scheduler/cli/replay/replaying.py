@@ -16,15 +16,15 @@ from secondary_scheduler.balance import NodeFigures, is_measured, lowered, node_
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.nodeload import LOAD_KIND
 from secondary_scheduler.cli.replay.figures import Worst
 from secondary_scheduler.cli.replay.placement import PodPlacement
-from secondary_scheduler.cli.simulation.changing import ChangingCluster
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, is_static, without_node
-from secondary_scheduler.cli.simulation.deciding import Outcome
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import ReadyCluster, set_load
-from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.nodeload import LOAD_KIND
+from secondary_scheduler.simulation.changing import ChangingCluster
+from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, without_node
+from secondary_scheduler.simulation.deciding import Outcome
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.settingup import ReadyCluster, set_load
+from secondary_scheduler.simulation.watcherload import read_load
 
 TICK = 1.0
 """Seconds of a recording that are one step: what arrives within them is decided together, in queue order."""

@@ -9,13 +9,13 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, FullOutputOption
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, Request
 from secondary_scheduler.cli.snapshotoptions import AsSchedulerOption, LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import moment, require_apart
+from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(
     "simulate --config config.yaml --snapshot cluster.json",

@@ -10,7 +10,7 @@ import msgspec
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.simulate.options import Detail
-from secondary_scheduler.cli.simulation.deciding import Outcome
+from secondary_scheduler.simulation.deciding import Outcome
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "SimulationResult"
@@ -43,7 +43,7 @@ def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> N
 def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
     """Write the result as YAML."""
     # Here, since JSON and tables need no YAML library to be imported.
-    from secondary_scheduler.cli.yamltext import dump_yaml
+    from secondary_scheduler.yamltext import dump_yaml
 
     out.write(f"apiVersion: {API_VERSION}\nkind: {KIND}\ndecisions:".encode())
     ending = b" []\n"

@@ -11,18 +11,19 @@ from typing import IO
 
 import typer
 
+from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.simulate import output as forms
 from secondary_scheduler.cli.simulate.options import Detail, Request
-from secondary_scheduler.cli.simulation.cluster import PodSelection, SimulatedCluster
-from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
-from secondary_scheduler.cli.simulation.deciding import Outcome, Simulation, all_explained, none_explained
-from secondary_scheduler.cli.simulation.documents import read_objects
-from secondary_scheduler.cli.simulation.objects import read_recorded
-from secondary_scheduler.cli.simulation.recording import read_recording
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import Conditions, set_up
-from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster
+from secondary_scheduler.simulation.configured import taken_over
+from secondary_scheduler.simulation.deciding import Outcome, Simulation, all_explained, none_explained
+from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.objects import read_recorded
+from secondary_scheduler.simulation.recording import read_recording
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.settingup import Conditions, set_up
+from secondary_scheduler.simulation.watcherload import read_load
 
 
 def run(request: Request) -> bool:

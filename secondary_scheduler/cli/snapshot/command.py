@@ -15,7 +15,6 @@ from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
     AllowInsecureOption,
     CaFileOption,
-    LoadOrigin,
     PrometheusOption,
     TokenFileOption,
     WatcherOption,
@@ -24,6 +23,7 @@ from secondary_scheduler.cli.loadoptions import (
 )
 from secondary_scheduler.cli.reading import require_writable
 from secondary_scheduler.cli.typed import was_typed
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 
 
 class SnapshotFormat(enum.StrEnum):
@@ -101,7 +101,7 @@ def snapshot(
         _record(kubeconfig, context, origin, file, seconds, limit, interval)
         return
     # Here, not above: reading them takes longer than all the rest of the command line.
-    from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read, take_snapshot
+    from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 
     with cluster_to_read(kubeconfig, context) as config:
         counts = take_snapshot(config, origin, file, as_yaml=output is SnapshotFormat.YAML, say=_say)
@@ -118,7 +118,7 @@ def _record(
     interval: float,
 ) -> None:
     from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest, ending, take_recording
-    from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read
+    from secondary_scheduler.cli.snapshotfile import cluster_to_read
 
     request = RecordingRequest(seconds, limit, interval)
     with cluster_to_read(kubeconfig, context, renewed=True) as config:

@@ -14,7 +14,6 @@ from aiohttp import web
 from scheduler import __version__
 from scheduler.config import Configuration, differences
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.simulation.results import RESULTS
 from secondary_scheduler.cli.ui import decisions as decided
 from secondary_scheduler.cli.ui import guard, moments, nodes, rendering, timeline, waiting, whatif
 from secondary_scheduler.cli.ui.asking import BadQuery, choice, page_number, text
@@ -23,6 +22,7 @@ from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.nodepage import node_page
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
 from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest
+from secondary_scheduler.simulation.results import RESULTS
 
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _NAVIGATION: Final = (

@@ -9,7 +9,6 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.kubeoptions import (
     ContextOption,
     KubeconfigOption,
@@ -30,6 +29,7 @@ from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.schedulers import PORT
 from secondary_scheduler.cli.snapshotoptions import AsSchedulerOption, LoadOption, MoreFilesArgument, SeedOption
 from secondary_scheduler.cli.typed import require_apart, was_typed
+from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(
     "ui --snapshot cluster.json",

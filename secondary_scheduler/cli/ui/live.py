@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.core import DecisionDetail
-from secondary_scheduler.cli.clustersnapshot.taking import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.loadoptions import LoadOrigin
 from secondary_scheduler.cli.schedulers import find_schedulers
+from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.ui.decisions import MatrixRow, score_matrix
 from secondary_scheduler.cli.ui.runs import Limits
 from secondary_scheduler.cli.ui.scenes import DEFAULT_LIMITS, Scene, SceneRequest, read_scene
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 
 
 class Gate(Struct, frozen=True):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.framework import NodeInfo, PodInfo
-from secondary_scheduler.cli.simulation.results import PLACED
 from secondary_scheduler.cli.ui.nodes import MEASURES, RESOURCES, NodeColumns
 from secondary_scheduler.cli.ui.runs import PodDecision
 from secondary_scheduler.cli.ui.scenes import Scene
+from secondary_scheduler.simulation.results import PLACED
 
 _MOST_PODS = 500
 

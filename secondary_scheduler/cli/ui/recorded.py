@@ -14,14 +14,14 @@ from scheduler.framework import LoadReading
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.nodeload import LOAD_KIND
-from secondary_scheduler.cli.simulation.changing import ChangingCluster
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster
-from secondary_scheduler.cli.simulation.copying import copy_cluster
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import Conditions, set_load
-from secondary_scheduler.cli.simulation.watcherload import read_load
 from secondary_scheduler.cli.ui.nodes import NodeColumns, node_columns
+from secondary_scheduler.nodeload import LOAD_KIND
+from secondary_scheduler.simulation.changing import ChangingCluster
+from secondary_scheduler.simulation.cluster import SimulatedCluster
+from secondary_scheduler.simulation.copying import copy_cluster
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.settingup import Conditions, set_load
+from secondary_scheduler.simulation.watcherload import read_load
 
 
 class _Spec(Struct, rename="camel"):

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from scheduler.config import Configuration
 from secondary_scheduler.cli.clusterrecording.reading import read_recording
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.simulation.cluster import PodSelection, build_cluster
-from secondary_scheduler.cli.simulation.configured import taken_over
-from secondary_scheduler.cli.simulation.remarks import remarks
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import Conditions
 from secondary_scheduler.cli.ui.course import Course, Replayable, replay_course
 from secondary_scheduler.cli.ui.runs import Limits, Run
 from secondary_scheduler.cli.ui.scenes import ReadConfigurations, Scene, SceneRequest
+from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
+from secondary_scheduler.simulation.configured import taken_over
+from secondary_scheduler.simulation.remarks import remarks
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.settingup import Conditions
 
 REPLAY_LIMITS = Limits(explained=20.0, total=300.0)
 

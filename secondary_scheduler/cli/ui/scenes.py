@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from scheduler.config import Configuration, default_configuration
 from scheduler.framework import PodInfo
-from secondary_scheduler.cli.simulation.cluster import read_cluster
-from secondary_scheduler.cli.simulation.configured import ConfigurationFile, taken_over
-from secondary_scheduler.cli.simulation.documents import read_objects
-from secondary_scheduler.cli.simulation.remarks import remarks
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.settingup import Conditions
-from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.ui.runs import Limits, Run, run_simulation
+from secondary_scheduler.simulation.cluster import read_cluster
+from secondary_scheduler.simulation.configured import taken_over
+from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.remarks import remarks
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.settingup import Conditions
+from secondary_scheduler.simulation.watcherload import read_load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

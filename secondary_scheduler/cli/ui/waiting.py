@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secondary_scheduler.cli.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
 from secondary_scheduler.cli.ui.decisions import PAGE
 from secondary_scheduler.cli.ui.runs import PodDecision
 from secondary_scheduler.cli.ui.scenes import Scene
+from secondary_scheduler.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
 
 _MOST_REASONS = 50
 _MOST_SCHEDULERS = 20

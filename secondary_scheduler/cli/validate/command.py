@@ -11,7 +11,8 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.output import OutputFormat
-from secondary_scheduler.cli.reading import choose_flavour, read_text, require_single_stdin
+from secondary_scheduler.cli.reading import choose_flavour, require_single_stdin
+from secondary_scheduler.files import read_text
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.checking import Checked

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.cli.clustersnapshot.reading import RESOURCES
+from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from tests.support.simulating import Bench, node, pod
 
 CONFIGURATION = """

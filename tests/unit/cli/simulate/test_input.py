@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.simulation.cluster import read_cluster
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.yamltext import documents, dump_yaml
+from secondary_scheduler.simulation.cluster import read_cluster
+from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.yamltext import documents, dump_yaml
 from tests.support.simulating import SCHEDULER, Bench, Result, node, pod
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.clustersnapshot.reading import RESOURCES
+from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from tests.support.simulating import Bench, node, pod
 
 GROUP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"

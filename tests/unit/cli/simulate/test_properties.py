@@ -22,9 +22,9 @@ from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from secondary_scheduler.cli.simulate.output import write_json
-from secondary_scheduler.cli.simulation.cluster import read_cluster
-from secondary_scheduler.cli.simulation.deciding import Simulation, all_explained
-from secondary_scheduler.cli.simulation.report import Report
+from secondary_scheduler.simulation.cluster import read_cluster
+from secondary_scheduler.simulation.deciding import Simulation, all_explained
+from secondary_scheduler.simulation.report import Report
 from tests.support.drawnclusters import node_object, nodes, pod_object, pods
 from tests.support.selection import tries
 from tests.support.simulating import CONFIGURATION, SCHEDULER

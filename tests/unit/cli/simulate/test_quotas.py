@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.plugins.preemptiontoleration.rules import MINIMUM, SECONDS
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.clustersnapshot.reading import RESOURCES
+from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from tests.support.simulating import Bench, node, pod
 
 CONFIGURATION = """

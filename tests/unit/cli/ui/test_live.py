@@ -14,8 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from typer.testing import CliRunner
 
 from scheduler.kube.client import ClientConfig, KubeError
-from secondary_scheduler.cli import app
-from secondary_scheduler.cli.clustersnapshot import taking
+from secondary_scheduler.cli import app, snapshotfile
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui import live
 from secondary_scheduler.cli.ui.app import Site, application
@@ -69,7 +68,7 @@ class FakeCluster:
         self.asked: list[tuple[str, str]] = []
         self.files: list[Path] = []
         config = ClientConfig(server="https://api.example.com:6443", token=TOKEN)
-        monkeypatch.setattr(taking, "load_connection", lambda kubeconfig, context: config)
+        monkeypatch.setattr(snapshotfile, "load_connection", lambda kubeconfig, context: config)
         monkeypatch.setattr(live, "take_snapshot", self._take)
         monkeypatch.setattr(live, "find_schedulers", lambda *args, **options: SimpleNamespace(about_pod=self._ask))
 

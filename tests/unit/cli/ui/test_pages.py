@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from secondary_scheduler.cli.simulation.results import GATED, PLACED, RESULTS, UNSCHEDULABLE
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest, read_scene
+from secondary_scheduler.simulation.results import GATED, PLACED, RESULTS, UNSCHEDULABLE
 from tests.support.scenes import HOSTILE, write_scene
 from tests.support.views import HOSTILE_LABEL, VIEWS, View, first_decision
 

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from scheduler.kube.client import Expired, Forbidden, KubeClient, KubeError, MalformedResponse, NotFound, api_path
 from scheduler.kube.model import RESOURCECLAIMTEMPLATES, Node
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.clustersnapshot.trimming import trim_object
+from secondary_scheduler.clustersnapshot.trimming import trim_object
 from secondary_scheduler.rebalancing import POD_METRICS, WORKLOADS, MovablePod
 
 _PAGE = 500

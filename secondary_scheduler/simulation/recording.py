@@ -8,8 +8,8 @@ import msgspec
 
 from scheduler.engine import AnswerRecord, AttemptPipeline, RecordedAnswers
 from scheduler.framework import Answered, Asking
-from secondary_scheduler.cli.reading import MOST_OBJECTS, read_bytes
-from secondary_scheduler.cli.simulation.report import Place, Report, with_field
+from secondary_scheduler.files import MOST_OBJECTS, read_bytes
+from secondary_scheduler.simulation.report import Place, Report, with_field
 
 T = TypeVar("T")
 _MARK = b'"ExtenderAnswer"'

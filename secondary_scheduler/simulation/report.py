@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.errors import printable
 
 _MOST_LINES = 50
 """Lines that are shown one by one; a file that is wrong throughout needs no more to be recognised."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.state import WATCHED_KINDS, ClusterState
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster
+from secondary_scheduler.simulation.cluster import SimulatedCluster
 
 
 def copy_cluster(cluster: SimulatedCluster) -> SimulatedCluster:

@@ -17,10 +17,10 @@ from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import NODES, PODS, RESOURCECLAIMTEMPLATES, Codec, DecodeError, Namespace, ObjectMeta
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_value
 from scheduler.state import WATCHED_KINDS, ClusterState
-from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.nodeload import LOAD_KIND, VERSION_KIND
-from secondary_scheduler.cli.simulation.claims import ClaimTemplates
-from secondary_scheduler.cli.simulation.defaults import (
+from secondary_scheduler.errors import InputError
+from secondary_scheduler.nodeload import LOAD_KIND, VERSION_KIND
+from secondary_scheduler.simulation.claims import ClaimTemplates
+from secondary_scheduler.simulation.defaults import (
     DEFAULT_CLASS_ANNOTATION,
     NAME_LABEL,
     DefaultingError,
@@ -28,9 +28,9 @@ from secondary_scheduler.cli.simulation.defaults import (
     PriorityClass,
     object_uid,
 )
-from secondary_scheduler.cli.simulation.objects import NamedObject, RecordedObjects, read_recorded
-from secondary_scheduler.cli.simulation.report import Report, with_field
-from secondary_scheduler.cli.simulation.watcherload import read_load
+from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
+from secondary_scheduler.simulation.report import Report, with_field
+from secondary_scheduler.simulation.watcherload import read_load
 
 _TOO_LARGE = "holds a number that no Kubernetes object can hold"
 _CODECS: Mapping[str, Codec[Any]] = {watched.kind: watched.codec for watched in WATCHED_KINDS.values()}

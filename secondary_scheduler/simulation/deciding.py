@@ -13,8 +13,8 @@ from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, g
 from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Extender, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
 from scheduler.state import Snapshot
-from secondary_scheduler.cli.simulation.chance import SeededByPod
-from secondary_scheduler.cli.simulation.recording import answered
+from secondary_scheduler.simulation.chance import SeededByPod
+from secondary_scheduler.simulation.recording import answered
 
 T = TypeVar("T")
 

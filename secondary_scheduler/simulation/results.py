@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.state import ClusterState
-from secondary_scheduler.cli.simulation.deciding import Outcome
+from secondary_scheduler.simulation.deciding import Outcome
 
 PLACED, UNSCHEDULABLE, GATED, UNDECIDED = "placed", "unschedulable", "gated", "undecided"
 RESULTS = (PLACED, UNSCHEDULABLE, GATED, UNDECIDED)

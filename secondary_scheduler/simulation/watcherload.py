@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from scheduler.framework import LoadReading
-from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.simulation.report import Report
+from secondary_scheduler.errors import InputError
+from secondary_scheduler.simulation.report import Report
 
 
 def read_load(data: bytes, place: str, report: Report) -> LoadReading:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from scheduler.config import plain_scalar
-from secondary_scheduler.cli.errors import InputError
+from secondary_scheduler.errors import InputError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import typer
 
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.reading import read_text
-from secondary_scheduler.cli.simulation.report import Report
+from secondary_scheduler.files import read_text
+from secondary_scheduler.simulation.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,42 +79,3 @@ class ConfigurationFile:
                 f"{self.option} {self.path}: holds {len(valid)} configurations; give one", ExitCode.INVALID_INPUT
             )
         return valid[0]
-
-
-def taken_over(options: Sequence[str], configuration: Configuration) -> dict[str, str]:
-    """Return the schedulers that `--as-scheduler` names, each with the profile that decides about its pods.
-
-    Raises:
-        CommandError: the profile is missing or unknown.
-    """
-    profiles = configuration.scheduler_names
-    by_name = {}
-    for option in options:
-        name, equals, profile = option.partition("=")
-        if not equals and len(profiles) > 1:
-            known = ", ".join(profiles)
-            raise CommandError(
-                f"--as-scheduler {name}: the configuration has several profiles ({known}); name one: "
-                f"--as-scheduler {name}={profiles[0]}",
-                ExitCode.USAGE,
-            )
-        profile = profile if equals else profiles[0]
-        if profile not in profiles:
-            raise CommandError(
-                f"--as-scheduler {option}: the configuration has no profile {profile}; it has {', '.join(profiles)}",
-                ExitCode.USAGE,
-            )
-        by_name[name] = profile
-    return by_name
-
-
-def note_versions(configuration: Configuration, report: Report) -> None:
-    """Say which version of kube-scheduler decides, and why that."""
-    for profile in configuration.profiles:
-        if profile.options.kubernetes_version is not None:
-            origin = "its kubernetesVersion"
-        elif configuration.cluster_minor is not None:
-            origin = "the cluster's version"
-        else:
-            origin = "the default, as the snapshot names no version"
-        report.note(f"{profile.scheduler_name} decides as kube-scheduler {profile.kubernetes.name}: {origin}")

@@ -14,7 +14,7 @@ from scheduler.kube.model import (
     ResourceVersion,
 )
 from scheduler.state import ObjectStore
-from secondary_scheduler.cli.simulation.defaults import object_uid
+from secondary_scheduler.simulation.defaults import object_uid
 
 _CLAIM = "ResourceClaim"
 _OF_POD = "resource.kubernetes.io/pod-claim-name"

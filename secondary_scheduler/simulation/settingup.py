@@ -11,15 +11,15 @@ from scheduler.core import Placement
 from scheduler.engine import Assembly, RecordedAnswers, assemble
 from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, WallSeconds, configured_extenders
 from scheduler.state import ClusterState
-from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.importing import importing
-from secondary_scheduler.cli.simulation.chance import SeededByPod
-from secondary_scheduler.cli.simulation.cluster import PodSelection, SimulatedCluster, build_cluster
-from secondary_scheduler.cli.simulation.configured import ConfigurationFile, note_versions
-from secondary_scheduler.cli.simulation.deciding import Simulation, none_explained
-from secondary_scheduler.cli.simulation.objects import RecordedObjects
-from secondary_scheduler.cli.simulation.remarks import remarks
-from secondary_scheduler.cli.simulation.report import Report
+from secondary_scheduler.errors import CommandError, ExitCode
+from secondary_scheduler.importing import importing
+from secondary_scheduler.simulation.chance import SeededByPod
+from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster, build_cluster
+from secondary_scheduler.simulation.configured import ConfigurationSource, note_versions
+from secondary_scheduler.simulation.deciding import Simulation, none_explained
+from secondary_scheduler.simulation.objects import RecordedObjects
+from secondary_scheduler.simulation.remarks import remarks
+from secondary_scheduler.simulation.report import Report
 
 AdaptLoad = Callable[[SimulatedCluster, LoadReading], LoadReading]
 
@@ -83,7 +83,7 @@ class ReadyCluster:
 
 
 def set_up(
-    file: ConfigurationFile,
+    file: ConfigurationSource,
     configuration: Configuration,
     selection: PodSelection,
     objects: RecordedObjects,

@@ -17,8 +17,8 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from secondary_scheduler.cli.loadoptions import LoadOrigin
-from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, LOAD_KIND
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND
 
 _MAX_AGE = 300.0
 """Seconds after which a sample is left out, as the scheduler by default does not use it."""

@@ -6,9 +6,9 @@ from scheduler.framework import PodInfo
 from scheduler.helpers import reduce_node
 from scheduler.kube.model import NODES, PODS, RESOURCECLAIMTEMPLATES, DecodeError
 from scheduler.state import CODEC_OF_KIND
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, pod_reducer
-from secondary_scheduler.cli.simulation.documents import Entry
-from secondary_scheduler.cli.simulation.report import Report, with_field
+from secondary_scheduler.simulation.cluster import SimulatedCluster, pod_reducer
+from secondary_scheduler.simulation.documents import Entry
+from secondary_scheduler.simulation.report import Report, with_field
 
 _TOO_LARGE = "holds a number that no Kubernetes object can hold"
 

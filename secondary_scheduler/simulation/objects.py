@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.nodeload import LOAD_KIND, VERSION_KIND
-from secondary_scheduler.cli.simulation.documents import Entry, read_entries
-from secondary_scheduler.cli.simulation.report import Report, with_field
+from secondary_scheduler.errors import InputError
+from secondary_scheduler.nodeload import LOAD_KIND, VERSION_KIND
+from secondary_scheduler.simulation.documents import Entry, read_entries
+from secondary_scheduler.simulation.report import Report, with_field
 
 _CLUSTER_WIDE = frozenset(
     {

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.reading import MOST_OBJECTS, read_bytes
-from secondary_scheduler.cli.simulation.report import Place, Report, with_field
+from secondary_scheduler.errors import InputError
+from secondary_scheduler.files import MOST_OBJECTS, read_bytes
+from secondary_scheduler.simulation.report import Place, Report, with_field
 
 _BOM = b"\xef\xbb\xbf"
 _TRAILING = "trailing characters"
@@ -88,7 +88,7 @@ def _documents(file: str, data: bytes) -> Iterator[tuple[Place, bytes | None, Se
             yield Place(file, 1), data, ()
             return
     # Here, since a JSON file needs no YAML parser to be imported.
-    from secondary_scheduler.cli import yamltext
+    from secondary_scheduler import yamltext
 
     for number, document in enumerate(yamltext.documents(data, file), 1):
         if document.content is not None:

@@ -1,0 +1,39 @@
+"""Errors that end a command with one line and a documented exit code."""
+
+from __future__ import annotations
+
+import enum
+
+_LONGEST_LINE = 400
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of all commands, as documented."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    DIFFERENCES = 3
+    INVALID_INPUT = 4
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """One line for the user: what, where, why and what to do."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.ERROR) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InputError(CommandError):
+    """A file that cannot be used at all: exit code 4."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message), ExitCode.INVALID_INPUT)
+
+
+def printable(text: str) -> str:
+    """Return one line that no terminal misreads: what objects hold may be anything."""
+    cut = text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 3]}..."
+    return cut if cut.isprintable() else "".join(char if char.isprintable() else "�" for char in cut)
