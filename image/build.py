@@ -25,6 +25,7 @@ ENTRY_POINTS = {
     "secondary-scheduler-operator": "secondary_scheduler.operator.__main__",
     "load-watcher": "secondary_scheduler.loadwatcher.__main__",
     "rebalancer": "secondary_scheduler.rebalancer.__main__",
+    "secondary-scheduler-page": "secondary_scheduler.page.__main__",
 }
 SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE"),
@@ -35,8 +36,12 @@ SOURCES = (
         "secondary_scheduler/loadwatcher",
         "secondary_scheduler/rebalancer",
         "secondary_scheduler/rebalancing",
-        "secondary_scheduler/balance.py",
-        "secondary_scheduler/serving.py",
+        "secondary_scheduler/clustersnapshot",
+        "secondary_scheduler/simulation",
+        "secondary_scheduler/views",
+        "secondary_scheduler/page",
+        *(f"secondary_scheduler/{name}.py" for name in ("balance", "errors", "files", "importing", "nodeload")),
+        *(f"secondary_scheduler/{name}.py" for name in ("serving", "yamltext")),
     ),
 )
 """What our wheel is built from for the daemons. The command line is for a person's machine, or an image of its own."""

@@ -7,7 +7,7 @@ The endpoints are imported when they are asked for, in the server's thread: aioh
 """
 
 from scheduler.observe.answers import Answers, ReviewClient, SplitReviewClient
-from scheduler.observe.authorization import Authorizer
+from scheduler.observe.authorization import Allowance, Authorizer
 from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed, validity
 from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
@@ -32,6 +32,7 @@ from scheduler.observe.tracing import Tracing, TracingRefused, new_tracing
 from scheduler.observe.workqueue import WorkQueueMetrics
 
 __all__ = [
+    "Allowance",
     "Answers",
     "AttributeValue",
     "Authorizer",

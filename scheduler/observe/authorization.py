@@ -84,6 +84,9 @@ class Authorizer:
         authorized: float = _CACHE_SECONDS,
         refused: float = _CACHE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        audience: str = "",
+        access: Callable[[str], dict[str, Any]] | None = None,
     ) -> None:
         """Configure.
 
@@ -92,8 +95,11 @@ class Authorizer:
             authenticated, authorized, refused: for how many seconds an answer counts: who the token is, that it may
                 read, that it may not. A request needs the first and one of the others, so the shorter one counts.
             clock: monotonic.
+            audience: for whom a token must be; "" for the API server.
+            access: returns what a caller must be allowed for a path, as a part of a SubjectAccessReview; None: as
+                `access_to` says.
         """
-        self._client = client
+        self._client, self._audience, self._access = client, audience, access or access_to
         self._allowed_seconds, self._refused_seconds = min(authenticated, authorized), min(authenticated, refused)
         self._clock = clock
         self._answers: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
@@ -170,11 +176,18 @@ class Authorizer:
         return status
 
     async def _ask(self, token: str, path: str) -> int:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        spec: dict[str, Any] = {"token": token}
+        if self._audience:
+            spec["audiences"] = [self._audience]
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         answer = json.loads(await self._client.post("/apis/authentication.k8s.io/v1/tokenreviews", review))
-        if not answer.get("status", {}).get("authenticated"):
+        status = answer.get("status", {})
+        if not status.get("authenticated"):
             return 401
-        return await self._may_read(answer["status"]["user"], path)
+        # An authenticator that knows no audiences says none: its token is good at the API server.
+        if self._audience and self._audience not in (status.get("audiences") or ()):
+            return 401
+        return await self._may_read(status["user"], path)
 
     async def _may_read(self, user: Mapping[str, Any], path: str) -> int:
         access = {
@@ -185,7 +198,7 @@ class Authorizer:
                 "groups": user.get("groups", []),
                 "uid": user.get("uid", ""),
                 "extra": user.get("extra") or {},
-                **access_to(path),
+                **self._access(path),
             },
         }
         answer = json.loads(await self._client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", access))

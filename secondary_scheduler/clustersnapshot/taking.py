@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,23 +28,27 @@ class Document(NamedTuple):
     data: bytes
 
 
-def read_snapshot(config: ClientConfig, origin: LoadOrigin | None, say: Say) -> list[Document]:
+def read_snapshot(
+    config: ClientConfig, origin: LoadOrigin | None, say: Say, resources: Sequence[SnapshotResource] = RESOURCES
+) -> list[Document]:
     """Return what a snapshot of a cluster holds, in its order.
 
     Raises:
         KubeError: the cluster does not answer, or does not let us list nodes or pods.
         LoadError: the source of the load does not answer with loads.
     """
-    version, items = asyncio.run(_read(config, say))
+    version, items = asyncio.run(_read(config, say, resources))
     return list(_documents(version, items, origin, say))
 
 
-async def _read(config: ClientConfig, say: Say) -> tuple[str, list[tuple[SnapshotResource, list[bytes]]]]:
+async def _read(
+    config: ClientConfig, say: Say, resources: Sequence[SnapshotResource]
+) -> tuple[str, list[tuple[SnapshotResource, list[bytes]]]]:
     """Return the API server's version ("" where it does not say), and the objects."""
     # A few hundred lists at most: no rate limit of ours, the API server has its own.
     async with KubeClient(config, qps=0, user_agent="secondary-scheduler/snapshot", timeout=_TIMEOUT) as client:
         # Last: a cluster that does not answer is told once, by the lists.
-        items = [(resource, await read_objects(client, resource, say)) for resource in RESOURCES]
+        items = [(resource, await read_objects(client, resource, say)) for resource in resources]
         try:
             version = await server_version(client, timeout=_TIMEOUT)
         except KubeError as error:

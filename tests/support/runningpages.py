@@ -16,8 +16,9 @@ from aiohttp import web
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster, RunningPod, running_pod
+from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.cli.ui.recordingscene import read_recording_scenes
-from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest, read_scene
+from secondary_scheduler.views.scenes import Scene
 
 _SECONDS = 60
 

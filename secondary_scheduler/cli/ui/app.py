@@ -14,17 +14,16 @@ from aiohttp import web
 from scheduler import __version__
 from scheduler.config import Configuration, differences
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.ui import decisions as decided
-from secondary_scheduler.cli.ui import guard, moments, nodes, rendering, timeline, waiting, whatif
-from secondary_scheduler.cli.ui.asking import BadQuery, choice, page_number, text
-from secondary_scheduler.cli.ui.configuration import configuration_page
+from secondary_scheduler.cli.ui import guard, moments, timeline, whatif
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.nodepage import node_page
+from secondary_scheduler.cli.ui.reading import SceneRequest
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
-from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest
-from secondary_scheduler.simulation.results import RESULTS
+from secondary_scheduler.views import nodes, rendering
+from secondary_scheduler.views.asking import BadQuery, choice, text
+from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused
+from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.showing import VIEWS, View, show_decision
 
-_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _NAVIGATION: Final = (
     ("nodes", "Nodes"),
     ("queue", "Queue"),
@@ -84,6 +83,7 @@ class Site:
             else moments.choice_of(request, self.scenes, index, self.root),
             has_time=self.scene.time > 0,
             version=__version__,
+            account=None,
             **values,
         )
         return web.Response(text=content, status=status, content_type="text/html", charset="utf-8")
@@ -102,16 +102,11 @@ def _scene(request: web.Request) -> Scene:
 
 def application(site: Site) -> web.Application:
     """Return the application that serves a site."""
-    app = web.Application(middlewares=[_guarded], client_max_size=guard.MOST_BODY)
+    app = web.Application(middlewares=[_guarded], client_max_size=MOST_BODY)
     app[SITE] = site
     for path, handler in (
         ("/", _start),
-        ("/nodes", _nodes),
-        ("/node", _node),
-        ("/queue", _queue),
-        ("/decisions", _decisions),
-        ("/decisions/{number}", _decision),
-        ("/configuration", _configuration),
+        *((path, _decision if view is show_decision else _showing(view)) for path, view in VIEWS.items()),
         ("/what-if", _what_if),
         *((("/over-time", _over_time),) if site.scenes is not None else ()),
     ):
@@ -136,22 +131,22 @@ async def _stop_working(app: web.Application) -> None:
 
 
 @web.middleware
-async def _guarded(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
+async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
     site = request.app[SITE]
     try:
         guard.check_request(request, site.token)
-    except guard.Refused as refusal:
+    except Refused as refusal:
         # Plain text: whoever has no token learns nothing about the cluster, and no link has the token in it.
         response: web.StreamResponse = web.Response(text=f"{refusal}\n", status=refusal.status)
     else:
         response = await _answer(site, request, handler)
-    response.headers.update(guard.HEADERS)
+    response.headers.update(HEADERS)
     if isinstance(response, web.Response) and response.body:
         response.enable_compression()
     return response
 
 
-async def _answer(site: Site, request: web.Request, handler: guard.Handler) -> web.StreamResponse:
+async def _answer(site: Site, request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         if site.scenes is not None:
             request[_MOMENT] = index = moments.moment_of(request, site.scenes)
@@ -179,41 +174,22 @@ async def _start(request: web.Request) -> web.Response:
 
 
 async def _static(request: web.Request) -> web.Response:
-    name = request.match_info["name"]
-    try:
-        content = rendering.static_file(name)
-    except KeyError:
-        raise web.HTTPNotFound(text=f"there is no file {name}") from None
-    return web.Response(body=content, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
+    return rendering.static_response(request.match_info["name"])
 
 
-async def _nodes(request: web.Request) -> web.Response:
+def _showing(view: View) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        shown = view(request, _scene(request))
+        return request.app[SITE].page(request, shown.template, shown.view, **shown.values)
+
+    return handler
+
+
+async def _decision(request: web.Request) -> web.StreamResponse:
     site = request.app[SITE]
-    run = _scene(request).run
-    moment = choice(request, "when", ("before", "after"), "after" if _scene(request).is_replayed else "before")
-    columns = run.before if moment == "before" else run.after
-    keys = nodes.group_keys(columns)
-    shown = {
-        "when": moment,
-        "by": choice(request, "by", nodes.MEASURES, nodes.MEASURED if _scene(request).run.load else nodes.REQUESTED),
-        "resource": choice(request, "resource", nodes.RESOURCES, "cpu"),
-        "group": choice(
-            request, "group", (nodes.NO_GROUPS, *keys), nodes.ZONE if nodes.ZONE in keys else nodes.NO_GROUPS
-        ),
-        "order": choice(request, "order", nodes.ORDERS, "highest"),
-    }
-    heat = nodes.heat_map(columns, shown["by"], shown["resource"], shown["group"], shown["order"])
-    return site.page(request, "nodes.html", "nodes", shown=shown, heat=heat, keys=keys, remarks=_scene(request).remarks)
-
-
-async def _node(request: web.Request) -> web.Response:
-    site = request.app[SITE]
-    name = text(request, "name")
-    page = node_page(_scene(request), name)
-    if page is None:
-        missing = "at this moment there is no node" if _scene(request).is_replayed else "the snapshot has no node"
-        raise web.HTTPNotFound(text=f"{missing} {name}")
-    return site.page(request, "node.html", "nodes", node=page)
+    histories = site.scenes.course.histories if site.scenes is not None else {}
+    shown = show_decision(request, _scene(request), lambda key: histories.get(key, ()))
+    return site.page(request, shown.template, shown.view, **shown.values)
 
 
 async def _over_time(request: web.Request) -> web.Response:
@@ -222,18 +198,6 @@ async def _over_time(request: web.Request) -> web.Response:
     resource = choice(request, "resource", nodes.RESOURCES, "cpu")
     shown = timeline.timeline(site.scenes.course, site.scenes.replayable.taken_over, resource)
     return site.page(request, "overtime.html", "over-time", shown=shown, resource=resource, remarks=site.scenes.remarks)
-
-
-async def _queue(request: web.Request) -> web.Response:
-    site = request.app[SITE]
-    shown = waiting.queues(_scene(request), page_number(request))
-    return site.page(request, "queue.html", "queue", queues=shown, others=waiting.other_schedulers(_scene(request)))
-
-
-async def _configuration(request: web.Request) -> web.Response:
-    site = request.app[SITE]
-    shown = configuration_page(_scene(request).configuration, _scene(request).old)
-    return site.page(request, "configuration.html", "configuration", shown=shown)
 
 
 async def _what_if(request: web.Request) -> web.Response:
@@ -313,29 +277,3 @@ async def _refresh(request: web.Request) -> web.Response:
     except typer.Exit as error:
         raise web.HTTPConflict(text="the configuration is not valid any more; the command's output says why") from error
     return web.Response(status=303, headers={"Location": f"{site.root}/nodes"})
-
-
-async def _decisions(request: web.Request) -> web.Response:
-    site = request.app[SITE]
-    choices = decided.choices_of(_scene(request).run)
-    wanted = decided.Filter(
-        text=text(request, "q"),
-        result=choice(request, "result", ("", *RESULTS), ""),
-        namespace=choice(request, "namespace", ("", *choices.namespaces), ""),
-        plugin=choice(request, "plugin", ("", *choices.plugins), ""),
-    )
-    shown = decided.listed(_scene(request).run, wanted, page_number(request))
-    return site.page(request, "decisions.html", "decisions", wanted=wanted, choices=choices, shown=shown)
-
-
-async def _decision(request: web.Request) -> web.Response:
-    site = request.app[SITE]
-    number = request.match_info["number"]
-    every = _scene(request).run.decisions
-    if not (number.isascii() and number.isdigit() and len(number) < 8 and 1 <= int(number) <= len(every)):
-        when = " at this moment" if _scene(request).is_replayed else ""
-        raise web.HTTPNotFound(text=f"there is no decision {number}{when}; the last one is {len(every)}")
-    decision = every[int(number) - 1]
-    attempts = site.scenes.course.histories[decision.key] if site.scenes is not None else ()
-    shown = decided.decision_page(decision, len(every), attempts)
-    return site.page(request, "decision.html", "decisions", shown=shown)

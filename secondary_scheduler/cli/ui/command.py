@@ -116,7 +116,7 @@ def ui(
         raise CommandError(f"{typed}: of a running cluster; leave out {files_option}", ExitCode.USAGE)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
-        from secondary_scheduler.cli.ui.scenes import SceneRequest
+        from secondary_scheduler.cli.ui.reading import SceneRequest
         from secondary_scheduler.cli.ui.serving import serve_cluster, serve_recording, serve_snapshot
     request = SceneRequest(files, config, old, load, as_scheduler or (), seed, recording=recording)
     if recording is not None:

@@ -15,14 +15,14 @@ from scheduler.core import Placement
 from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.cli.replay.replaying import TICK, Replay, moments_of, pod_names
-from secondary_scheduler.cli.ui.nodes import NodeColumns, node_columns
 from secondary_scheduler.cli.ui.recorded import RecordedFrame, recorded_frames
-from secondary_scheduler.cli.ui.runs import Limits, PodDecision, Run, record, scored_nodes
 from secondary_scheduler.simulation.cluster import SimulatedCluster
 from secondary_scheduler.simulation.copying import copy_cluster
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, make_ready
+from secondary_scheduler.views.nodes import NodeColumns, node_columns
+from secondary_scheduler.views.runs import Limits, PodDecision, Run, record, scored_nodes
 
 _STEPS = 60
 """Between two moments that can be chosen, at most."""

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from secondary_scheduler.cli.ui.asking import BadQuery
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
+from secondary_scheduler.views.asking import BadQuery
 
 PREFIX: Final = "/at/{moment}"
 """Of the routes."""

@@ -14,7 +14,6 @@ from scheduler.framework import LoadReading
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.ui.nodes import NodeColumns, node_columns
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
 from secondary_scheduler.simulation.cluster import SimulatedCluster
@@ -22,6 +21,7 @@ from secondary_scheduler.simulation.copying import copy_cluster
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, set_load
 from secondary_scheduler.simulation.watcherload import read_load
+from secondary_scheduler.views.nodes import NodeColumns, node_columns
 
 
 class _Spec(Struct, rename="camel"):

@@ -11,13 +11,14 @@ from scheduler.config import Configuration
 from secondary_scheduler.cli.clusterrecording.reading import read_recording
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.course import Course, Replayable, replay_course
-from secondary_scheduler.cli.ui.runs import Limits, Run
-from secondary_scheduler.cli.ui.scenes import ReadConfigurations, Scene, SceneRequest
+from secondary_scheduler.cli.ui.reading import ReadConfigurations, SceneRequest
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions
+from secondary_scheduler.views.runs import Limits, Run
+from secondary_scheduler.views.scenes import Scene
 
 REPLAY_LIMITS = Limits(explained=20.0, total=300.0)
 

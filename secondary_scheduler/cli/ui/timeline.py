@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler.framework import FloatArray
 from secondary_scheduler.cli.ui.course import Course, Frame
-from secondary_scheduler.cli.ui.nodes import ESTIMATED, REQUESTED, NodeColumns
+from secondary_scheduler.views.nodes import ESTIMATED, REQUESTED, NodeColumns
 
 WIDTH, HEIGHT = 600, 120
 """Of a chart, in its own units."""

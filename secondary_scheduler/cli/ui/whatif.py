@@ -12,10 +12,10 @@ import yaml
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import Configuration, ConfigurationError, completed, load_configuration, redacted
 from scheduler.framework import FloatArray
-from secondary_scheduler.cli.ui.arguments import Argument, arguments_of
-from secondary_scheduler.cli.ui.nodes import ESTIMATED, REQUESTED, RESOURCES
-from secondary_scheduler.cli.ui.runs import Limits, PodDecision, Run
 from secondary_scheduler.simulation.results import PLACED
+from secondary_scheduler.views.arguments import Argument, arguments_of
+from secondary_scheduler.views.nodes import ESTIMATED, REQUESTED, RESOURCES
+from secondary_scheduler.views.runs import Limits, PodDecision, Run
 
 LIMITS = Limits(explained=0.0, total=30.0)
 _MOST_MOVES = 500

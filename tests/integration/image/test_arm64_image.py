@@ -20,7 +20,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(360
 
 QEMU = shutil.which("qemu-aarch64-static")
 ENTRY_POINTS = {
-    "daemons": ("kube-scheduler", "secondary-scheduler-operator", "load-watcher", "rebalancer"),
+    "daemons": (
+        "kube-scheduler",
+        "secondary-scheduler-operator",
+        "load-watcher",
+        "rebalancer",
+        "secondary-scheduler-page",
+    ),
     "cli": ("secondary-scheduler",),
 }
 STARTS = {

@@ -47,6 +47,7 @@ WORKLOAD = {
         ("operator", "/bin/secondary-scheduler-operator"),
         ("operator", "/bin/load-watcher"),
         ("operator", "/bin/rebalancer"),
+        ("operator", "/bin/secondary-scheduler-page"),
     ],
 )
 @pytest.mark.parametrize("user", ["65532:65532", "1000650000:0"])

@@ -94,8 +94,8 @@ def test_the_wheel_holds_the_two_packages_and_nothing_of_the_checkout_around_the
 
 def test_the_wheel_holds_the_templates_and_files_of_the_pages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name: archive.read(name) for name in archive.namelist() if "/cli/ui/" in name}
-    folder = ROOT / "secondary_scheduler/cli/ui"
+        packed = {name: archive.read(name) for name in archive.namelist() if "/views/" in name}
+    folder = ROOT / "secondary_scheduler/views"
     files = {path for name in ("templates", "static") for path in (folder / name).iterdir()}
     assert {"base.html", "ui.css", "ui.js"} <= {path.name for path in files}
     assert {path: packed.get(str(path.relative_to(ROOT))) for path in files} == {

@@ -10,10 +10,10 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from secondary_scheduler.cli.ui import nodes
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.guard import new_token
-from secondary_scheduler.cli.ui.scenes import SceneRequest, read_scene
+from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
+from secondary_scheduler.views import nodes
 from tests.support.scenes import write_scene
 
 
@@ -133,5 +133,5 @@ async def test_a_long_address_is_refused(server: TestServer, site: Site) -> None
 
 
 def test_the_token_is_in_no_file_that_is_served(site: Site) -> None:
-    static = Path(__file__).parents[4] / "secondary_scheduler/cli/ui/static"
+    static = Path(__file__).parents[4] / "secondary_scheduler/views/static"
     assert [file.name for file in static.iterdir() if site.token in file.read_text()] == []

@@ -19,7 +19,7 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui import live
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.scenes import SceneRequest
+from secondary_scheduler.cli.ui.reading import SceneRequest
 from tests.support.scenes import CONFIGURATION, snapshot_items
 
 TOKEN = "cluster-token-canary"

@@ -11,10 +11,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from secondary_scheduler.cli.ui.app import Site, application
+from secondary_scheduler.cli.ui.reading import SceneRequest
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes, read_recording_scenes
-from secondary_scheduler.cli.ui.runs import Limits
-from secondary_scheduler.cli.ui.scenes import SceneRequest
 from secondary_scheduler.simulation.results import PLACED, UNSCHEDULABLE
+from secondary_scheduler.views.runs import Limits
 from tests.support.recordedscenes import write_recorded_scene
 from tests.support.recordings import START, MadeRecording, bound
 from tests.support.scenes import HOSTILE

@@ -7,8 +7,8 @@ import re
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from secondary_scheduler.cli.ui import rendering
 from secondary_scheduler.cli.ui.app import Site, application
+from secondary_scheduler.views import rendering
 from tests.support.runningpages import running_site
 from tests.support.scenes import write_scene
 from tests.support.views import OVER_TIME, VIEWS

@@ -14,8 +14,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from scheduler.config import differences, load_configuration
 from secondary_scheduler.cli.ui import whatif
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.runs import Limits
-from secondary_scheduler.cli.ui.scenes import Scene, SceneRequest, read_scene
+from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
+from secondary_scheduler.views.runs import Limits
+from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import write_scene
 
 PROFILE = "secondary-scheduler"

@@ -161,3 +161,43 @@ async def test_each_review_goes_to_the_api_server_that_its_flag_names() -> None:
         ("authentication", "closed"),
         ("authorization", "closed"),
     ]
+
+
+class AudienceReviews(Reviews):
+    """An API server that knows `good`, and says for whom it is as `audiences` says."""
+
+    def __init__(self, audiences: list[str] | None) -> None:
+        super().__init__()
+        self.audiences = audiences
+        self.asked_for: list[Any] = []
+        self.attributes: list[Any] = []
+
+    async def post(self, path: str, body: dict[str, Any]) -> bytes:
+        if path.endswith("tokenreviews"):
+            self.asked_for.append(body["spec"].get("audiences"))
+            status: dict[str, Any] = {"authenticated": body["spec"]["token"] == "good", "user": {"username": "ann"}}
+            return json.dumps({"status": {**status, "audiences": self.audiences}}).encode()
+        self.attributes.append(body["spec"].get("resourceAttributes"))
+        return await super().post(path, body)
+
+
+@pytest.mark.parametrize(
+    ("audiences", "status"), [(["page"], 200), (["other", "page"], 200), (["other"], 401), ([], 401), (None, 401)]
+)
+async def test_a_token_counts_for_its_audience_only(audiences: list[str] | None, status: int, clock: Clock) -> None:
+    reviews = AudienceReviews(audiences)
+    assert await Authorizer(reviews, clock=clock, audience="page").status("good", "/metrics", "a") == status
+    assert reviews.asked_for == [["page"]]
+
+
+async def test_without_an_audience_none_is_asked_for(clock: Clock) -> None:
+    reviews = AudienceReviews(None)
+    assert await Authorizer(reviews, clock=clock).status("good", "/metrics", "a") == 200
+    assert reviews.asked_for == [None]
+
+
+async def test_what_a_path_needs_can_be_said_by_whoever_serves_it(clock: Clock) -> None:
+    reviews = AudienceReviews(None)
+    right = {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
+    assert await Authorizer(reviews, clock=clock, access=lambda path: right).status("good", "nodes", "a") == 200
+    assert reviews.attributes == [right["resourceAttributes"]]

@@ -1,29 +1,21 @@
-"""A scene: what was read, and what is decided on it. Made in a thread, then only read."""
+"""What the pages of `ui` are about, read from files."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scheduler.config import Configuration, default_configuration
-from scheduler.framework import PodInfo
 from secondary_scheduler.cli.configurationfile import ConfigurationFile
-from secondary_scheduler.cli.ui.runs import Limits, Run, run_simulation
 from secondary_scheduler.simulation.cluster import read_cluster
 from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.documents import read_objects
-from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions
 from secondary_scheduler.simulation.watcherload import read_load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-DEFAULT_LIMITS = Limits(explained=20.0, total=60.0)
+from secondary_scheduler.views.runs import Limits
+from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene, decided_scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +41,6 @@ class SceneRequest:
     seed: int = 0
     now: float | None = None
     recording: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What the pages show.
-
-    Attributes:
-        title: where the objects came from.
-        time: of all decisions, seconds since the epoch; 0 where neither load nor objects have one.
-        run: the decisions.
-        old: a configuration to compare with.
-        remarks: what was left out or is missing, a line each.
-        others: pods that wait for other schedulers, by the scheduler's name.
-        pods_on: those that the cluster has on a node.
-        decide: the same with another configuration, until the callable says that it is to end.
-        recorded_nodes: None on a snapshot; on a recording, where it has a pod on a node, by the pod's name.
-    """
-
-    title: str
-    time: float
-    run: Run
-    old: Configuration | None
-    remarks: tuple[str, ...]
-    others: Counter[str]
-    pods_on: Callable[[str], Collection[PodInfo]]
-    decide: Callable[[Configuration, Limits, Callable[[], bool]], Run]
-    recorded_nodes: Mapping[str, str] | None = None
-
-    @property
-    def configuration(self) -> Configuration:
-        """The configuration that decides."""
-        return self.run.configuration
-
-    @property
-    def is_replayed(self) -> bool:
-        """Whether it is a moment of a recording."""
-        return self.recorded_nodes is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +109,9 @@ def read_scene(
         configuration = files.current(report, cluster.minor)
     old = files.old(report, cluster.minor)
     conditions = Conditions(request.seed, request.now, measured)
-    run = run_simulation(cluster, configuration, conditions, limits=limits)
-    for line in remarks(cluster, configuration, run.load, run.now):
+    shown = title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files)
+    scene, remarks = decided_scene(shown, cluster, configuration, conditions, old=old, limits=limits)
+    for line in remarks:
         report.warn(line)
     report.close()
-
-    def decide(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> Run:
-        return run_simulation(cluster, changed, conditions, limits=within, stopped=stopped)
-
-    return Scene(
-        title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files),
-        run.now,
-        run,
-        old,
-        tuple(lines),
-        cluster.others,
-        cluster.state.pods_on,
-        decide,
-    )
+    return replace(scene, remarks=tuple(lines))

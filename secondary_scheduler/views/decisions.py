@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scheduler.core import DecisionDetail, ScoredNode
-from secondary_scheduler.cli.ui.runs import PodDecision, Run
+from secondary_scheduler.views.runs import PodDecision, Run
 
 PAGE = 100
 """Rows of a page of the list."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import Configuration, EffectiveProfile, differences, profile_differences, redacted
-from secondary_scheduler.cli.ui.arguments import Argument, arguments_of
+from secondary_scheduler.views.arguments import Argument, arguments_of
 
 
 @dataclass(frozen=True, slots=True)

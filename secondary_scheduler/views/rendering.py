@@ -9,8 +9,10 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
+from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _LONGEST = 300
 """Characters of a text that are shown; a page must stay readable whatever a label holds."""
 _WORD_STARTS = re.compile(r"(?<=\.)|(?<=[a-z0-9])(?=[A-Z])")
@@ -20,7 +22,7 @@ _WORD_STARTS = re.compile(r"(?<=\.)|(?<=[a-z0-9])(?=[A-Z])")
 def environment() -> Environment:
     """Return the templates with their filters."""
     templates = Environment(
-        loader=PackageLoader("secondary_scheduler.cli.ui"),
+        loader=PackageLoader("secondary_scheduler.views"),
         # On for every template, whatever its name.
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
@@ -53,8 +55,21 @@ def static_file(name: str) -> bytes:
 
 @cache
 def _static_files() -> dict[str, bytes]:
-    directory = files("secondary_scheduler.cli.ui").joinpath("static")
+    directory = files("secondary_scheduler.views").joinpath("static")
     return {entry.name: entry.read_bytes() for entry in directory.iterdir() if entry.is_file()}
+
+
+def static_response(name: str) -> web.Response:
+    """Return the answer to a request for one of our own files.
+
+    Raises:
+        HTTPNotFound: there is none of that name.
+    """
+    try:
+        content = static_file(name)
+    except KeyError:
+        raise web.HTTPNotFound(text=f"there is no file {name}") from None
+    return web.Response(body=content, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
 
 
 def shown_text(value: object) -> str:

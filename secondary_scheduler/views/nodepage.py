@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.framework import NodeInfo, PodInfo
-from secondary_scheduler.cli.ui.nodes import MEASURES, RESOURCES, NodeColumns
-from secondary_scheduler.cli.ui.runs import PodDecision
-from secondary_scheduler.cli.ui.scenes import Scene
 from secondary_scheduler.simulation.results import PLACED
+from secondary_scheduler.views.nodes import MEASURES, RESOURCES, NodeColumns
+from secondary_scheduler.views.runs import PodDecision
+from secondary_scheduler.views.scenes import Scene
 
 _MOST_PODS = 500
 
@@ -38,6 +38,8 @@ class NodePage:
         fresh: whether that is recent enough.
         pods: those on it, at most some hundreds, the largest request of CPU first.
         coming: pending pods that are placed here; in a recording, those that the replay has here.
+        hidden: pods on it, of namespaces that the reader may not see; not in `pods`, but in `pod_count`.
+        hidden_coming: of such namespaces, too; not in `coming`.
     """
 
     info: NodeInfo
@@ -47,6 +49,8 @@ class NodePage:
     pod_count: int
     pods: Sequence[PodInfo]
     coming: Sequence[PodDecision]
+    hidden: int
+    hidden_coming: int
 
 
 def node_page(scene: Scene, name: str) -> NodePage | None:
@@ -75,13 +79,15 @@ def node_page(scene: Scene, name: str) -> NodePage | None:
         usage,
         float(columns.ages[index]),
         columns.fresh[index],
-        len(pods),
+        len(pods) + scene.withheld.pods_on(name),
         pods[:_MOST_PODS],
         [
             decision
             for decision in scene.run.decisions
             if decision.result == PLACED and decision.node == name and (not scene.is_replayed or decision.uid in uids)
         ],
+        scene.withheld.pods_on(name),
+        scene.withheld.placed[name],
     )
 
 

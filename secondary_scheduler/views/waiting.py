@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secondary_scheduler.cli.ui.decisions import PAGE
-from secondary_scheduler.cli.ui.runs import PodDecision
-from secondary_scheduler.cli.ui.scenes import Scene
 from secondary_scheduler.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
+from secondary_scheduler.views.decisions import PAGE
+from secondary_scheduler.views.runs import PodDecision
+from secondary_scheduler.views.scenes import Scene
 
 _MOST_REASONS = 50
 _MOST_SCHEDULERS = 20
@@ -43,7 +43,8 @@ class Queue:
 
     Attributes:
         rows: the page of them that is shown.
-        number: of all.
+        number: of all that the reader may see.
+        hidden: of those that it may not see.
         longest: seconds that the oldest of them waits; None where no object says.
     """
 
@@ -52,6 +53,7 @@ class Queue:
     about: str
     rows: Sequence[PodDecision]
     number: int
+    hidden: int
     longest: float | None
     reasons: tuple[Reason, ...]
     page: int
@@ -60,7 +62,8 @@ class Queue:
 
 def queues(scene: Scene, page: int) -> list[Queue]:
     """Return the queues that hold pods; `page` is that of the tables, each as far as it goes."""
-    return [queue for result, title, about in _QUEUES if (queue := _queue(scene, result, title, about, page)).number]
+    every = (_queue(scene, result, title, about, page) for result, title, about in _QUEUES)
+    return [queue for queue in every if queue.number or queue.hidden]
 
 
 def other_schedulers(scene: Scene) -> list[tuple[str, int]]:
@@ -76,7 +79,8 @@ def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> Queu
     waits = [decision.waiting for decision in rows if decision.waiting is not None]
     shown = rows[(page - 1) * PAGE : page * PAGE]
     reasons = () if result == PLACED else _reasons(rows)
-    return Queue(result, title, about, shown, len(rows), max(waits, default=None), reasons, page, pages)
+    hidden = scene.withheld.decisions[result]
+    return Queue(result, title, about, shown, len(rows), hidden, max(waits, default=None), reasons, page, pages)
 
 
 def _reasons(rows: Sequence[PodDecision]) -> tuple[Reason, ...]:

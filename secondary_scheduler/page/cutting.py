@@ -1,0 +1,105 @@
+"""What of a scene its visitor may see.
+
+The only place that cuts: a view gets what this returns, and so cannot show more. Pods of namespaces that the visitor
+may not read are counts, and so are their messages and reasons: a plugin's words may name a pod, a group or a claim.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from scheduler.config import Configuration, load_configuration
+from scheduler.framework import PodInfo
+from secondary_scheduler.views.runs import Limits, PodDecision, Run
+from secondary_scheduler.views.scenes import Scene, Withheld
+
+_OTHER_SCHEDULERS = "all of them"
+"""In place of other schedulers' names, which are what a pod says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who looks at nodes, and what else it may see.
+
+    Attributes:
+        namespaces: whose pods it may list; None: those of all.
+        configuration: whether it may read the scheduler's.
+    """
+
+    namespaces: frozenset[str] | None = frozenset()
+    configuration: bool = False
+
+    def sees(self, key: str) -> bool:
+        """Tell whether it may see a pod, by its `namespace/name`."""
+        return self.namespaces is None or key.partition("/")[0] in self.namespaces
+
+
+def cut(scene: Scene, visitor: Visitor) -> Scene:
+    """Return what of a scene a visitor may see; the scene is of a snapshot and stays as it is."""
+    configuration = scene.configuration if visitor.configuration else _bare(scene.configuration.scheduler_names)
+    seen = [decision for decision in scene.run.decisions if visitor.sees(decision.key)]
+    unseen = Counter(decision.result for decision in scene.run.decisions if not visitor.sees(decision.key))
+    placed = Counter(decision.node for decision in scene.run.decisions if not visitor.sees(decision.key))
+    run = Run(
+        configuration=configuration,
+        decisions=tuple(_numbered(number, decision, visitor) for number, decision in enumerate(seen, 1)),
+        load=scene.run.load,
+        now=scene.run.now,
+        unexplained=scene.run.unexplained,
+        before=scene.run.before,
+        after=scene.run.after,
+        seconds=scene.run.seconds,
+    )
+    sees_all = visitor.namespaces is None
+    return Scene(
+        title=scene.title,
+        time=scene.time,
+        run=run,
+        old=None,
+        remarks=scene.remarks if sees_all else (),
+        others=scene.others if sees_all else Counter({_OTHER_SCHEDULERS: scene.others.total()}),
+        pods_on=_visible_pods(scene.pods_on, visitor),
+        decide=_refuse,
+        withheld=Withheld(
+            decisions=unseen,
+            placed=Counter({node: number for node, number in placed.items() if node is not None}),
+            pods_on=_number_of_hidden_pods(scene.pods_on, visitor),
+            configuration=not visitor.configuration,
+        ),
+    )
+
+
+def _numbered(number: int, decision: PodDecision, visitor: Visitor) -> PodDecision:
+    """Return a decision as the visitor sees it: its number is that among those that are seen."""
+    victims = tuple(victim for victim in decision.victims if visitor.sees(victim))
+    if hidden := len(decision.victims) - len(victims):
+        victims = (*victims, f"{hidden} of other namespaces")
+    return replace(decision, number=number, victims=victims)
+
+
+def _visible_pods(
+    pods_on: Callable[[str], Collection[PodInfo]], visitor: Visitor
+) -> Callable[[str], Collection[PodInfo]]:
+    return lambda node: [pod for pod in pods_on(node) if visitor.sees(pod.key)]
+
+
+def _number_of_hidden_pods(pods_on: Callable[[str], Collection[PodInfo]], visitor: Visitor) -> Callable[[str], int]:
+    return lambda node: sum(not visitor.sees(pod.key) for pod in pods_on(node))
+
+
+@lru_cache(maxsize=4)
+def _bare(scheduler_names: tuple[str, ...]) -> Configuration:
+    """Return a configuration that has the names of the profiles and says nothing else."""
+    data = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": name} for name in scheduler_names],
+    }
+    return load_configuration(data, source="", allow_default_scheduler_name=True)
+
+
+def _refuse(configuration: Configuration, limits: Limits, stopped: Callable[[], bool]) -> Run:
+    raise AssertionError("the page decides nothing anew")

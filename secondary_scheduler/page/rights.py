@@ -1,0 +1,155 @@
+"""What a visitor may see, as the API server says: the reviews of `scheduler.observe.Authorizer`, one for each right."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from scheduler.observe import Allowance
+from secondary_scheduler.page.cutting import Visitor
+from secondary_scheduler.views.guarding import Refused
+
+AUDIENCE: Final = "secondary-scheduler-page"
+"""Of a token that somebody types into the form: whoever takes over the page cannot use it at the API server."""
+MOST_NAMESPACES: Final = 10
+NODES, PODS, CONFIGURATION = "nodes", "pods", "configuration"
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_PER_SECOND, _BURST = 5.0, 60
+"""Pages per visitor: one of them takes a tenth of a second of the processor with 5,000 nodes."""
+_REMEMBERED = 256
+_NOT_NOW = "the API server does not say who you are and what you may read; try again"
+
+
+class Reviewer(Protocol):
+    """The part of an `Authorizer` that is used here."""
+
+    async def status(self, token: str, path: str, address: str = "") -> int:
+        """Return 200, 401 (unknown token), 403 (not allowed) or 429 (too many strangers)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapName:
+    """The scheduler's ConfigMap, whose readers may see its configuration."""
+
+    namespace: str
+    name: str
+
+
+def access_to(config_map: ConfigMapName) -> Callable[[str], dict[str, Any]]:
+    """Return what says which access a right of this module is, as a part of a SubjectAccessReview."""
+
+    def access(right: str) -> dict[str, Any]:
+        kind, _, namespace = right.partition("/")
+        attributes: dict[str, Any]
+        if kind == NODES:
+            attributes = {"verb": "get", "resource": "nodes"}
+        elif kind == PODS:
+            attributes = {"verb": "list", "resource": "pods"}
+            if namespace:
+                attributes["namespace"] = namespace
+        else:
+            assert kind == CONFIGURATION
+            attributes = {"verb": "get", "resource": "configmaps"}
+            attributes |= {"namespace": config_map.namespace, "name": config_map.name}
+        return {"resourceAttributes": attributes}
+
+    return access
+
+
+def named_namespaces(text: str) -> tuple[str, ...]:
+    """Return the namespaces of `a,b`, each once, in order.
+
+    Raises:
+        Refused: too many, or one that cannot be.
+    """
+    names = tuple(sorted({name.strip() for name in re.split(r"[,\s]+", text[: MOST_NAMESPACES * 100]) if name.strip()}))
+    if not 0 < len(names) <= MOST_NAMESPACES:
+        raise Refused(400, f"name one to {MOST_NAMESPACES} namespaces, with commas between them")
+    if not all(_NAMESPACE.fullmatch(name) for name in names):
+        raise Refused(400, "a namespace has lower-case letters, digits and dashes, 63 at most")
+    return names
+
+
+class Rights:
+    """Asks who a token is and what it may read."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pages: OrderedDict[bytes, Allowance] = OrderedDict()
+
+    async def visitor(self, reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str]) -> Visitor:
+        """Return what the owner of a token may see.
+
+        Args:
+            reviewer: for the token's audience.
+            token: as the request or the session has it.
+            address: of the caller.
+            namespaces: those that it names; none: all, where it may list pods in all.
+
+        Raises:
+            Refused: 401 where the token is not known, 403 where it may not see what it asks for, 429, or 503 where the
+                API server does not answer.
+        """
+        self._take(token)
+        status = await reviewed(reviewer, token, NODES, address)
+        if status == 403:
+            raise Refused(403, "this page is for who may get nodes, and you may not")
+        require_known(status)
+        if namespaces:
+            for name in namespaces:
+                status = await reviewed(reviewer, token, f"{PODS}/{name}", address)
+                if status == 403:
+                    raise Refused(403, f"you may not list pods in the namespace {name}")
+                require_known(status)
+            seen: frozenset[str] | None = frozenset(namespaces)
+        else:
+            status = await reviewed(reviewer, token, PODS, address)
+            if status != 403:
+                require_known(status)
+            seen = None if status == 200 else frozenset()
+        status = await reviewed(reviewer, token, CONFIGURATION, address)
+        if status != 403:
+            require_known(status)
+        return Visitor(seen, configuration=status == 200)
+
+    def _take(self, token: str) -> None:
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        allowance = self._pages.setdefault(digest, Allowance(_PER_SECOND, _BURST, self._clock()))
+        self._pages.move_to_end(digest)
+        while len(self._pages) > _REMEMBERED:
+            self._pages.popitem(last=False)
+        if not allowance.take(self._clock()):
+            raise Refused(429, "too many pages at a time; wait some seconds")
+
+
+async def reviewed(reviewer: Reviewer, token: str, right: str, address: str) -> int:
+    """Return what a review says.
+
+    Raises:
+        Refused: the API server does not answer.
+    """
+    try:
+        return await reviewer.status(token, right, address)
+    except Exception as error:
+        # Whatever it is: without an answer nobody may see anything. Its text may hold what was sent.
+        raise Refused(503, _NOT_NOW) from error
+
+
+def require_known(status: int) -> None:
+    """Check that a review let a token pass.
+
+    Raises:
+        Refused: it did not.
+    """
+    if status == 429:
+        raise Refused(429, "too many unknown tokens come at the moment; wait some seconds")
+    if status == 401:
+        raise Refused(401, "the token is not known, or not for this page")
+    if status != 200:
+        raise Refused(status, "you may not see this")

@@ -1,0 +1,333 @@
+"""The web application: who gets in, and the views of what they may see.
+
+- A Host that is not ours is refused (a foreign name that resolves to us: DNS rebinding), and so is a form of others.
+- Nobody sees anything without a token: of the `Authorization` header, or of a session. A token never stands in a URL.
+- There is no access log: its lines would say who looked at what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from scheduler import __version__
+from secondary_scheduler.errors import printable
+from secondary_scheduler.page.cutting import Visitor, cut
+from secondary_scheduler.page.rights import (
+    AUDIENCE,
+    CONFIGURATION,
+    MOST_NAMESPACES,
+    NODES,
+    Reviewer,
+    Rights,
+    named_namespaces,
+    require_known,
+    reviewed,
+)
+from secondary_scheduler.page.sessions import COOKIE, Sessions
+from secondary_scheduler.page.sharing import NoScene, SharedScene
+from secondary_scheduler.views import rendering
+from secondary_scheduler.views.asking import BadQuery
+from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused, check_form
+from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.showing import VIEWS, Shown, View
+
+LOGIN: Final = "/login"
+_NAMESPACES: Final = "/in/{namespaces}"
+_MOST_TOKEN: Final = 16 << 10
+_MOST_WAITING: Final = 64
+"""Pages that wait for one that is made."""
+_NAVIGATION: Final = (("nodes", "Nodes"), ("queue", "Queue"), ("decisions", "Decisions"))
+_TITLES: Final = {
+    400: "This page needs other parameters",
+    401: "Who are you?",
+    403: "Not for you",
+    404: "Not here",
+    429: "Too many at a time",
+    503: "Not now",
+}
+_GOOD_AT_THE_API_SERVER: Final = (
+    "this token is good at the API server, where whoever takes over this page could use it; get one for this page "
+    f"only: kubectl create token NAME --audience {AUDIENCE}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the head of a page says about its visitor.
+
+    Attributes:
+        namespaces: those it has named, with commas between them.
+        sees_all: whether it sees the pods of all.
+        logged_in: whether there is a session to end.
+    """
+
+    namespaces: str
+    sees_all: bool
+    logged_in: bool
+
+
+@dataclass(slots=True)
+class PageSite:
+    """What the server shows, and to whom.
+
+    Attributes:
+        scenes: what is shown.
+        hosts: names under which it answers, with any port.
+        form_reviewer: reviews tokens of the form, which are for the page's audience.
+        header_reviewer: reviews tokens of the header, which are for the API server.
+        say: gets what goes wrong, for the log.
+    """
+
+    scenes: SharedScene
+    hosts: frozenset[str]
+    form_reviewer: Reviewer
+    header_reviewer: Reviewer
+    say: Callable[[str], None]
+    sessions: Sessions = field(default_factory=Sessions)
+    rights: Rights = field(default_factory=Rights)
+    making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+    def is_ours(self, url: str) -> bool:
+        """Tell whether a URL names a host of ours."""
+        try:
+            return (urlsplit(url).hostname or "") in self.hosts
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose request it is: a token, and who reviews it; `session` is what its cookie holds, or ""."""
+
+    token: str
+    reviewer: Reviewer
+    session: str = ""
+
+
+SITE: Final = web.AppKey("site", PageSite)
+
+
+def application(site: PageSite) -> web.Application:
+    """Return the application that serves a site."""
+    app = web.Application(middlewares=[_guarded], client_max_size=MOST_BODY)
+    app[SITE] = site
+    for route, view in VIEWS.items():
+        for root in ("", _NAMESPACES):
+            app.router.add_get(f"{root}{route}", _showing(view))
+    app.router.add_get("/", _start)
+    app.router.add_get("/namespaces", _choose_namespaces)
+    app.router.add_get(LOGIN, _login_form)
+    app.router.add_post(LOGIN, _login)
+    app.router.add_post("/logout", _logout)
+    app.router.add_get("/static/{name}", _static)
+    return app
+
+
+@web.middleware
+async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+    site = request.app[SITE]
+    try:
+        if not site.is_ours(f"//{request.headers.get('Host', '')}"):
+            raise Refused(421, "this server does not answer to that name")
+        check_form(request, site.is_ours)
+    except Refused as refusal:
+        # Plain text: nothing of the cluster, and no form for a stranger's page to show.
+        response: web.StreamResponse = web.Response(text=f"{refusal}\n", status=refusal.status)
+    else:
+        response = await _answer(request, handler)
+    response.headers.update(HEADERS)
+    if isinstance(response, web.Response) and response.body:
+        response.enable_compression()
+    return response
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    site = request.app[SITE]
+    try:
+        return await handler(request)
+    except BadQuery as problem:
+        return _problem(400, str(problem))
+    except Refused as problem:
+        return _problem(problem.status, str(problem))
+    except NoScene:
+        return _problem(503, "there is no snapshot of the cluster at the moment; try again in a minute")
+    except web.HTTPException as problem:
+        return _problem(problem.status, problem.text or problem.reason)
+    except Exception:
+        # A defect of ours. The traceback holds no value of a variable, so no token.
+        site.say(traceback.format_exc())
+        return _problem(500, "an error in the program; its log has the details")
+
+
+def _problem(status: int, message: str) -> web.Response:
+    title = _TITLES.get(status, "This does not work")
+    response = _bare("refused.html", status, title=title, message=printable(message))
+    if status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _bare(template: str, status: int = 200, **values: Any) -> web.Response:
+    """Return a page that knows neither a visitor nor a scene."""
+    text = rendering.render(template, version=__version__, **values)
+    return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
+
+
+def _caller(request: web.Request) -> Caller | None:
+    """Return whose request it is; None where nobody has logged in.
+
+    Raises:
+        Refused: the header is no bearer token.
+    """
+    site = request.app[SITE]
+    header = request.headers.get("Authorization")
+    if header is not None:
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not _is_token(token.strip()):
+            raise Refused(401, "the Authorization header is not a bearer token")
+        return Caller(token.strip(), site.header_reviewer)
+    session = request.cookies.get(COOKIE, "")
+    known = site.sessions.token(session) if session else None
+    return Caller(known, site.form_reviewer, session) if known is not None else None
+
+
+def _is_token(text: str) -> bool:
+    return 0 < len(text) <= _MOST_TOKEN and text.isascii() and text.isprintable() and " " not in text
+
+
+def _showing(view: View) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        site, caller = request.app[SITE], _caller(request)
+        if caller is None:
+            return _to(LOGIN)
+        named = request.match_info.get("namespaces")
+        namespaces = named_namespaces(named) if named is not None else ()
+        try:
+            visitor = await site.rights.visitor(caller.reviewer, caller.token, request.remote or "", namespaces)
+        except Refused as refusal:
+            if refusal.status == 401 and caller.session:
+                # Its token is not known any more.
+                site.sessions.close(caller.session)
+                return _forgotten(_to(LOGIN))
+            raise
+        scene = await site.scenes.current()
+        account = Account(",".join(namespaces), visitor.namespaces is None, bool(caller.session))
+        text = await _made(site, lambda: _text_of(request, view, scene, visitor, account))
+        return web.Response(text=text, content_type="text/html", charset="utf-8")
+
+    return handler
+
+
+async def _made(site: PageSite, make: Callable[[], str]) -> str:
+    """Make a page in a thread, one at a time.
+
+    Raises:
+        Refused: too many wait already.
+    """
+    if site.waiting >= _MOST_WAITING:
+        raise Refused(503, "too many pages are asked for; try again")
+    site.waiting += 1
+    try:
+        async with site.making:
+            return await asyncio.to_thread(make)
+    finally:
+        site.waiting -= 1
+
+
+def _text_of(request: web.Request, view: View, everything: Scene, visitor: Visitor, account: Account) -> str:
+    scene = cut(everything, visitor)
+    shown: Shown = view(request, scene)
+    navigation = [*_NAVIGATION]
+    if visitor.configuration:
+        navigation.append((CONFIGURATION, "Configuration"))
+    values: Mapping[str, Any] = {
+        "root": f"/in/{account.namespaces}" if account.namespaces else "",
+        "site_root": "",
+        "view": shown.view,
+        "navigation": navigation,
+        "live": False,
+        "scene": scene,
+        "moment": None,
+        "has_time": True,
+        "version": __version__,
+        "account": account,
+        "most_namespaces": MOST_NAMESPACES,
+    }
+    return rendering.render(shown.template, **values, **shown.values)
+
+
+async def _start(request: web.Request) -> web.Response:
+    return _to("/nodes")
+
+
+async def _choose_namespaces(request: web.Request) -> web.Response:
+    """Lead to the pages of the namespaces that the form in a page's head names."""
+    text = request.query.get("names", "")
+    return _to(f"/in/{','.join(named_namespaces(text))}/decisions" if text.strip() else "/nodes")
+
+
+async def _login_form(request: web.Request) -> web.Response:
+    return _bare("login.html", audience=AUDIENCE, problem="")
+
+
+async def _login(request: web.Request) -> web.Response:
+    """Begin a session with the form's token; a former one of the same browser ends."""
+    site = request.app[SITE]
+    posted = await request.post()
+    entered = posted.get("token", "")
+    token = entered.strip() if isinstance(entered, str) else ""
+    try:
+        if not _is_token(token):
+            raise Refused(400, "this is not a token")
+        await _require_for_this_page(site, token, request.remote or "")
+    except Refused as refusal:
+        return _bare("login.html", refusal.status, audience=AUDIENCE, problem=printable(str(refusal)))
+    if former := request.cookies.get(COOKIE):
+        site.sessions.close(former)
+    response = _to("/nodes")
+    response.set_cookie(COOKIE, site.sessions.open(token), path="/", secure=True, httponly=True, samesite="Strict")
+    return response
+
+
+async def _require_for_this_page(site: PageSite, token: str, address: str) -> None:
+    """Check that a token is known, for this page only, and of somebody who may see something.
+
+    Raises:
+        Refused: it is not.
+    """
+    status = await reviewed(site.form_reviewer, token, NODES, address)
+    elsewhere = await reviewed(site.header_reviewer, token, NODES, address)
+    if elsewhere in (200, 403):
+        raise Refused(403, _GOOD_AT_THE_API_SERVER)
+    if elsewhere != 401:
+        require_known(elsewhere)
+    if status == 403:
+        raise Refused(403, "this page is for who may get nodes, and you may not")
+    require_known(status)
+
+
+async def _logout(request: web.Request) -> web.Response:
+    if former := request.cookies.get(COOKIE):
+        request.app[SITE].sessions.close(former)
+    return _forgotten(_to(LOGIN))
+
+
+def _to(path: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": path})
+
+
+def _forgotten(response: web.Response) -> web.Response:
+    response.del_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="Strict")
+    return response
+
+
+async def _static(request: web.Request) -> web.Response:
+    return rendering.static_response(request.match_info["name"])

@@ -1,0 +1,86 @@
+"""Taking a scene: the cluster with the page's own rights, the load from the source of the scheduler's configuration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler.catalog import CredentialRules
+from scheduler.config import Configuration, load_configuration
+from scheduler.framework import LoadReading
+from scheduler.kube.client import ClientConfig
+from scheduler.load import LoadError, configured_sources, load_source
+from secondary_scheduler.clustersnapshot.reading import RESOURCES
+from secondary_scheduler.clustersnapshot.taking import read_snapshot
+from secondary_scheduler.errors import printable
+from secondary_scheduler.files import read_text
+from secondary_scheduler.page.reading import scene_of
+from secondary_scheduler.views.scenes import Scene
+
+NOT_READ = frozenset({"Deployment", "PodMetrics"})
+"""Of a snapshot, what no decision depends on: the page has no right to read it."""
+PAGE_RESOURCES = tuple(resource for resource in RESOURCES if resource.kind not in NOT_READ)
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """Takes scenes.
+
+    Attributes:
+        api: the cluster.
+        config: file with the scheduler's configuration; it is mounted, and read each time.
+        rules: what may be done with credentials of the load's source.
+        say: gets what goes wrong, for the log.
+    """
+
+    api: ClientConfig
+    config: Path
+    rules: CredentialRules
+    say: Callable[[str], None]
+
+    def configured(self, minor: int | None = None) -> Configuration:
+        """Return the configuration on a cluster of a minor version.
+
+        Raises:
+            InputError, ConfigurationError: it cannot be read, or is not valid.
+        """
+        return load_configuration(
+            read_text(self.config, option="--config"),
+            source=str(self.config),
+            allow_token_in_config_map=True,  # as for the scheduler: the preview has judged it
+            allow_default_scheduler_name=True,
+            credential_rules=self.rules,
+            cluster_minor=minor,
+        )
+
+    def take(self) -> Scene:
+        """Return a scene of the cluster as it is.
+
+        Raises:
+            KubeError, CommandError, ConfigurationError: there is none.
+        """
+        remarks: list[str] = []
+        documents = read_snapshot(self.api, None, remarks.append, PAGE_RESOURCES)
+        measured = self._load(remarks)
+        return scene_of(documents, self.configured, measured=measured, now=time.time(), remarks=remarks)
+
+    def _load(self, remarks: list[str]) -> LoadReading | None:
+        sources, _ = configured_sources(self.configured().profiles, self.rules)
+        if not sources:
+            return None
+        key, settings = next(iter(sources.items()))
+        if len(sources) > 1:
+            remarks.append(f"the configuration names {len(sources)} load sources; the load is that of the first")
+        try:
+            source = load_source(key, settings, self.api)
+            try:
+                return source.read()
+            finally:
+                source.close()
+        except LoadError as error:
+            # The reason may hold addresses: it goes to the log.
+            self.say(f"load source: {printable(str(error))}")
+            remarks.append("the nodes' load is missing: its source does not answer with loads")
+            return None

@@ -1,0 +1,116 @@
+"""Which template shows which part of a scene, by the parameters of a page's address.
+
+A view gets the scene that its reader may see: no view asks who that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from secondary_scheduler.simulation.results import RESULTS
+from secondary_scheduler.views import decisions, nodes, waiting
+from secondary_scheduler.views.asking import choice, page_number, text
+from secondary_scheduler.views.configuration import configuration_page
+from secondary_scheduler.views.nodepage import node_page
+from secondary_scheduler.views.runs import PodDecision
+from secondary_scheduler.views.scenes import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A template with what it is filled with.
+
+    Attributes:
+        view: the one of the navigation to which the page belongs.
+    """
+
+    template: str
+    view: str
+    values: Mapping[str, Any]
+
+
+View = Callable[[web.Request, Scene], Shown]
+
+
+def show_nodes(request: web.Request, scene: Scene) -> Shown:
+    """All nodes as a heat map."""
+    run = scene.run
+    moment = choice(request, "when", ("before", "after"), "after" if scene.is_replayed else "before")
+    columns = run.before if moment == "before" else run.after
+    keys = nodes.group_keys(columns)
+    shown = {
+        "when": moment,
+        "by": choice(request, "by", nodes.MEASURES, nodes.MEASURED if run.load else nodes.REQUESTED),
+        "resource": choice(request, "resource", nodes.RESOURCES, "cpu"),
+        "group": choice(
+            request, "group", (nodes.NO_GROUPS, *keys), nodes.ZONE if nodes.ZONE in keys else nodes.NO_GROUPS
+        ),
+        "order": choice(request, "order", nodes.ORDERS, "highest"),
+    }
+    heat = nodes.heat_map(columns, shown["by"], shown["resource"], shown["group"], shown["order"])
+    return Shown("nodes.html", "nodes", {"shown": shown, "heat": heat, "keys": keys, "remarks": scene.remarks})
+
+
+def show_node(request: web.Request, scene: Scene) -> Shown:
+    """One node."""
+    name = text(request, "name")
+    page = node_page(scene, name)
+    if page is None:
+        missing = "at this moment there is no node" if scene.is_replayed else "the snapshot has no node"
+        raise web.HTTPNotFound(text=f"{missing} {name}")
+    return Shown("node.html", "nodes", {"node": page})
+
+
+def show_queue(request: web.Request, scene: Scene) -> Shown:
+    """The pods that wait."""
+    shown = waiting.queues(scene, page_number(request))
+    return Shown("queue.html", "queue", {"queues": shown, "others": waiting.other_schedulers(scene)})
+
+
+def show_configuration(request: web.Request, scene: Scene) -> Shown:
+    """The configuration as it takes effect."""
+    if scene.withheld.configuration:
+        raise web.HTTPForbidden(text="the configuration is for who may read the scheduler's ConfigMap")
+    return Shown("configuration.html", "configuration", {"shown": configuration_page(scene.configuration, scene.old)})
+
+
+def show_decisions(request: web.Request, scene: Scene) -> Shown:
+    """The decisions that pass a filter."""
+    choices = decisions.choices_of(scene.run)
+    wanted = decisions.Filter(
+        text=text(request, "q"),
+        result=choice(request, "result", ("", *RESULTS), ""),
+        namespace=choice(request, "namespace", ("", *choices.namespaces), ""),
+        plugin=choice(request, "plugin", ("", *choices.plugins), ""),
+    )
+    shown = decisions.listed(scene.run, wanted, page_number(request))
+    return Shown("decisions.html", "decisions", {"wanted": wanted, "choices": choices, "shown": shown})
+
+
+def show_decision(
+    request: web.Request, scene: Scene, attempts_of: Callable[[str], Sequence[PodDecision]] = lambda key: ()
+) -> Shown:
+    """One decision; `attempts_of` returns all attempts of a pod, by its key."""
+    number = request.match_info["number"]
+    every = scene.run.decisions
+    if not (number.isascii() and number.isdigit() and len(number) < 8 and 1 <= int(number) <= len(every)):
+        when = " at this moment" if scene.is_replayed else ""
+        raise web.HTTPNotFound(text=f"there is no decision {number}{when}; the last one is {len(every)}")
+    decision = every[int(number) - 1]
+    shown = decisions.decision_page(decision, len(every), attempts_of(decision.key))
+    return Shown("decision.html", "decisions", {"shown": shown})
+
+
+VIEWS: Final[Mapping[str, View]] = {
+    "/nodes": show_nodes,
+    "/node": show_node,
+    "/queue": show_queue,
+    "/decisions": show_decisions,
+    "/decisions/{number}": show_decision,
+    "/configuration": show_configuration,
+}
+"""The views that every server of the pages has, by route."""

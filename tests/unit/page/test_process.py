@@ -1,0 +1,155 @@
+"""The command of the image: its options, its two servers over TLS, and what it reads of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, TCPConnector
+
+from scheduler.catalog import CredentialRules
+from secondary_scheduler.clustersnapshot.reading import RESOURCES
+from secondary_scheduler.page.app import EXIT_INVALID, main
+from secondary_scheduler.page.options import Address, Options, parse_options
+from secondary_scheduler.page.rights import ConfigMapName, access_to
+from secondary_scheduler.page.serving import ServingError, serve
+from secondary_scheduler.page.taking import PAGE_RESOURCES
+from tests.support.sharedscenes import shared_scene
+from tests.support.visiting import visiting
+
+LEAST = ["--config", "config.yaml", "--config-map", "scheduling/config-1", "--host", "Page.Example.com"]
+
+
+def test_the_options_have_defaults() -> None:
+    options = parse_options(LEAST)
+    assert options.hosts == {"page.example.com"}
+    assert (options.listen, options.probes) == (Address("", 8443), Address("", 8081))
+    assert options.config_map == ConfigMapName("scheduling", "config-1")
+    assert options.certificate is None
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":1", Address("", 1)),
+        ("10.1.2.3:8443", Address("10.1.2.3", 8443)),
+        ("[fd00::1]:8443", Address("fd00::1", 8443)),
+        ("fd00::1:8443", Address("fd00::1", 8443)),
+    ],
+)
+def test_it_listens_where_it_is_told_to(text: str, address: Address) -> None:
+    assert parse_options([*LEAST, "--listen", text]).listen == address
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required: --config, --config-map, --host"),
+        ([*LEAST, "--host", "https://page"], "is no host name"),
+        ([*LEAST, "--listen", "8443"], "is not an address and a port"),
+        ([*LEAST, "--listen", ":99999"], "is not an address and a port"),
+        ([*LEAST, "--config-map", "name"], "is not NAMESPACE/NAME"),
+        ([*LEAST, "--tls-cert-file", "x"], "give both or none"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    with pytest.raises(SystemExit) as raised:
+        parse_options(arguments)
+    assert raised.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("text", "message"), [(None, "config.yaml: No such file"), ("kind: Pod\n", "config.yaml")])
+def test_a_configuration_that_cannot_be_used_ends_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    if text is not None:
+        file.write_text(text)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+        "users: [{name: a, user: {}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+    )
+    arguments = [*LEAST[2:], "--config", str(file), "--kubeconfig", str(kubeconfig)]
+    assert main(arguments) == EXIT_INVALID
+    assert message in capsys.readouterr().err
+
+
+def test_the_rights_that_are_asked_about_are_those_of_the_decision_record() -> None:
+    access = access_to(ConfigMapName("scheduling", "config-1"))
+    assert access("nodes") == {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
+    assert access("pods") == {"resourceAttributes": {"verb": "list", "resource": "pods"}}
+    assert access("pods/shop") == {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "shop"}}
+    assert access("configuration") == {
+        "resourceAttributes": {
+            "verb": "get",
+            "resource": "configmaps",
+            "namespace": "scheduling",
+            "name": "config-1",
+        }
+    }
+
+
+def test_it_reads_no_more_than_a_snapshot_holds() -> None:
+    assert {resource.kind for resource in RESOURCES} - {resource.kind for resource in PAGE_RESOURCES} == {
+        "Deployment",
+        "PodMetrics",
+    }
+    assert not {"Secret", "ConfigMap"} & {resource.kind for resource in PAGE_RESOURCES}
+
+
+async def test_page_and_probes_are_served_over_tls_on_ports_of_their_own() -> None:
+    lines: list[str] = []
+    serving_or_ended, stop = asyncio.Event(), asyncio.Event()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        serving_or_ended.set()
+
+    listen = Address("127.0.0.1", 0)
+    rules = CredentialRules(directory=None)
+    options = Options(
+        Path("config"), ConfigMapName("a", "b"), frozenset({"x"}), listen, listen, None, None, rules, None
+    )
+    async with visiting(shared_scene()) as visit:
+        serving = asyncio.create_task(serve(visit.site, options, say, stop))
+        serving.add_done_callback(lambda _: serving_or_ended.set())
+        await serving_or_ended.wait()
+        page, probes = (int(word.strip(";")) for word in lines[0].split() if word.strip(";").isdigit())
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        async with ClientSession(connector=TCPConnector(ssl=context)) as session:
+
+            async def status(port: int, path: str, scheme: str = "https") -> int:
+                headers = {"Host": "page.example.com"}
+                async with session.get(f"{scheme}://127.0.0.1:{port}{path}", headers=headers) as response:
+                    return response.status
+
+            assert await status(page, "/login") == 200
+            assert await status(page, "/livez") == 404
+            assert [await status(probes, path) for path in ("/livez", "/readyz", "/login", "/nodes", "/metrics")] == [
+                *(200, 200),
+                *(404, 404, 404),
+            ]
+            for port in (page, probes):
+                with pytest.raises(Exception, match=r"disconnected|reset|Bad status"):
+                    await status(port, "/livez", "http")
+        stop.set()
+        await serving
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+async def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "tls.crt"
+    if content is not None:
+        file.write_text(content)
+    listen = Address("127.0.0.1", 0)
+    rules = CredentialRules(directory=None)
+    options = Options(Path("c"), ConfigMapName("a", "b"), frozenset({"x"}), listen, listen, file, file, rules, None)
+    async with visiting(shared_scene()) as visit:
+        with pytest.raises(ServingError, match="--tls-cert-file, --tls-private-key-file: serving certificate"):
+            await serve(visit.site, options, visit.lines.append)

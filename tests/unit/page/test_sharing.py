@@ -1,0 +1,99 @@
+"""One scene for all: how often it is taken, and what visitors get where it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+
+from secondary_scheduler.page.sharing import FRESH_SECONDS, NoScene, SharedScene
+from secondary_scheduler.views.scenes import Scene
+from tests.support.visiting import Clock
+
+
+class FakeTaker:
+    """Stands in for what reads the cluster: scenes are numbers here."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.problem: Exception | None = None
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+
+    def __call__(self) -> Scene:
+        self.taken += 1
+        self.began.set()
+        assert self.go_on.wait(30)
+        if self.problem is not None:
+            raise self.problem
+        return cast(Scene, self.taken)
+
+
+@pytest.fixture
+def taker() -> FakeTaker:
+    return FakeTaker()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def shared(taker: FakeTaker, clock: Clock, lines: list[str]) -> SharedScene:
+    return SharedScene(taker, lines.append, clock)
+
+
+async def test_nothing_is_taken_until_somebody_asks(shared: SharedScene, taker: FakeTaker) -> None:
+    assert taker.taken == 0
+    assert cast(Any, await shared.current()) == 1
+
+
+async def test_visitors_share_one_that_is_fresh(shared: SharedScene, taker: FakeTaker, clock: Clock) -> None:
+    assert [cast(Any, await shared.current()) for _ in range(3)] == [1, 1, 1]
+    clock.now += FRESH_SECONDS
+    assert cast(Any, await shared.current()) == 2
+
+
+async def test_visitors_who_come_meanwhile_wait_for_the_same(shared: SharedScene, taker: FakeTaker) -> None:
+    taker.go_on.clear()
+    asking = [asyncio.create_task(shared.current()) for _ in range(20)]
+    await asyncio.to_thread(taker.began.wait, 30)
+    asking[0].cancel()  # goes away, and takes nobody along
+    taker.go_on.set()
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert set(cast(list[Any], answers[1:])) == {1}
+    assert taker.taken == 1
+
+
+async def test_where_none_can_be_taken_it_is_tried_once_a_minute(
+    shared: SharedScene, taker: FakeTaker, clock: Clock, lines: list[str]
+) -> None:
+    taker.problem = OSError("no route to host")
+    for _ in range(3):
+        with pytest.raises(NoScene):
+            await shared.current()
+    assert (taker.taken, lines) == (1, ["no new snapshot: no route to host"])
+    taker.problem = None
+    clock.now += FRESH_SECONDS
+    assert cast(Any, await shared.current()) == 2
+
+
+async def test_the_former_stays_for_a_while_where_none_can_be_taken(
+    shared: SharedScene, taker: FakeTaker, clock: Clock
+) -> None:
+    await shared.current()
+    taker.problem = OSError("gone")
+    clock.now += FRESH_SECONDS
+    assert cast(Any, await shared.current()) == 1
+    clock.now += 600
+    with pytest.raises(NoScene):
+        await shared.current()
