@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .operator_monitor import OperatorMonitor, OperatorMonitorArgs
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
     from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
+    from .page import Page, PageArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
     from .rebalancer import Rebalancer, RebalancerArgs
     from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
@@ -86,6 +87,8 @@ __getattr__ = lazy_attributes(
         "common_labels_transform": "labels",
         "LoadWatcher": "load_watcher",
         "LoadWatcherArgs": "load_watcher",
+        "Page": "page",
+        "PageArgs": "page",
         "Rebalancer": "rebalancer",
         "RebalancerArgs": "rebalancer",
         "MetricCredentials": "metric_credentials",
@@ -166,6 +169,8 @@ __all__ = [
     "OptInRecord",
     "OptInRecordArgs",
     "OptionalObjects",
+    "Page",
+    "PageArgs",
     "PluginCrds",
     "PluginCrdsArgs",
     "PolicyRule",

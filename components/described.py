@@ -21,6 +21,8 @@ from .settings import (
     MetricCredentialValues,
     OptInPlan,
     OptInSettings,
+    PagePlan,
+    PageSettings,
     ProfileSettings,
     RebalancerPlan,
     RebalancerSettings,
@@ -28,6 +30,7 @@ from .settings import (
     flavour_of_settings,
     mounted_credentials,
     plan_opt_in,
+    plan_page,
     plan_rebalancer,
     read_settings,
 )
@@ -179,6 +182,32 @@ def describe_rebalancer(
     if read.problems or read.settings is None:
         raise _refusal([replace(problem, loc=("rebalance", *problem.loc)) for problem in read.problems], name)
     plan, problems = plan_rebalancer(read.settings, configuration, pruned_by=pruned_by)
+    _report(problems, component, name)
+    return plan
+
+
+def describe_page(
+    settings: Mapping[str, Any] | PagePlan, configuration: Configuration, component: pulumi.Resource, name: str
+) -> PagePlan | None:
+    """Return the page that is served beside a scheduler; None for none.
+
+    Args:
+        settings: with the names and types of a stack file's page; or what follows from them, which is returned.
+        configuration: of the scheduler.
+        component: what warnings are about.
+        name: of the component.
+
+    Raises:
+        pulumi.RunError: they are wrong; one line per problem, all of them.
+    """
+    if isinstance(settings, PagePlan):
+        return settings
+    if problems := list(_not_known(settings, ("page",))):
+        raise _refusal(problems, name)
+    read = read_settings(dict(settings), PageSettings)
+    if read.problems or read.settings is None:
+        raise _refusal([replace(problem, loc=("page", *problem.loc)) for problem in read.problems], name)
+    plan, problems = plan_page(read.settings, configuration)
     _report(problems, component, name)
     return plan
 

@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from scheduler import operand
-from scheduler.catalog import CANARY_SUFFIX, OPERAND, rebalancer_name
+from scheduler.catalog import CANARY_SUFFIX, OPERAND, page_name, rebalancer_name
 
 from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts
 from .labels import COMPONENT
@@ -26,7 +26,7 @@ class LoadWatcherArgs:
     """Attributes:
     namespace: where the scheduler runs.
     watcher: its image, its configuration, and what it may do with credentials.
-    operand: name of the scheduler, whose pods and canaries alone may ask it, and a rebalancer's.
+    operand: name of the scheduler, whose pods and canaries alone may ask it, a rebalancer's and a page's.
     credentials: Secret with the credentials for the metric source, if any.
     audience: of a token of its ServiceAccount that is the credential instead.
     egress_ports: TCP ports that it needs beside those of DNS and of its source.
@@ -34,6 +34,7 @@ class LoadWatcherArgs:
     ready_seconds: how long it may take to read a load before the update fails.
     needs: what must exist before.
     rebalancer: whether there is a rebalancer.
+    page: whether there is a page.
     """
 
     namespace: pulumi.Input[str]
@@ -46,6 +47,7 @@ class LoadWatcherArgs:
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
     rebalancer: bool = False
+    page: bool = False
 
 
 class LoadWatcher(pulumi.ComponentResource):
@@ -108,6 +110,8 @@ class LoadWatcher(pulumi.ComponentResource):
         clients = [args.operand, f"{args.operand}{CANARY_SUFFIX}"]
         if args.rebalancer:
             clients.append(rebalancer_name(args.operand))
+        if args.page:
+            clients.append(page_name(args.operand))
         ports = {*operand.source_ports(args.watcher.configuration), *args.egress_ports}
         return operand.fenced_network_policy_spec(self._selector(), clients, LOAD_WATCHER_PORT, ports)
 

@@ -14,7 +14,7 @@ from scheduler.config import Configuration, bound_rules
 
 from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
-from .described import describe_opt_in, describe_rebalancer, describe_scheduler
+from .described import describe_opt_in, describe_page, describe_rebalancer, describe_scheduler
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
@@ -23,12 +23,13 @@ from .metric_access import MetricAccess
 from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import NAMESPACE, cluster_scoped_name
 from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
+from .page import Page, PageArgs
 from .parts import Parts
 from .rebalancer import Rebalancer, RebalancerArgs
 from .scheduler import RunningScheduler, SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
-from .settings import ManagedLoadWatcher, OptInPlan, RebalancerPlan, load_watcher_name, pruned_by
+from .settings import ManagedLoadWatcher, OptInPlan, PagePlan, RebalancerPlan, load_watcher_name, pruned_by
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class SchedulerInstallationArgs:
     rebalance: whether pods are moved off overloaded nodes, and which, with the names of a stack file's rebalance; wrong
         ones fail the preview. Or what follows from them, where they have been judged. Default: nothing is moved.
     rebalancers: our operator may run rebalancers for `instances`, too; it may for this one's.
+    page: a page in the cluster, with the names of a stack file's page; wrong ones fail the preview. Or what follows
+        from them, where they have been judged. Default: none.
     kubernetes_version: of the cluster, for opt_in; "" if it is not known.
     allow_default_scheduler_name: allow a profile named default-scheduler.
     install_plugin_crds: create the CRDs that plugins read.
@@ -136,6 +139,7 @@ class SchedulerInstallationArgs:
     opt_in: Mapping[str, Any] | OptInPlan = field(default_factory=dict)
     rebalance: Mapping[str, Any] | RebalancerPlan = field(default_factory=dict)
     rebalancers: bool = False
+    page: Mapping[str, Any] | PagePlan = field(default_factory=dict)
     kubernetes_version: str = ""
     allow_default_scheduler_name: bool = False
     install_plugin_crds: bool = True
@@ -175,6 +179,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             self._parts.prefix,
             pruned_by=pruned_by(args.mode, upstream=args.upstream_operator),
         )
+        self._page_plan = describe_page(args.page, self._configuration, self, self._parts.prefix)
         self._crds = self._plugin_crds()
         installation = install(self._installation_args(), self._parts)
         self.cluster_roles: frozenset[str] = frozenset(installation.roles)
@@ -191,6 +196,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
         else:
             scheduler = self._run_opted_in(installation, scheduler_args, plan)
         self._rebalancer(installation, configuration, credentials, scheduler)
+        self._page(installation, configuration, credentials, watcher)
         self.priority_class_name: pulumi.Output[str] | None = scheduler.priority_class_name
         self.name, self.namespace = scheduler.resource.name, scheduler.resource.namespace
         self.ready_replicas = scheduler.resource.ready_replicas
@@ -352,6 +358,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             args.ready_seconds,
             [credentials] if credentials else [],
             self._rebalance is not None,
+            self._page_plan is not None,
         )
         return LoadWatcher(self._parts.name("load-watcher"), watcher_args, self._parts.options("load-watcher"))
 
@@ -389,6 +396,33 @@ class SchedulerInstallation(pulumi.ComponentResource):
             else args.objects.service_monitor,
         )
         Rebalancer(self._parts.name("rebalancer"), rebalancer_args, self._parts.options("rebalancer"))
+
+    def _page(
+        self,
+        installation: Installation,
+        configuration: SchedulerConfiguration,
+        credentials: MetricCredentials | None,
+        watcher: LoadWatcher | None,
+    ) -> None:
+        """The page, if the settings name one; it does not need a scheduler that runs."""
+        args, plan = self._args, self._page_plan
+        if plan is None:
+            return
+        page_args = PageArgs(
+            installation.namespace,
+            plan,
+            self._configuration,
+            configuration.config_map_name,
+            # It asks a load-watcher as the scheduler does.
+            MetricAccess() if watcher else args.metric_access,
+            credentials.reference if credentials and not watcher else None,
+            self._operand,
+            args.egress_ports,
+            args.openshift,
+            args.ready_seconds,
+            [part for part in (configuration, credentials, watcher) if part is not None],
+        )
+        Page(self._parts.name("page"), page_args, self._parts.options("page"))
 
     def _run_opted_in(self, installation: Installation, args: SchedulerArgs, plan: OptInPlan) -> RunningScheduler:
         """The scheduler and, once it serves its pods, what gives it more of them; deleted in the opposite order."""

@@ -18,6 +18,7 @@ from components.settings import (
     build_profile,
     flavour_of_settings,
     plan_opt_in,
+    plan_page,
     plan_rebalancer,
 )
 from scheduler.config import ConfigurationError
@@ -40,6 +41,7 @@ OBJECTS = (
     "alerts",
     "optIn",
     "rebalance",
+    "page",
     "allowedImages",
     "forceConflicts",
     "egressPorts",
@@ -113,7 +115,8 @@ def check(
             _, opt_in = plan_opt_in(settings.opt_in, names, cluster_minor(settings))
             pruned_by = settings.rebalance_pruned_by
             _, rebalance = plan_rebalancer(settings.rebalance, profile.configuration, pruned_by=pruned_by)
-            planned = [*opt_in, *rebalance]
+            _, page = plan_page(settings.page, profile.configuration)
+            planned = [*opt_in, *rebalance, *page]
             later += [problem for problem in planned if problem.severity == "error"]
             warnings = [
                 *profile.warnings,

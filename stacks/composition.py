@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import components
-from components.settings import OptInPlan, RebalancerPlan, plan_rebalancer
+from components.settings import OptInPlan, PagePlan, RebalancerPlan, plan_page, plan_rebalancer
 from stacks.checking import opt_in_of
 from stacks.loading import Stack
 
@@ -55,6 +55,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         opt_in=_opt_in(stack),
         rebalance=_rebalance(stack),
         rebalancers=operator.rebalancers,
+        page=_page(stack),
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         install_plugin_crds=settings.install_plugin_crds,
         protect=settings.protect,
@@ -71,6 +72,11 @@ def _opt_in(stack: Stack) -> OptInPlan | Mapping[str, Any]:
 def _rebalance(stack: Stack) -> RebalancerPlan | Mapping[str, Any]:
     settings = stack.settings
     plan, _ = plan_rebalancer(settings.rebalance, stack.profile.configuration, pruned_by=settings.rebalance_pruned_by)
+    return {} if plan is None else plan
+
+
+def _page(stack: Stack) -> PagePlan | Mapping[str, Any]:
+    plan, _ = plan_page(stack.settings.page, stack.profile.configuration)
     return {} if plan is None else plan
 
 

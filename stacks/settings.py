@@ -17,6 +17,7 @@ from components.settings import (
     Image,
     ObjectName,
     OptInSettings,
+    PageSettings,
     ProfileSettings,
     RebalancerSettings,
     Repository,
@@ -187,6 +188,7 @@ class StackSettings(ProfileSettings):
         alerts: what the alerts of optional_objects.prometheus_rule say.
         opt_in: which pods get the scheduler's name as they are created.
         rebalance: whether pods are moved off overloaded nodes, and which.
+        page: a page in the cluster, which shows each visitor what it may read.
         allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
             image.
         egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
@@ -219,6 +221,7 @@ class StackSettings(ProfileSettings):
     alerts: AlertSettings = AlertSettings()
     opt_in: OptInSettings = OptInSettings()
     rebalance: RebalancerSettings = RebalancerSettings()
+    page: PageSettings = PageSettings()
     allowed_images: tuple[Repository, ...] = ()
     egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field((), max_length=32)
     resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None

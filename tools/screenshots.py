@@ -1,8 +1,8 @@
 """Takes pictures of the pages of `ui`.
 
 `python tools/screenshots.py DIRECTORY` writes every view in light, in dark and on a phone, and those of a large and of
-an empty cluster; without a directory, the pictures of docs/ui.md are updated. Needs Chromium (`make browser`
-installs it).
+an empty cluster; without a directory, the pictures of docs/ui.md and of the page in the cluster are updated. Needs
+Chromium (`make browser` installs it).
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from tests.support.browser import chromium, open_view
 from tests.support.recordedscenes import write_recorded_scene
 from tests.support.runningpages import recorded_site, running_site, served_site
 from tests.support.scenes import write_scene
+from tests.support.servedpage import TOKEN, served_page
+from tests.support.sharedscenes import crowded_scene
 from tests.support.views import OVER_TIME, VIEWS, View
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext
+    from playwright.sync_api import BrowserContext, Page
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -99,6 +101,32 @@ def take_documented() -> None:
         _take_documented(address, VIEWS)
     with _served_recording(60, 80) as address:
         _take_documented(address, (OVER_TIME,))
+    _take_page_in_the_cluster()
+
+
+def _take_page_in_the_cluster() -> None:
+    """The page in the cluster: its form, and what a viewer of one namespace sees."""
+    look = LOOKS["light"]
+    with (
+        served_page(crowded_scene(60, 60)) as address,
+        tempfile.TemporaryDirectory() as profile,
+        chromium(Path(profile), width=look.width, height=look.height, any_certificate=True) as context,
+    ):
+        page = context.new_page()
+        page.goto(f"{address}/login")
+        _keep(page, IMAGES / "page-login.png")
+        page.get_by_label("Token", exact=True).fill(TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        page.goto(f"{address}/in/shop/decisions")
+        _keep(page, IMAGES / "page-decisions.png")
+
+
+def _keep(page: Page, file: Path) -> None:
+    page.screenshot(path=file)
+    file.write_bytes(recompressed(file.read_bytes()))
+    print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
+    if file.stat().st_size > MOST_BYTES:
+        raise SystemExit(f"{file}: larger than {MOST_BYTES:,} bytes")
 
 
 def _take_documented(address: str, views: Sequence[View]) -> None:
@@ -108,11 +136,10 @@ def _take_documented(address: str, views: Sequence[View]) -> None:
                 if look not in DOCUMENTED.get(view.name, ()):
                     continue
                 file = IMAGES / picture_name(view.name, look)
-                _take(context, address, view, file, whole=False)
-                file.write_bytes(recompressed(file.read_bytes()))
-                print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
-                if file.stat().st_size > MOST_BYTES:
-                    raise SystemExit(f"{file}: larger than {MOST_BYTES:,} bytes")
+                page = context.new_page()
+                open_view(page, address, view)
+                _keep(page, file)
+                page.close()
 
 
 def recompressed(png: bytes) -> bytes:

@@ -18,6 +18,7 @@ from .flavour import flavour_of_settings
 from .load_watcher import LOAD_WATCHER_PORT, ManagedLoadWatcher, load_watcher_name
 from .metric_settings import CredentialSettings, ExistingSecret, MetricProviderSettings
 from .opt_in import DEFAULT_SCHEDULER, OptInPlan, OptInSettings, OptInTarget, plan_opt_in
+from .page import PagePlan, PageSettings, plan_page
 from .partition import NodePartitionSettings, SharedNodesSettings
 from .problems import from_validation_error, shown_value
 from .profile import CheckedConfiguration, build_profile, checked_configuration
@@ -62,6 +63,8 @@ __all__ = [
     "OptInPlan",
     "OptInSettings",
     "OptInTarget",
+    "PagePlan",
+    "PageSettings",
     "PluginChoice",
     "PluginSettings",
     "ProfileSettings",
@@ -85,6 +88,7 @@ __all__ = [
     "load_watcher_name",
     "mounted_credentials",
     "plan_opt_in",
+    "plan_page",
     "plan_rebalancer",
     "pruned_by",
     "read_settings",

@@ -17,6 +17,7 @@ _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
 _LOAD_WATCHER = "/bin/load-watcher"
 _REBALANCER = "/bin/rebalancer"
+_PAGE = "/bin/secondary-scheduler-page"
 _IMAGE_USER = 65532
 
 
@@ -83,6 +84,7 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
                 _OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"],
                 _LOAD_WATCHER: [sys.executable, "-m", "secondary_scheduler.loadwatcher"],
                 _REBALANCER: [sys.executable, "-m", "secondary_scheduler.rebalancer"],
+                _PAGE: [sys.executable, "-m", "secondary_scheduler.page"],
             },
             "user": _IMAGE_USER,
         },

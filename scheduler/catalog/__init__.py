@@ -91,6 +91,7 @@ from scheduler.catalog.optin import (
     mutating_policies,
 )
 from scheduler.catalog.options import LoadLimitOptions, LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
+from scheduler.catalog.page import PAGE_SUFFIX, page_name, page_rules
 from scheduler.catalog.registry import (
     BASE_CLUSTER_ROLE,
     CANARY_SUFFIX,
@@ -175,6 +176,7 @@ __all__ = [
     "OPT_IN_SCHEDULER",
     "OPT_IN_VALUE",
     "OPT_OUT_VALUE",
+    "PAGE_SUFFIX",
     "POD_GROUP_METRICS",
     "REBALANCER_CLUSTER_ROLE",
     "REBALANCER_SUFFIX",
@@ -250,6 +252,8 @@ __all__ = [
     "nearest_kubernetes",
     "operand_name",
     "out_of_tree_descriptors",
+    "page_name",
+    "page_rules",
     "parse_duration",
     "plugin_rules",
     "reads_load",

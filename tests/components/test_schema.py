@@ -36,10 +36,12 @@ PYTHON_ONLY = {
     "load_watcher",
     "opt_in",
     "rebalance",
+    "page",
 }
 # Parts of an installation that take objects of the program, or pairs, as required arguments.
 PYTHON_COMPONENTS = {
-    *("AdmissionPolicies", "LoadWatcher", "OlmOperator", "OperandRollout", "OptIn", "OptInRecord", "Rebalancer"),
+    *("AdmissionPolicies", "LoadWatcher", "OlmOperator", "OperandRollout", "OptIn", "OptInRecord", "Page"),
+    "Rebalancer",
     "SchedulerRoles",
 }
 IN_A_SCHEMA = [component for component in COMPONENTS if component.__name__ not in PYTHON_COMPONENTS]

@@ -77,6 +77,7 @@ def chromium(
     dark: bool = False,
     scripts: bool = True,
     touch: bool = False,
+    any_certificate: bool = False,
 ) -> Iterator[BrowserContext]:
     """A browser with a profile of its own.
 
@@ -86,6 +87,7 @@ def chromium(
         dark: prefer a dark scheme.
         scripts: let pages run theirs.
         touch: a phone: fingers, and no pointer that hovers.
+        any_certificate: take one that nobody knows.
     """
     from playwright.sync_api import sync_playwright
 
@@ -100,6 +102,7 @@ def chromium(
             java_script_enabled=scripts,
             has_touch=touch,
             is_mobile=touch,
+            ignore_https_errors=any_certificate,
         )
         try:
             yield context

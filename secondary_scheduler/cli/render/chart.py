@@ -27,7 +27,8 @@ from secondary_scheduler.cli.render.templates import Places
 NAME = "secondary-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
 _REBALANCER = "/bin/rebalancer"
-_DEPLOYMENTS = {_OPERATOR: "operator", "/bin/load-watcher": "loadWatcher"}
+_PAGE = "/bin/secondary-scheduler-page"
+_DEPLOYMENTS = {_OPERATOR: "operator", "/bin/load-watcher": "loadWatcher", _PAGE: "page"}
 """By the command of its container, under which key a Deployment's values stand."""
 _CONFIGURATION_KEY = "config.yaml"
 _DIGITS = f'include "{NAME}.configuration-digits" .'
@@ -181,6 +182,7 @@ class _Builder:
             scheduler=scheduler,
             operator=self._pods["operator"],
             load_watcher=self._pods.get("loadWatcher"),
+            page=self._pods.get("page"),
             configuration=self._configuration,
         )
 
@@ -244,6 +246,9 @@ class _Builder:
         )
         values = f".Values.{key}"
         container["image"] = places.value(f'include "{NAME}.image" {values}.image')
+        if _command(manifest) == _PAGE:
+            container["args"] = [self._of_configuration(argument, places) for argument in container["args"]]
+            pod["volumes"] = self._volumes(pod["volumes"], places)
         container |= places.optional("resources", f"{values}.resources")
         pod["containers"] = [container]
         pod |= places.optional("nodeSelector", f"{values}.nodeSelector")
@@ -256,13 +261,24 @@ class _Builder:
         if ImageValues.of(container["image"]) == self._image:
             container["image"] = places.value(f'include "{NAME}.image" .Values.scheduler.image')
         pod = {**template["spec"], "containers": [container]}
-        pod["volumes"] = [
+        pod["volumes"] = self._volumes(pod["volumes"], places)
+        return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
+
+    def _volumes(self, volumes: list[dict[str, Any]], places: Places) -> list[dict[str, Any]]:
+        """Volumes of which one may hold the scheduler's configuration."""
+        return [
             {**volume, "configMap": {**volume["configMap"], "name": self._config_name(places)}}
             if (volume.get("configMap") or {}).get("name") == self._config_map
             else volume
-            for volume in pod["volumes"]
+            for volume in volumes
         ]
-        return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
+
+    def _of_configuration(self, argument: str, places: Places) -> str:
+        """An argument that may name the ConfigMap with the scheduler's configuration."""
+        before, slash, name = argument.rpartition("/")
+        if not argument.startswith("--config-map=") or name != self._config_map:
+            return argument
+        return f"{before}{slash}{self._config_name(places)}"
 
     def _policy(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
         """It names the repository that a SecondaryScheduler's image may be of."""

@@ -91,6 +91,7 @@ class ChartValues(_Values):
     load_watcher: PodValues | None = Field(
         None, description="The load-watcher, which serves the load to the scheduler."
     )
+    page: PodValues | None = Field(None, description="The page, which shows each visitor what it may read.")
     argocd: bool = Field(
         False,
         description=(

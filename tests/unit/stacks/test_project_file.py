@@ -9,7 +9,14 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from components.settings import OptInSettings, PluginSettings, RebalancerSettings, ShadowSettings, SharedNodesSettings
+from components.settings import (
+    OptInSettings,
+    PageSettings,
+    PluginSettings,
+    RebalancerSettings,
+    ShadowSettings,
+    SharedNodesSettings,
+)
 from stacks.installing import AlertSettings, OptionalObjects
 from stacks.settings import ClusterSettings, OperatorSettings, StackSettings
 
@@ -35,7 +42,7 @@ def test_declared_defaults_are_the_models_or_empty_for_required_settings(key: st
     empty = [] if getattr(field.annotation, "__origin__", None) is tuple else empty
     absent = (
         None, (), ClusterSettings(), PluginSettings(), OperatorSettings(), OptInSettings(), OptionalObjects(),
-        SharedNodesSettings(), AlertSettings(), RebalancerSettings(), ShadowSettings(),
+        SharedNodesSettings(), AlertSettings(), RebalancerSettings(), ShadowSettings(), PageSettings(),
     )  # fmt: skip
     expected = empty if field.is_required() or field.default in absent else field.default
     assert DECLARED[key]["default"] == expected

@@ -122,6 +122,20 @@ def test_a_rebalancer_follows_the_schedulers_image_and_configuration() -> None:
     assert "rebalancer-settings" in text
 
 
+def test_a_page_has_values_of_its_own_and_follows_the_configuration() -> None:
+    page = operator("/bin/secondary-scheduler-page")
+    page["urn"], page["inputs"]["metadata"]["name"] = "Deployment/page", "page"
+    pod = page["inputs"]["spec"]["template"]["spec"]
+    pod["containers"][0]["args"] = ["--config-map=there/config-0a1b2c3d", "--host=config-0a1b2c3d"]
+    pod["volumes"] = [{"name": "configuration", "configMap": {"name": "config-0a1b2c3d"}}]
+    files = files_of(page)
+    assert yaml.safe_load(files["values.yaml"])["page"]["image"]["repository"] == "r/operator"
+    assert "page" in json.loads(files["values.schema.json"])["properties"]
+    (text,) = (text for path, text in files.items() if path.endswith("deployment-page.yaml"))
+    assert ".Values.page.image" in text
+    assert text.count("config-0a1b2c3d") == 1, "the host's name is another's"
+
+
 def test_definitions_are_where_helm_never_deletes_them() -> None:
     definition = registered("CustomResourceDefinition", "things", spec={"text": "{{ not a template }}"})
     files = files_of(definition)

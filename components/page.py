@@ -1,0 +1,229 @@
+"""A page in the cluster, beside the scheduler, with rights of its own that it lends to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from scheduler import operand
+from scheduler.catalog import OPERAND, page_name, page_rules
+from scheduler.config import Configuration, bound_rules
+
+from ._inputs import joined
+from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts
+from .labels import COMPONENT
+from .metric_access import MetricAccess
+from .metric_credentials import SecretKeyReference
+from .namespace import cluster_scoped_name
+from .settings import PagePlan
+
+_COMMAND = "/bin/secondary-scheduler-page"
+_PAGE_PORT, _PROBES_PORT = 8443, 8081
+_SERVICE_PORT = 443
+_TLS_DIRECTORY, _TLS_VOLUME = "/etc/page-tls", "tls"
+
+
+@dataclass(frozen=True)
+class PageArgs:
+    """Attributes:
+    namespace: where the scheduler runs.
+    plan: image, hosts and certificate.
+    configuration: of the scheduler, with which the page decides.
+    config_map_name: the ConfigMap with that configuration: who may get it sees it on the page.
+    access: how the load source may be read.
+    credentials: Secret with the credentials for it, if any.
+    operand: name of the scheduler.
+    egress_ports: TCP ports that it needs beside those of DNS, API servers and its source.
+    openshift: whether admission chooses the numeric user.
+    ready_seconds: how long it may take to serve before the update fails.
+    needs: what must exist before.
+    """
+
+    namespace: pulumi.Input[str]
+    plan: PagePlan
+    configuration: Configuration = field(repr=False)
+    config_map_name: pulumi.Input[str]
+    access: MetricAccess = field(default_factory=MetricAccess)
+    credentials: SecretKeyReference | None = None
+    operand: str = OPERAND
+    egress_ports: Sequence[int] = ()
+    openshift: bool = False
+    ready_seconds: int = 180
+    needs: Sequence[pulumi.Resource] = ()
+
+
+class Page(pulumi.ComponentResource):
+    """Deployment, Service, ServiceAccount with its rights, NetworkPolicy; done when it serves.
+
+    The NetworkPolicy is no optional object: it is made before the server that every tenant may reach.
+    """
+
+    name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: PageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:Page", name, None, opts)
+        self._prefix, self._args = name, args
+        self._object_name = page_name(args.operand)
+        self._labels = {operand.LABEL_APP: self._object_name, COMPONENT: "page"}
+        metadata = self._metadata()
+        account = k8s.core.v1.ServiceAccount(f"{name}-serviceaccount", metadata=metadata, opts=child(self))
+        k8s.core.v1.Service(
+            f"{name}-service",
+            # The Deployment is waited for; its endpoints follow from that.
+            metadata={**metadata, "annotations": {"pulumi.com/skipAwait": "true"}},
+            spec=in_kubernetes_spelling(self._service()),
+            opts=child(self),
+        )
+        deployment = k8s.apps.v1.Deployment(
+            f"{name}-deployment",
+            metadata=metadata,
+            spec=in_kubernetes_spelling(self._deployment(name_of(account))),
+            opts=child(
+                self,
+                depends_on=[account, self._network_policy(), *self._rights(), *args.needs],
+                custom_timeouts=rollout_timeouts(args.ready_seconds),
+            ),
+        )
+        self.name = name_of(deployment)
+        self.register_outputs({"name": self.name})
+
+    def _metadata(self) -> k8s.meta.v1.ObjectMetaArgsDict:
+        return {"name": self._object_name, "namespace": self._args.namespace, "labels": self._labels}
+
+    def _selector(self) -> dict[str, str]:
+        return {operand.LABEL_APP: self._object_name}
+
+    def _rights(self) -> list[pulumi.Resource]:
+        args, everywhere = self._args, cluster_scoped_name(self._object_name, self._args.namespace)
+        cluster_role = k8s.rbac.v1.ClusterRole(
+            f"{self._prefix}-clusterrole",
+            metadata={"name": everywhere, "labels": self._labels},
+            rules=in_kubernetes_spelling([rule.to_dict() for rule in page_rules()]),
+            opts=child(self),
+        )
+        rights: list[pulumi.Resource] = [
+            cluster_role,
+            self._binding("clusterrolebinding", everywhere, name_of(cluster_role)),
+        ]
+        source = args.access.cluster_role
+        if source is not None:
+            rights.append(self._binding("metrics", joined(everywhere, "-", source), source))
+        return rights
+
+    def _binding(self, part: str, name: pulumi.Input[str], role: pulumi.Input[str]) -> pulumi.Resource:
+        subjects = [{"kind": "ServiceAccount", "name": self._object_name, "namespace": self._args.namespace}]
+        return k8s.rbac.v1.ClusterRoleBinding(
+            f"{self._prefix}-{part}",
+            metadata={"name": name, "labels": self._labels},
+            role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            subjects=in_kubernetes_spelling(subjects),
+            opts=child(self),
+        )
+
+    def _network_policy(self) -> pulumi.Resource:
+        args = self._args
+        egress = {*operand.source_ports(args.configuration), *args.egress_ports}
+        spec = operand.network_policy_spec(self._selector(), [_PAGE_PORT, _PROBES_PORT], egress)
+        return k8s.networking.v1.NetworkPolicy(
+            f"{self._prefix}-networkpolicy",
+            metadata=self._metadata(),
+            spec=in_kubernetes_spelling(spec),
+            opts=child(self),
+        )
+
+    def _service(self) -> dict[str, Any]:
+        port = {"name": "https", "port": _SERVICE_PORT, "targetPort": _PAGE_PORT, "protocol": "TCP"}
+        return {"selector": self._selector(), "ports": [port]}
+
+    def _deployment(self, account: pulumi.Input[str]) -> dict[str, Any]:
+        return {
+            "replicas": 1,
+            "selector": {"matchLabels": self._selector()},
+            # Sessions are in its memory: two of them would send visitors to the form and back.
+            "strategy": {"type": "Recreate"},
+            "template": {
+                "metadata": {
+                    "labels": self._labels,
+                    "annotations": {"openshift.io/required-scc": "restricted-v2"},
+                },
+                "spec": {
+                    "serviceAccountName": account,
+                    "securityContext": operand.pod_security(openshift=self._args.openshift),
+                    "containers": [self._container()],
+                    "volumes": self._volumes(),
+                },
+            },
+        }
+
+    def _container(self) -> dict[str, Any]:
+        return {
+            "name": "page",
+            "image": self._args.plan.image,
+            "command": [_COMMAND],
+            "args": self._arguments(),
+            "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}],
+            "ports": [
+                {"name": "https", "containerPort": _PAGE_PORT, "protocol": "TCP"},
+                {"name": "probes", "containerPort": _PROBES_PORT, "protocol": "TCP"},
+            ],
+            "startupProbe": {**_probe("/livez"), "periodSeconds": 1, "failureThreshold": 60},
+            "livenessProbe": {**_probe("/livez"), "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
+            "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5, "timeoutSeconds": 5},
+            "resources": {
+                "requests": {"cpu": "10m", "memory": "128Mi"},
+                "limits": {"cpu": "1", "memory": "512Mi"},
+            },
+            "securityContext": operand.CONTAINER_SECURITY,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": self._mounts(),
+        }
+
+    def _arguments(self) -> list[pulumi.Input[str]]:
+        args, name, namespace = self._args, self._object_name, self._args.namespace
+        # Longer names of the Service end in the cluster's domain, which this program does not know; it is usually this.
+        own = [name, *(joined(f"{name}.", namespace, end) for end in ("", ".svc", ".svc.cluster.local"))]
+        files = (f"--tls-cert-file={_TLS_DIRECTORY}/tls.crt", f"--tls-private-key-file={_TLS_DIRECTORY}/tls.key")
+        return [
+            f"--config={operand.CONFIG_DIRECTORY}/{operand.CONFIG_KEY}",
+            joined("--config-map=", namespace, "/", args.config_map_name),
+            f"--listen=$(POD_IP):{_PAGE_PORT}",
+            f"--probes=$(POD_IP):{_PROBES_PORT}",
+            *(joined("--host=", host) for host in (*args.plan.hosts, *own)),
+            *(files if args.plan.tls_secret else ()),
+            *bound_rules(args.configuration, args.access.rules).arguments(),
+        ]
+
+    def _mounts(self) -> list[dict[str, Any]]:
+        mounts: list[dict[str, Any]] = [
+            {"name": operand.CONFIG_VOLUME, "mountPath": operand.CONFIG_DIRECTORY, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a path in the container
+        ]
+        if self._args.plan.tls_secret:
+            mounts.append({"name": _TLS_VOLUME, "mountPath": _TLS_DIRECTORY, "readOnly": True})
+        if self._credentials() is not None:
+            directory = operand.METRIC_CREDENTIALS_DIRECTORY
+            mounts.append({"name": operand.METRICS_VOLUME, "mountPath": directory, "readOnly": True})
+        return mounts
+
+    def _volumes(self) -> list[dict[str, Any]]:
+        args, credentials = self._args, self._credentials()
+        items = [{"key": operand.CONFIG_KEY, "path": operand.CONFIG_KEY}]
+        volumes: list[dict[str, Any]] = [
+            {"name": operand.CONFIG_VOLUME, "configMap": {"name": args.config_map_name, "items": items}},
+            operand.temporary_volume(),
+        ]
+        if args.plan.tls_secret:
+            volumes.append({"name": _TLS_VOLUME, "secret": {"secretName": args.plan.tls_secret}})
+        return [*volumes, *([credentials] if credentials is not None else [])]
+
+    def _credentials(self) -> dict[str, Any] | None:
+        reference, audience = self._args.credentials, self._args.access.audience
+        return operand.metric_credentials_volume(reference.secret_name if reference else None, audience)
+
+
+def _probe(path: str) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": _PROBES_PORT, "scheme": "HTTPS"}}
