@@ -65,6 +65,9 @@ class RecordingHandle:
     def spawn(self, coroutine: Any, name: str) -> None:
         self.tasks.append(asyncio.ensure_future(coroutine))
 
+    def watch_pods(self, *_: object) -> None:
+        """No pod changes here."""
+
     def event(self, *_: object) -> None:
         pytest.fail("no patch was refused, so there is no Event")
 

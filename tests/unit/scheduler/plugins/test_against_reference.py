@@ -129,11 +129,9 @@ TARGETS = st.one_of(st.sampled_from([1.0, 40.0, 50.0, 99.0, 100.0]), st.floats(0
 def test_packing_scores_are_the_references(target: float, more: list[float]) -> None:
     even = np.linspace(0, 130, 2001)
     # The utilisations where the curve makes a step, and the numbers right beside them.
-    halves = np.arange(0.5, 100.0)
-    steps = np.concatenate([(halves - target) * target / (100.0 - target), 100.0 - halves * (100.0 - target) / target])
-    steps = (
-        np.concatenate([steps[(steps >= 0.0) & (steps < 200.0)], [target, 100.0, *more]]) if target < 100.0 else even
-    )
+    halves, slope = np.arange(0.5, 100.0), (100.0 - target) / target
+    steps = np.concatenate([(halves - target) / slope, 100.0 - halves * slope]) if slope else even
+    steps = np.concatenate([steps[(steps >= 0.0) & (steps < 200.0)], [target, 100.0, *more]])
     around = [np.nextafter(steps, side) for side in (0.0, np.inf)]
     utilization = np.concatenate([even, np.arange(0.0, 101.0, 1 / 64), steps, *around])
     wanted = [reference.packing_score(float(percent), target) for percent in utilization]
