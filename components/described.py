@@ -9,7 +9,7 @@ from typing import Any
 
 import pulumi
 
-from scheduler.catalog import OPERAND, Loc
+from scheduler.catalog import OPERAND, Loc, cluster_role_name
 from scheduler.config import ClusterVersions, Configuration, Problem, kubernetes_minor, parse_version
 
 from .document import CustomPlugin, PolicyRule
@@ -291,3 +291,16 @@ def _credentials(settings: ProfileSettings, access: MetricAccess) -> tuple[Metri
         message = "needs a token that is known before the update, as the configuration's name follows from its content"
         return values, [Problem(TOKEN_IN_CONFIG_MAP, message)]
     return replace(values, config_map_token=access.token), []
+
+
+def crds_of(configuration: Configuration) -> list[str]:
+    """CRDs that enabled plugins read."""
+    plugins = (configuration.flavour.find(name) for profile in configuration.profiles for name in profile.enabled)
+    return sorted({crd for plugin in plugins if plugin is not None for crd in plugin.crds})
+
+
+def extra_roles(configuration: Configuration) -> dict[str, Any]:
+    """Rules of enabled plugins that are not in the catalogue, by the name of the ClusterRole."""
+    extra = configuration.flavour.extra
+    enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
+    return {cluster_role_name(name): extra[name].rules for name in enabled if name in extra and extra[name].rules}

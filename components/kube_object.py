@@ -42,6 +42,33 @@ def service_monitor(
     return KubeObject(name, {**kind, "metadata": metadata, "spec": spec}, opts)
 
 
+def unawaited_service(
+    name: str, metadata: Mapping[str, Any], spec: pulumi.Input[Any], opts: pulumi.ResourceOptions
+) -> k8s.core.v1.Service:
+    """Register a Service that an update does not wait for to have endpoints."""
+    annotations = {"annotations": {"pulumi.com/skipAwait": "true"}}
+    return k8s.core.v1.Service(
+        name, metadata=in_kubernetes_spelling({**metadata, **annotations}), spec=in_kubernetes_spelling(spec), opts=opts
+    )
+
+
+def cluster_role_binding(
+    name: str,
+    metadata: Mapping[str, Any],
+    role: pulumi.Input[str],
+    subjects: Sequence[Mapping[str, Any]],
+    opts: pulumi.ResourceOptions,
+) -> k8s.rbac.v1.ClusterRoleBinding:
+    """Bind a ClusterRole everywhere."""
+    return k8s.rbac.v1.ClusterRoleBinding(
+        name,
+        metadata=in_kubernetes_spelling(metadata),
+        role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        subjects=in_kubernetes_spelling(subjects),
+        opts=opts,
+    )
+
+
 class _HasMetadata(Protocol):
     @property
     def metadata(self) -> pulumi.Output[Any]: ...

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 from scheduler import operand
 from scheduler.catalog import CANARY_SUFFIX, OPERAND, page_name, rebalancer_name
 
-from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts
+from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts, unawaited_service
 from .labels import COMPONENT
 from .metric_credentials import SecretKeyReference
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
@@ -81,13 +81,8 @@ class LoadWatcher(pulumi.ComponentResource):
             spec=in_kubernetes_spelling(self._network_policy()),
             opts=child(self),
         )
-        k8s.core.v1.Service(
-            f"{name}-service",
-            # The Deployment is waited for; its endpoints follow from that.
-            metadata={**metadata, "annotations": {"pulumi.com/skipAwait": "true"}},
-            spec=in_kubernetes_spelling(self._service()),
-            opts=child(self),
-        )
+        # The Deployment is waited for; its endpoints follow from that.
+        unawaited_service(f"{name}-service", metadata, self._service(), child(self))
         deployment = k8s.apps.v1.Deployment(
             f"{name}-deployment",
             metadata=metadata,

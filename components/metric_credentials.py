@@ -8,11 +8,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from ._inputs import joined
-from .kube_object import child, name_of
+from .kube_object import child, cluster_role_binding, name_of
 
 TOKEN_KEY = "token"  # noqa: S105 - the key under which the token stands
 CA_KEY = "ca.crt"
-_RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,6 @@ def _binding(
     cluster_role: pulumi.Input[str],
     separator: str,
 ) -> None:
-    k8s.rbac.v1.ClusterRoleBinding(
-        name,
-        metadata={"name": joined(args.binding_prefix, account, separator, cluster_role)},
-        role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": cluster_role},
-        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": args.namespace}],
-        opts=child(component),
-    )
+    metadata = {"name": joined(args.binding_prefix, account, separator, cluster_role)}
+    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": args.namespace}]
+    cluster_role_binding(name, metadata, cluster_role, subjects, child(component))

@@ -13,7 +13,7 @@ from scheduler import operand
 from scheduler.catalog import INSTANCE_NAME, OPERAND, STATUS_KINDS, operand_name, static_cluster_roles
 
 from ._operator_rules import Instance, cluster_rules, namespace_rules
-from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
+from .kube_object import child, cluster_role_binding, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
 from .labels import COMPONENT
 
 OPERATOR_NAME = "secondary-scheduler-operator"
@@ -127,12 +127,8 @@ class OperatorInstall(pulumi.ComponentResource):
         role = k8s.rbac.v1.ClusterRole(
             f"{self._prefix}-clusterrole", metadata=metadata, rules=in_kubernetes_spelling(rules), opts=child(self)
         )
-        binding = k8s.rbac.v1.ClusterRoleBinding(
-            f"{self._prefix}-clusterrolebinding",
-            metadata=metadata,
-            role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": name_of(role)},
-            subjects=[self._subject(args)],
-            opts=child(self),
+        binding = cluster_role_binding(
+            f"{self._prefix}-clusterrolebinding", metadata, name_of(role), [self._subject(args)], child(self)
         )
         return [role, binding]
 

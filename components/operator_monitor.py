@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-import pulumi_kubernetes as k8s
 
 from scheduler import operand
 
 from ._alert_rules import OPERATOR_JOB
-from .kube_object import child, in_kubernetes_spelling, name_of, service_monitor
+from .kube_object import child, name_of, service_monitor, unawaited_service
 from .labels import COMPONENT
 from .operator_install import METRICS_PORT, OPERATOR_NAME
 
@@ -39,17 +38,12 @@ class OperatorMonitor(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: OperatorMonitorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:OperatorMonitor", name, None, opts)
-        service = k8s.core.v1.Service(
+        # An operator that is being replaced must not hold up the update.
+        service = unawaited_service(
             f"{name}-service",
-            metadata={
-                "name": OPERATOR_JOB,
-                "namespace": args.namespace,
-                "labels": _LABELS,
-                # An operator that is being replaced must not hold up the update.
-                "annotations": {"pulumi.com/skipAwait": "true"},
-            },
-            spec=in_kubernetes_spelling(operand.scraped_service_spec(_SELECTOR, _PORT, METRICS_PORT)),
-            opts=child(self, depends_on=args.needs),
+            {"name": OPERATOR_JOB, "namespace": args.namespace, "labels": _LABELS},
+            operand.scraped_service_spec(_SELECTOR, _PORT, METRICS_PORT),
+            child(self, depends_on=args.needs),
         )
         service_monitor(
             f"{name}-servicemonitor",

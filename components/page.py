@@ -14,7 +14,14 @@ from scheduler.catalog import OPERAND, page_name, page_rules
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import joined
-from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts
+from .kube_object import (
+    child,
+    cluster_role_binding,
+    in_kubernetes_spelling,
+    name_of,
+    rollout_timeouts,
+    unawaited_service,
+)
 from .labels import COMPONENT
 from .metric_access import MetricAccess
 from .metric_credentials import SecretKeyReference
@@ -71,13 +78,8 @@ class Page(pulumi.ComponentResource):
         self._labels = {operand.LABEL_APP: self._object_name, COMPONENT: "page"}
         metadata = self._metadata()
         account = k8s.core.v1.ServiceAccount(f"{name}-serviceaccount", metadata=metadata, opts=child(self))
-        k8s.core.v1.Service(
-            f"{name}-service",
-            # The Deployment is waited for; its endpoints follow from that.
-            metadata={**metadata, "annotations": {"pulumi.com/skipAwait": "true"}},
-            spec=in_kubernetes_spelling(self._service()),
-            opts=child(self),
-        )
+        # The Deployment is waited for; its endpoints follow from that.
+        unawaited_service(f"{name}-service", metadata, self._service(), child(self))
         deployment = k8s.apps.v1.Deployment(
             f"{name}-deployment",
             metadata=metadata,
@@ -116,13 +118,8 @@ class Page(pulumi.ComponentResource):
 
     def _binding(self, part: str, name: pulumi.Input[str], role: pulumi.Input[str]) -> pulumi.Resource:
         subjects = [{"kind": "ServiceAccount", "name": self._object_name, "namespace": self._args.namespace}]
-        return k8s.rbac.v1.ClusterRoleBinding(
-            f"{self._prefix}-{part}",
-            metadata={"name": name, "labels": self._labels},
-            role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            subjects=in_kubernetes_spelling(subjects),
-            opts=child(self),
-        )
+        metadata = {"name": name, "labels": self._labels}
+        return cluster_role_binding(f"{self._prefix}-{part}", metadata, role, subjects, child(self))
 
     def _network_policy(self) -> pulumi.Resource:
         args = self._args

@@ -14,7 +14,15 @@ from scheduler.catalog import OPERAND, rebalancer_name, rebalancer_rules
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import joined
-from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts, service_monitor
+from .kube_object import (
+    child,
+    cluster_role_binding,
+    in_kubernetes_spelling,
+    name_of,
+    rollout_timeouts,
+    service_monitor,
+    unawaited_service,
+)
 from .labels import COMPONENT
 from .metric_access import MetricAccess
 from .metric_credentials import SecretKeyReference
@@ -136,30 +144,21 @@ class Rebalancer(pulumi.ComponentResource):
     def _scraped(self) -> None:
         """The Service of its metrics and, where it is asked for, the ServiceMonitor."""
         args = self._args
-        k8s.core.v1.Service(
-            f"{self._prefix}-service",
-            # Waiting for endpoints would hold up an update whose pod does not start.
-            metadata={**self._metadata(), "annotations": {"pulumi.com/skipAwait": "true"}},
-            spec=in_kubernetes_spelling(operand.rebalancer_service_spec(args.operand)),
-            opts=child(self),
-        )
+        # Waiting for endpoints would hold up an update whose pod does not start.
+        spec = operand.rebalancer_service_spec(args.operand)
+        unawaited_service(f"{self._prefix}-service", self._metadata(), spec, child(self))
         if not args.service_monitor:
             return
-        spec = pulumi.Output.from_input(args.namespace).apply(
+        monitor = pulumi.Output.from_input(args.namespace).apply(
             lambda namespace: operand.rebalancer_monitor_spec(args.operand, namespace)
         )
-        service_monitor(f"{self._prefix}-servicemonitor", self._metadata(), spec, child(self))
+        service_monitor(f"{self._prefix}-servicemonitor", self._metadata(), monitor, child(self))
 
     def _cluster_binding(
         self, part: str, name: pulumi.Input[str], role: pulumi.Input[str], subjects: list[dict[str, Any]]
     ) -> pulumi.Resource:
-        return k8s.rbac.v1.ClusterRoleBinding(
-            f"{self._prefix}-{part}",
-            metadata={"name": name, "labels": self._labels},
-            role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            subjects=in_kubernetes_spelling(subjects),
-            opts=child(self),
-        )
+        metadata = {"name": name, "labels": self._labels}
+        return cluster_role_binding(f"{self._prefix}-{part}", metadata, role, subjects, child(self))
 
     def _network_policy(self) -> pulumi.Resource:
         args = self._args

@@ -9,12 +9,12 @@ from typing import Any
 import pulumi
 
 from scheduler import operand
-from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, cluster_role_name, operand_name, rebalancer_name
+from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, operand_name, rebalancer_name
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
-from .described import describe_opt_in, describe_page, describe_rebalancer, describe_scheduler
+from .described import crds_of, describe_opt_in, describe_page, describe_rebalancer, describe_scheduler, extra_roles
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
@@ -259,7 +259,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
     def plugin_crds(self) -> frozenset[str]:
         """The CRDs of plugins that this installation and those beside it need, as `plural.group`."""
         beside = self._args.beside
-        return frozenset(_crds_of(self._configuration)) | (beside.plugin_crds if beside else frozenset())
+        return frozenset(crds_of(self._configuration)) | (beside.plugin_crds if beside else frozenset())
 
     @property
     def _rebalance_by_operator(self) -> RebalancerPlan | None:
@@ -274,7 +274,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
 
     def _plugin_crds(self) -> list[pulumi.Resource]:
         args, beside = self._args, self._args.beside
-        names = set(_crds_of(self._configuration)) - (beside.plugin_crds if beside else frozenset())
+        names = set(crds_of(self._configuration)) - (beside.plugin_crds if beside else frozenset())
         if not names or not args.install_plugin_crds:
             return []
         crds_args = PluginCrdsArgs(sorted(names), args.keep_crds, args.protect)
@@ -284,7 +284,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
         args, beside = self._args, self._args.beside
         access = args.metric_access
         enabled = {name for profile in self._configuration.profiles for name in profile.enabled}
-        read = [kind for kind in STATUS_KINDS if f"{kind}.scheduling.x-k8s.io" in _crds_of(self._configuration)]
+        read = [kind for kind in STATUS_KINDS if f"{kind}.scheduling.x-k8s.io" in crds_of(self._configuration)]
         status_of = (STATUS_KINDS if args.instances else read) if args.status_of is None else args.status_of
         instances = list(args.instances)
         if args.resource_name != INSTANCE_NAME:
@@ -300,7 +300,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             other_roles=beside.cluster_roles if beside else (),
             with_crd=beside is None or not beside.has_crd,
             flavour=args.flavour,
-            extra_roles=_extra_roles(self._configuration),
+            extra_roles=extra_roles(self._configuration),
             operator_image=args.operator_image,
             ready_seconds=args.ready_seconds,
             upstream=args.upstream_operator,
@@ -362,6 +362,12 @@ class SchedulerInstallation(pulumi.ComponentResource):
         )
         return LoadWatcher(self._parts.name("load-watcher"), watcher_args, self._parts.options("load-watcher"))
 
+    def _load_source(self, credentials: MetricCredentials | None) -> tuple[MetricAccess, SecretKeyReference | None]:
+        """How what stands beside the scheduler reads the load: as that does, so that a load-watcher gets no token."""
+        if self._args.load_watcher:
+            return MetricAccess(), None
+        return self._args.metric_access, credentials.reference if credentials else None
+
     def _rebalancer(
         self,
         installation: Installation,
@@ -380,9 +386,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             args.image,
             self._configuration,
             configuration.config_map_name,
-            # What a load-watcher may read is no concern of the rebalancer's, which asks it as the scheduler does.
-            MetricAccess() if args.load_watcher else args.metric_access,
-            credentials.reference if credentials and not args.load_watcher else None,
+            *self._load_source(credentials),
             self._operand,
             args.objects.network_policy,
             args.egress_ports,
@@ -413,9 +417,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             plan,
             self._configuration,
             configuration.config_map_name,
-            # It asks a load-watcher as the scheduler does.
-            MetricAccess() if watcher else args.metric_access,
-            credentials.reference if credentials and not watcher else None,
+            *self._load_source(credentials),
             self._operand,
             args.egress_ports,
             args.openshift,
@@ -506,16 +508,3 @@ def _check_resource_name(name: str, args: SchedulerInstallationArgs) -> None:
     else:
         return
     raise pulumi.RunError(f'{name}: resource_name: must be "{INSTANCE_NAME}": {reason}')
-
-
-def _crds_of(configuration: Configuration) -> list[str]:
-    """CRDs that enabled plugins read."""
-    plugins = (configuration.flavour.find(name) for profile in configuration.profiles for name in profile.enabled)
-    return sorted({crd for plugin in plugins if plugin is not None for crd in plugin.crds})
-
-
-def _extra_roles(configuration: Configuration) -> dict[str, Any]:
-    """Rules of enabled plugins that are not in the catalogue, by the name of the ClusterRole."""
-    extra = configuration.flavour.extra
-    enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
-    return {cluster_role_name(name): extra[name].rules for name in enabled if name in extra and extra[name].rules}

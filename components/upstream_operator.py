@@ -13,7 +13,7 @@ from scheduler import operand
 from scheduler.catalog import GO_CLUSTER_ROLES, PolicyRule
 
 from ._inputs import joined
-from .kube_object import child, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
+from .kube_object import child, cluster_role_binding, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
 from .labels import COMPONENT
 
 _NAME = "secondary-scheduler-operator"
@@ -119,12 +119,8 @@ class UpstreamOperator(pulumi.ComponentResource):
         return [role, binding]
 
     def _cluster_role_binding(self, suffix: str, name: pulumi.Input[str], role: pulumi.Input[str]) -> pulumi.Resource:
-        return k8s.rbac.v1.ClusterRoleBinding(
-            f"{self._prefix}-{suffix}",
-            metadata=_cluster_metadata(name),
-            role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": role},
-            subjects=[self._subject()],
-            opts=child(self),
+        return cluster_role_binding(
+            f"{self._prefix}-{suffix}", _cluster_metadata(name), role, [self._subject()], child(self)
         )
 
     def _subject(self) -> k8s.rbac.v1.SubjectArgsDict:
