@@ -11,6 +11,7 @@ import yaml
 import components
 from scheduler import __version__
 from tests.components.graph import STATUS, Graph, Registered, register
+from tests.components.installations import installation_graph, object_named, pod_spec_of
 
 GO_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
 OUR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
@@ -22,20 +23,9 @@ SOURCE: dict[str, Any] = {
 
 
 def installed(token: str = TOKEN, source: dict[str, Any] = SOURCE, **options: Any) -> Graph:
-    def program() -> None:
-        access = components.MetricAccess(pulumi.Output.secret(token) if token else None)
-        args = components.SchedulerInstallationArgs(
-            **{
-                "image": GO_IMAGE,
-                "operator_image": OUR_IMAGE,
-                "settings": {"metricProvider": source},
-                "metric_access": access,
-                **options,
-            }
-        )
-        components.SchedulerInstallation("mine", args)
-
-    return register(program, config={}, preview=True, statuses=STATUS)
+    return installation_graph(
+        token, **{"image": GO_IMAGE, "operator_image": OUR_IMAGE, "settings": {"metricProvider": source}, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +34,11 @@ def graph() -> Graph:
 
 
 def named(graph: Graph, kind: str, name: str = NAME) -> Registered:
-    (resource,) = [each for each in graph.of(kind) if each.object_name == name]
-    return resource
+    return object_named(graph, kind, name)
 
 
 def pod_of(graph: Graph) -> dict[str, Any]:
-    spec: dict[str, Any] = named(graph, "Deployment").manifest["spec"]["template"]["spec"]
-    return spec
+    return pod_spec_of(graph, NAME)
 
 
 def test_the_token_is_in_a_secret_that_only_the_load_watcher_mounts(graph: Graph) -> None:

@@ -12,7 +12,8 @@ from scheduler.catalog import page_rules
 from secondary_scheduler.page.options import parse_options
 from secondary_scheduler.page.rights import ConfigMapName
 from secondary_scheduler.page.taking import PAGE_RESOURCES
-from tests.components.graph import STATUS, Graph, Registered, register
+from tests.components.graph import Graph, Registered
+from tests.components.installations import installation_graph, object_named, pod_spec_of
 
 IMAGE = "registry.example.com/secondary-scheduler/kube-scheduler:0.2.0"
 OPERATOR = "registry.example.com/secondary-scheduler/operator:0.2.0"
@@ -27,20 +28,9 @@ PAGE: dict[str, Any] = {"image": OPERATOR, "hosts": ["scheduling.example.com"], 
 
 
 def installed(page: Any, token: str = "", **options: Any) -> Graph:
-    def program() -> None:
-        args = components.SchedulerInstallationArgs(
-            **{
-                "image": IMAGE,
-                "settings": SETTINGS,
-                "operator_image": OPERATOR,
-                "page": page,
-                "metric_access": components.MetricAccess(pulumi.Output.secret(token) if token else None),
-                **options,
-            }
-        )
-        components.SchedulerInstallation("mine", args)
-
-    return register(program, config={}, preview=True, statuses=STATUS)
+    return installation_graph(
+        token, **{"image": IMAGE, "settings": SETTINGS, "operator_image": OPERATOR, "page": page, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +39,11 @@ def graph() -> Graph:
 
 
 def named(graph: Graph, kind: str, name: str = NAME) -> Registered:
-    (resource,) = [each for each in graph.of(kind) if each.object_name == name]
-    return resource
+    return object_named(graph, kind, name)
 
 
 def pod_of(graph: Graph) -> dict[str, Any]:
-    spec: dict[str, Any] = named(graph, "Deployment").manifest["spec"]["template"]["spec"]
-    return spec
+    return pod_spec_of(graph, NAME)
 
 
 def test_nothing_is_made_by_default() -> None:

@@ -16,7 +16,8 @@ from scheduler.config import read_rebalance_settings, read_rebalancer_spec
 from secondary_scheduler.rebalancer.options import parse_options
 from secondary_scheduler.rebalancer.status import Mode
 from tests.components import graph as graph_module
-from tests.components.graph import STATUS, Graph, Registered, register
+from tests.components.graph import Graph, Registered
+from tests.components.installations import installation_graph, object_named, pod_spec_of
 
 IMAGE = "registry.example.com/secondary-scheduler/kube-scheduler:0.1.0"
 NAME = "secondary-scheduler-rebalancer"
@@ -29,20 +30,9 @@ BY_PROGRAM = {**PREDICTIVE, "runBy": "Program"}
 
 
 def installed(rebalance: dict[str, Any], token: str = "", **options: Any) -> Graph:
-    def program() -> None:
-        args = components.SchedulerInstallationArgs(
-            **{
-                "image": IMAGE,
-                "settings": SETTINGS,
-                "operator_image": IMAGE,
-                "rebalance": rebalance,
-                "metric_access": components.MetricAccess(pulumi.Output.secret(token) if token else None),
-                **options,
-            }
-        )
-        components.SchedulerInstallation("mine", args)
-
-    return register(program, config={}, preview=True, statuses=STATUS)
+    return installation_graph(
+        token, **{"image": IMAGE, "settings": SETTINGS, "operator_image": IMAGE, "rebalance": rebalance, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +48,11 @@ def operated() -> Graph:
 
 
 def named(graph: Graph, kind: str, name: str = NAME) -> Registered:
-    (resource,) = [each for each in graph.of(kind) if each.object_name == name]
-    return resource
+    return object_named(graph, kind, name)
 
 
 def pod_of(graph: Graph) -> dict[str, Any]:
-    spec: dict[str, Any] = named(graph, "Deployment").manifest["spec"]["template"]["spec"]
-    return spec
+    return pod_spec_of(graph, NAME)
 
 
 @pytest.mark.parametrize("setting", [{}, {"mode": "Off"}])

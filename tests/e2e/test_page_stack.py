@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from devcluster.cluster import LocalCluster
-from devcluster.spec import ClusterSpec
 from scheduler import __version__
 from secondary_scheduler.page.rights import AUDIENCE
 from secondary_scheduler.page.sessions import COOKIE
-from tests.support.live_stack import NAME, NAMESPACE, Live
+from tests.support.live_stack import NAME, NAMESPACE, Live, live_stack
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [
@@ -28,10 +26,8 @@ IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 
 @pytest.fixture
 def live(cluster_state_root: Path, tmp_path: Path) -> Iterator[Live]:
-    with LocalCluster(ClusterSpec(name="page", nodes=3, state_root=cluster_state_root)) as cluster:
-        stack = Live(cluster, tmp_path, "page")
+    with live_stack(cluster_state_root, tmp_path, "page") as stack:
         yield stack
-        stack.close()
 
 
 def viewer(live: Live) -> str:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.cluster import LocalCluster
-from devcluster.spec import ClusterSpec
-from tests.support.live_stack import NAME, NAMESPACE, Live
+from tests.support.live_stack import NAME, NAMESPACE, Live, live_stack
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -21,10 +19,8 @@ REBALANCER = f"{NAME}-rebalancer"
 
 @pytest.fixture
 def live(cluster_state_root: Path, tmp_path: Path) -> Iterator[Live]:
-    with LocalCluster(ClusterSpec(name="rebalance", nodes=3, state_root=cluster_state_root)) as cluster:
-        stack = Live(cluster, tmp_path, "rebalance")
+    with live_stack(cluster_state_root, tmp_path, "rebalance") as stack:
         yield stack
-        stack.close()
 
 
 def status(live: Live) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from devcluster.cluster import LocalCluster
-from devcluster.spec import ClusterSpec
-from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, places_a_pod
+from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, live_stack, places_a_pod
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -34,10 +32,8 @@ SHADOW = {
 
 @pytest.fixture
 def live(cluster_state_root: Path, tmp_path: Path) -> Iterator[Live]:
-    with LocalCluster(ClusterSpec(name="shadow", nodes=3, state_root=cluster_state_root)) as cluster:
-        stack = Live(cluster, tmp_path, "shadow")
+    with live_stack(cluster_state_root, tmp_path, "shadow") as stack:
         yield stack
-        stack.close()
 
 
 class Asker:

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import TAINT
+from devcluster.spec import ClusterSpec
 from scheduler.catalog import METRICS_READER_CLUSTER_ROLE
 from tests.support.scraping import scraping
 from tests.support.waiting import eventually
@@ -38,6 +41,15 @@ def places_a_pod(core: kubernetes.CoreV1Api, scheduler_name: str, **metadata: st
     }
     name = core.create_namespaced_pod("default", {"metadata": metadata, "spec": spec}).metadata.name
     eventually(lambda: core.read_namespaced_pod(name, "default").spec.node_name is not None)
+
+
+@contextmanager
+def live_stack(state_root: Path, directory: Path, name: str) -> Iterator[Live]:
+    """A stack of this name on a cluster of three nodes, of the same name, which ends with it."""
+    with LocalCluster(ClusterSpec(name=name, nodes=3, state_root=state_root)) as cluster:
+        stack = Live(cluster, directory, name)
+        yield stack
+        stack.close()
 
 
 class Live:

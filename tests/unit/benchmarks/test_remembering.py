@@ -4,7 +4,8 @@ import os
 
 from benchmarks.race.usage import processor_seconds
 from benchmarks.remembering import interval, summary
-from benchmarks.rememberinglive import pod, report
+from benchmarks.rememberinglive import report
+from benchmarks.sidebyside import pod
 
 
 def test_the_interval_is_students() -> None:
