@@ -60,7 +60,7 @@ def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str
 def race_checkouts(
     scenario: Scenario, workload: Workload, rounds: int, binaries: dict[str, Path], others: dict[str, Path]
 ) -> list[dict[str, ContestantRun]]:
-    """Run ours and those of other checkouts, which have names, in turn, all rounds on one new cluster.
+    """Run ours and those of other checkouts by their names, alternately, all rounds on one new cluster.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.

@@ -102,4 +102,4 @@ def _bare(scheduler_names: tuple[str, ...]) -> Configuration:
 
 
 def _refuse(configuration: Configuration, limits: Limits, stopped: Callable[[], bool]) -> Run:
-    raise AssertionError("the page decides nothing anew")
+    raise AssertionError("the page makes no decisions of its own")

@@ -1,7 +1,7 @@
 """The web application: who gets in, and the views of what they may see.
 
 - A Host that is not ours is refused (a foreign name that resolves to us: DNS rebinding), and so is a form of others.
-- Nobody sees anything without a token: of the `Authorization` header, or of a session. A token never stands in a URL.
+- Nobody sees anything without a token: of the `Authorization` header, or of a session. A token is never in a URL.
 - There is no access log: its lines would say who looked at what.
 """
 
@@ -177,7 +177,7 @@ def _problem(status: int, message: str) -> web.Response:
 
 def _bare(template: str, status: int = 200, **values: Any) -> web.Response:
     """Return a page that knows neither a visitor nor a scene."""
-    text = rendering.render(template, version=__version__, **values)
+    text = rendering.render(template, version=__version__, site_root="", **values)
     return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
 
 

@@ -22,7 +22,7 @@ ALL = frozenset({"nodes", "pods", "configuration"})
 
 
 class FakeReviewer:
-    """Stands in for an Authorizer: tokens with their rights, as `secondary_scheduler.page.rights` names them."""
+    """A fake Authorizer: tokens with their rights, as `secondary_scheduler.page.rights` names them."""
 
     def __init__(self, **tokens: frozenset[str]) -> None:
         self.tokens = tokens

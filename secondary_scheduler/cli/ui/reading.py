@@ -73,6 +73,17 @@ class ReadConfigurations:
         return self.old_file.load(report, minor) if self.old_file is not None else None
 
 
+def kept_report(say: Callable[[str], None]) -> tuple[Report, list[str]]:
+    """Return a report whose lines go to `say`, and the list that keeps them for the pages."""
+    lines: list[str] = []
+
+    def note(line: str) -> None:
+        lines.append(line)
+        say(line)
+
+    return Report(note), lines
+
+
 def read_scene(
     request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS, title: str = ""
 ) -> Scene:
@@ -88,13 +99,7 @@ def read_scene(
         CommandError: a file cannot be used.
         typer.Exit: a configuration is not valid; its mistakes are on stderr.
     """
-    lines: list[str] = []
-
-    def note(line: str) -> None:
-        lines.append(line)
-        say(line)
-
-    report = Report(note)
+    report, lines = kept_report(say)
     files = ReadConfigurations.of(request)
     configuration = files.current(report)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None

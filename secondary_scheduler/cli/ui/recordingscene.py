@@ -11,7 +11,7 @@ from scheduler.config import Configuration
 from secondary_scheduler.cli.clusterrecording.reading import read_recording
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.course import Course, Replayable, replay_course
-from secondary_scheduler.cli.ui.reading import ReadConfigurations, SceneRequest
+from secondary_scheduler.cli.ui.reading import ReadConfigurations, SceneRequest, kept_report
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.remarks import remarks
@@ -87,13 +87,7 @@ def read_recording_scenes(
         typer.Exit: a configuration is not valid; its mistakes are on stderr.
     """
     assert request.recording is not None
-    lines: list[str] = []
-
-    def note(line: str) -> None:
-        lines.append(line)
-        say(line)
-
-    report = Report(note)
+    report, lines = kept_report(say)
     files = ReadConfigurations.of(request)
     configuration = files.current(report)
     recording = read_recording(request.recording, report)

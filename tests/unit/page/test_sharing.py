@@ -14,7 +14,7 @@ from tests.support.visiting import Clock
 
 
 class FakeTaker:
-    """Stands in for what reads the cluster: scenes are numbers here."""
+    """A fake of what reads the cluster: scenes are numbers here."""
 
     def __init__(self) -> None:
         self.taken = 0
