@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pulumi
+from pydantic import BaseModel
 
 from scheduler.catalog import OPERAND, Loc, cluster_role_name
 from scheduler.config import ClusterVersions, Configuration, Problem, kubernetes_minor, parse_version
@@ -34,6 +35,8 @@ from .settings import (
     plan_rebalancer,
     read_settings,
 )
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _TOKEN = {"secretKey": "prometheusToken"}
 """How settings say that the token is given beside them."""
@@ -140,16 +143,13 @@ def describe_opt_in(
     """
     if isinstance(settings, OptInPlan):
         return settings
-    if problems := list(_not_known(settings, ("optIn",))):
-        raise _refusal(problems, name)
+    _require_known(settings, "optIn", name)
     if kubernetes_version and parse_version(kubernetes_version) is None:
         problem = Problem(("kubernetesVersion",), f'"{kubernetes_version}" is not a version; write one such as "1.34"')
         raise _refusal([problem], name)
-    read = read_settings(dict(settings), OptInSettings)
-    if read.problems or read.settings is None:
-        raise _refusal([replace(problem, loc=("optIn", *problem.loc)) for problem in read.problems], name)
+    read = _read(settings, OptInSettings, "optIn", name)
     minor = kubernetes_minor(ClusterVersions(kubernetes_version or None))
-    plan, problems = plan_opt_in(read.settings, scheduler_names, minor)
+    plan, problems = plan_opt_in(read, scheduler_names, minor)
     _report(problems, component, name)
     return plan
 
@@ -176,12 +176,9 @@ def describe_rebalancer(
     """
     if isinstance(settings, RebalancerPlan):
         return settings
-    if problems := list(_not_known(settings, ("rebalance",))):
-        raise _refusal(problems, name)
-    read = read_settings(dict(settings), RebalancerSettings)
-    if read.problems or read.settings is None:
-        raise _refusal([replace(problem, loc=("rebalance", *problem.loc)) for problem in read.problems], name)
-    plan, problems = plan_rebalancer(read.settings, configuration, pruned_by=pruned_by)
+    _require_known(settings, "rebalance", name)
+    read = _read(settings, RebalancerSettings, "rebalance", name)
+    plan, problems = plan_rebalancer(read, configuration, pruned_by=pruned_by)
     _report(problems, component, name)
     return plan
 
@@ -202,12 +199,9 @@ def describe_page(
     """
     if isinstance(settings, PagePlan):
         return settings
-    if problems := list(_not_known(settings, ("page",))):
-        raise _refusal(problems, name)
-    read = read_settings(dict(settings), PageSettings)
-    if read.problems or read.settings is None:
-        raise _refusal([replace(problem, loc=("page", *problem.loc)) for problem in read.problems], name)
-    plan, problems = plan_page(read.settings, configuration)
+    _require_known(settings, "page", name)
+    read = _read(settings, PageSettings, "page", name)
+    plan, problems = plan_page(read, configuration)
     _report(problems, component, name)
     return plan
 
@@ -223,6 +217,20 @@ def custom_plugins(settings: ProfileSettings) -> list[CustomPlugin]:
         )
         for plugin in settings.extra_plugins
     ]
+
+
+def _require_known(settings: Any, key: str, name: str) -> None:
+    """Refuse settings of a component that the program does not know yet."""
+    if problems := list(_not_known(settings, (key,))):
+        raise _refusal(problems, name)
+
+
+def _read(settings: Mapping[str, Any], model: type[Model], key: str, name: str) -> Model:
+    """Return what a component was given as a stack file's `key`; all that is wrong with it is refused."""
+    read = read_settings(dict(settings), model)
+    if read.problems or read.settings is None:
+        raise _refusal([replace(problem, loc=(key, *problem.loc)) for problem in read.problems], name)
+    return read.settings
 
 
 def _report(problems: Sequence[Problem], component: pulumi.Resource, name: str) -> None:
