@@ -331,6 +331,7 @@ def test_operator_keeps_only_the_status_that_plugins_of_the_stack_read(preview: 
 OPERANDS = ("secondary-scheduler", "secondary-scheduler-batch", "secondary-scheduler-gpu")
 
 
+@pytest.mark.usefixtures("local_environment")
 def test_operator_gets_flags_and_rights_for_the_further_instances_of_the_settings(preview: bool) -> None:
     others = [{"namespace": "team-a"}, {"namespace": "team-a", "name": "gpu"}, {"name": "batch"}]
     values = stack_values("openshift-prod") | {"operator": json.dumps({"instances": others})}
