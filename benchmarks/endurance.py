@@ -103,7 +103,7 @@ async def _run(
                 for wave in range(waves):
                     await _wave(world, seen, wave, count)
                     contestants.require_alive(contestant)
-                    samples.append({"pods": count * (wave + 1), **_sizes(contestant.process)})
+                    samples.append({"pods": count * (wave + 1), **sizes(contestant.process)})
                     print(f"  {_line(samples[-1])}", file=sys.stderr, flush=True)
     return samples
 
@@ -154,7 +154,8 @@ def pod(wave: int, index: int) -> Json:
     return body
 
 
-def _sizes(record: processes.ProcessRecord) -> Sample:
+def sizes(record: processes.ProcessRecord) -> Sample:
+    """Resident memory in MiB, file descriptors and threads of a process, and the time."""
     process = psutil.Process(record.pid)
     return {
         "rss": process.memory_info().rss / 2**20,

@@ -154,15 +154,20 @@ def _race_one(
     kept = options.results / "rounds"
     kept.mkdir(parents=True, exist_ok=True)
     key = _key(scenario, workload, about)
-    rounds = []
-    for number in range(1, options.rounds + 1):
-        file = kept / f"{stem}-{number}.json"
-        done = _read_round(file, key) if options.resume else None
-        if done is None:
-            print(f"{stem}: round {number} of {options.rounds}", file=sys.stderr, flush=True)
-            done = race(scenario, workload, number, paths, key)
-            file.write_text(done.model_dump_json())
-        rounds.append(done)
+    numbers = range(1, options.rounds + 1)
+    rounds: list[Round] = []
+    # Rounds that share a cluster are all run again: a finished one is of another cluster.
+    for some in [numbers] if workload.one_cluster else [[number] for number in numbers]:
+        file = kept / f"{stem}-{some[0]}.json"
+        done = _read_round(file, key) if options.resume and not workload.one_cluster else None
+        if done is not None:
+            rounds.append(done)
+            continue
+        which = f"rounds 1 to {some[-1]}" if len(some) > 1 else f"round {some[0]} of {options.rounds}"
+        print(f"{stem}: {which}", file=sys.stderr, flush=True)
+        for each in race(scenario, workload, some, paths, key):
+            (kept / f"{stem}-{each.number}.json").write_text(each.model_dump_json())
+            rounds.append(each)
     result = report.document(scenario, workload, rounds, about)
     report.write(options.results, stem, result, report.plot(scenario, workload, rounds))
     return result

@@ -1,4 +1,4 @@
-"""One round: all contestants in turn on one API server and etcd, each with the same backlog and the same arrivals."""
+"""Rounds: all contestants in turn on one API server and etcd, each with the same backlog and the same arrivals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -38,23 +38,29 @@ _PROBE_EVERY = 0.1
 """A hundred times as often as a kubelet asks; more would measure the asking."""
 
 
-def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str, Path], key: str) -> Round:
-    """Run round `number` of a workload with all contestants, on a new cluster; `key` identifies its settings for
-    --resume.
+def race(
+    scenario: Scenario, workload: Workload, numbers: Sequence[int], binaries: dict[str, Path], key: str
+) -> list[Round]:
+    """Run the rounds with these numbers of a workload with all contestants, all on one new cluster; `key` identifies
+    its settings for --resume.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
     load_before, stolen = os.getloadavg()[0], stolen_seconds()
     with servers.running(binaries) as cluster:
-        [runs] = asyncio.run(_Round(scenario, workload, cluster, binaries).run(number))
-    return Round(
-        number=number,
-        key=key,
-        load_before=round(load_before, 2),
-        stolen_seconds=round(stolen_seconds() - stolen, 2),
-        runs=runs,
-    )
+        stage = _Round(scenario, workload, cluster, binaries)
+        results = asyncio.run(stage.run(numbers[0], len(numbers)))
+    return [
+        Round(
+            number=number,
+            key=key,
+            load_before=round(load_before, 2),
+            stolen_seconds=round(stolen_seconds() - stolen, 2),
+            runs=runs,
+        )
+        for number, runs in zip(numbers, results, strict=True)
+    ]
 
 
 def race_checkouts(

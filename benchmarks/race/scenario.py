@@ -62,7 +62,8 @@ class CreateObjects(_Counted):
 
 
 class CreatePods(_Counted):
-    """Pods. `placed`: already on nodes, in turn, before any contestant starts. `measured`: the backlog."""
+    """Pods. `placed`: already on nodes, in turn, before any contestant starts, and with their template's status if it
+    has one. `measured`: the backlog."""
 
     opcode: Literal["createPods"]
     placed: bool = False
@@ -109,6 +110,8 @@ class Workload(_Model):
     thresholds: dict[Metric, Bound] = {}
     limits: dict[Literal["event_age_max", "livez_p99"], float] = {}
     """The most that a figure of ours may be in any round, whatever the peer's."""
+    one_cluster: bool = Field(False, alias="oneCluster")
+    """All rounds on one cluster, since making it takes longer than they do. --resume has no effect."""
     timeout_seconds: float = Field(600, alias="timeoutSeconds")
     """How long a contestant may take for the backlog; what is not bound by then counts as not bound."""
 

@@ -58,6 +58,8 @@ class World:
         self._templates = with_params(scenario.templates, params)
         self.nodes: list[str] = []
         self.allocatable: dict[str, Json] = {}
+        self.placed: list[str] = []
+        """Names of the pods that fill the nodes for all contestants."""
 
     async def build(self) -> None:
         """Namespace, definitions, nodes, and the pods that fill them for all contestants."""
@@ -73,7 +75,7 @@ class World:
             if isinstance(operation, CreateObjects):
                 await self._create_objects(operation)
             elif isinstance(operation, CreatePods) and operation.placed and not operation.every_round:
-                await self._create_placed(operation, "init")
+                self.placed += await self._create_placed(operation, "init")
 
     async def refill(self, tag: str) -> None:
         """The pods that fill the nodes for one contestant only."""
@@ -95,15 +97,26 @@ class World:
         render = Render(self._templates[operation.template], operation)
         await self._post_all(operation.path, (render(index) for index in range(int(operation.count))))
 
-    async def _create_placed(self, operation: CreatePods, tag: str) -> None:
+    async def _create_placed(self, operation: CreatePods, tag: str) -> list[str]:
         template = pod_template(self._templates[operation.template], measured=False)
         template["spec"]["nodeName"] = "$node"
-        render = Render(template, operation, name=f"{tag}-{operation.template}-$index")
-        bodies = (
-            render(index).replace(b"$node", self.nodes[index % len(self.nodes)].encode())
-            for index in range(int(operation.count))
-        )
-        await self._post_all(_PODS, bodies)
+        stem, count = f"{tag}-{operation.template}", int(operation.count)
+        names = [f"{stem}-{index:05d}" for index in range(count)]
+        render = Render(template, operation, name=f"{stem}-$index")
+        status = self._templates[operation.template].get("status")
+        run = Render({"status": status}, operation) if status else None
+
+        async def place(index: int) -> None:
+            await self._post(_PODS, render(index).replace(b"$node", self.nodes[index % len(self.nodes)].encode()))
+            if run is not None:
+                await self.report(names[index], run(index))
+
+        await at_once(map(place, range(count)), _CREATORS)
+        return names
+
+    async def report(self, name: str, status: bytes) -> None:
+        """Write a pod's status, as its kubelet would."""
+        await self._client.patch(f"{_PODS}/{name}/status", status, content_type=MERGE_PATCH)
 
     async def backlog(self, operation: CreatePods, tag: str, count: int) -> list[str]:
         """Create pods for the contestants to place; returns their names."""
@@ -174,6 +187,10 @@ class World:
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(0.2)
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod, which is gone at once: no kubelet runs it."""
+        await self._client.delete(f"{_PODS}/{name}", None)
 
     async def create_pods(self, bodies: Iterable[bytes]) -> None:
         """Create pods of the caller's own, many at a time."""
