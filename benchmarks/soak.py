@@ -29,7 +29,9 @@ from benchmarks.race import contestants
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, Contestant
 from benchmarks.race.figures import percentile
+from benchmarks.race.kept import KeptCluster
 from benchmarks.race.observe import Observer
+from benchmarks.race.rounds import filled
 from benchmarks.race.scenario import Scenario, Workload, load, resolved
 from benchmarks.race.usage import cpu_seconds
 from benchmarks.race.world import World
@@ -71,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--share", type=float, default=0.01, help="of the pods that is replaced per minute")
     parser.add_argument("--minutes", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=10, metavar="MINUTES", help="that the slopes leave out")
+    parser.add_argument(
+        "--cluster",
+        type=Path,
+        metavar="DIRECTORY",
+        help="keep the filled cluster there, or start from it if it was kept",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 
@@ -86,8 +94,9 @@ def main(arguments: Sequence[str]) -> int:
     workload = Workload(name="soak", params=params)
     try:
         paths = binaries.ensure(["etcd", "kube-apiserver"], SilentReporter())
-        with servers.running(paths) as cluster:
-            soak = _Soak(scenario, workload, cluster, max(1, round(options.pods * options.share)))
+        kept = KeptCluster.of(options.cluster, scenario, workload, paths) if options.cluster else None
+        with servers.running(paths, kept.data if kept else None) as cluster:
+            soak = _Soak(scenario, workload, cluster, max(1, round(options.pods * options.share)), kept)
             samples = asyncio.run(soak.run(paths, options.minutes))
     except (DevClusterError, RuntimeError, KubeError) as error:
         print(f"benchmarks soak: {error}", file=sys.stderr)
@@ -119,8 +128,15 @@ def grows(of: Slope, none: float) -> bool:
 
 
 class _Soak:
-    def __init__(self, scenario: Scenario, workload: Workload, cluster: RaceCluster, per_minute: int) -> None:
-        self._scenario, self._workload, self._cluster = scenario, workload, cluster
+    def __init__(
+        self,
+        scenario: Scenario,
+        workload: Workload,
+        cluster: RaceCluster,
+        per_minute: int,
+        kept: KeptCluster | None = None,
+    ) -> None:
+        self._scenario, self._workload, self._cluster, self._kept = scenario, workload, cluster, kept
         self._per_minute = per_minute
         self._status = json.dumps({"status": scenario.templates["running"]["status"]}).encode()
         self._names: deque[str] = deque()
@@ -132,7 +148,7 @@ class _Soak:
         async with KubeClient(self._cluster.client_config(), qps=0, user_agent="soak", timeout=300) as client:
             self._world = World(client, self._scenario, self._workload.params, operations)
             self._seen = Observer(client)
-            await self._world.build()
+            await filled(self._world, self._cluster, self._kept)
             self._names = _shuffled(self._world.placed)
             async with self._seen.watch():
                 contestant = contestants.start(OURS, self._scenario, self._cluster, paths, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator
@@ -55,11 +56,14 @@ def require_alive(record: ProcessRecord) -> None:
 
 
 @contextlib.contextmanager
-def running(binaries: dict[str, Path]) -> Iterator[RaceCluster]:
-    """Start both below a temporary directory; end them, and whatever was started there, afterwards."""
+def running(binaries: dict[str, Path], data: Path | None = None) -> Iterator[RaceCluster]:
+    """Start both below a temporary directory, on a copy of etcd's `data` if given; end them, and whatever was started
+    there, afterwards."""
     with tempfile.TemporaryDirectory(prefix="race-") as root:
         directory = StateDirectory(Path(root), "race")
         directory.create()
+        if data is not None:
+            shutil.copytree(data, Layout(directory.path).data("etcd"))
         started: list[ProcessRecord] = []
         try:
             yield _start(directory, binaries, started)

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from benchmarks.race import report
 from benchmarks.race.contestants import NULL, OURS, PEER
 from benchmarks.race.figures import Round, excesses, shortfalls
+from benchmarks.race.kept import KeptCluster
 from benchmarks.race.rounds import race, race_checkouts
 from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
 from devcluster.errors import DevClusterError
@@ -54,6 +55,12 @@ def _parser() -> argparse.ArgumentParser:
         "--bare",
         action="store_true",
         help="where pods preempt others, the null binder deletes victims, binds and says Scheduled, and nothing else",
+    )
+    parser.add_argument(
+        "--cluster",
+        type=Path,
+        metavar="DIRECTORY",
+        help="keep the filled cluster of one workload there, or start from it if it was kept",
     )
     parser.add_argument("--resume", action="store_true", help="reuse the finished rounds of an interrupted race")
     parser.add_argument("--check", action="store_true", help="exit with 3 when the workload misses a threshold")
@@ -165,7 +172,8 @@ def _race_one(
             continue
         which = f"rounds 1 to {some[-1]}" if len(some) > 1 else f"round {some[0]} of {options.rounds}"
         print(f"{stem}: {which}", file=sys.stderr, flush=True)
-        for each in race(scenario, workload, some, paths, key):
+        cluster = KeptCluster.of(options.cluster, scenario, workload, paths) if options.cluster else None
+        for each in race(scenario, workload, some, paths, key, cluster):
             (kept / f"{stem}-{each.number}.json").write_text(each.model_dump_json())
             rounds.append(each)
     result = report.document(scenario, workload, rounds, about)

@@ -19,6 +19,7 @@ from benchmarks.race import contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import NULL, OURS, PEER, Contestant
 from benchmarks.race.figures import ContestantRun, Round, curve, drain_rate, percentile, spread
+from benchmarks.race.kept import KeptCluster
 from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import Arrivals, Churn, CreatePods, Json, Operation, Scenario, Workload, resolved
 from benchmarks.race.usage import cpu_seconds, peak_memory, stolen_seconds
@@ -39,17 +40,22 @@ _PROBE_EVERY = 0.1
 
 
 def race(
-    scenario: Scenario, workload: Workload, numbers: Sequence[int], binaries: dict[str, Path], key: str
+    scenario: Scenario,
+    workload: Workload,
+    numbers: Sequence[int],
+    binaries: dict[str, Path],
+    key: str,
+    kept: KeptCluster | None = None,
 ) -> list[Round]:
-    """Run the rounds with these numbers of a workload with all contestants, all on one new cluster; `key` identifies
-    its settings for --resume.
+    """Run the rounds with these numbers of a workload with all contestants, all on one new cluster or the one that was
+    kept; `key` identifies its settings for --resume.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
     load_before, stolen = os.getloadavg()[0], stolen_seconds()
-    with servers.running(binaries) as cluster:
-        stage = _Round(scenario, workload, cluster, binaries)
+    with servers.running(binaries, kept.data if kept else None) as cluster:
+        stage = _Round(scenario, workload, cluster, binaries, kept=kept)
         results = asyncio.run(stage.run(numbers[0], len(numbers)))
     return [
         Round(
@@ -84,7 +90,9 @@ class _Round:
         cluster: RaceCluster,
         binaries: dict[str, Path],
         roots: dict[str, Path] | None = None,
+        kept: KeptCluster | None = None,
     ) -> None:
+        self._kept = kept
         self._scenario, self._workload = scenario, workload
         self._roots = roots or dict.fromkeys((NULL, PEER, OURS), contestants.ROOT)
         self._cluster, self._binaries = cluster, binaries
@@ -104,7 +112,7 @@ class _Round:
         async with KubeClient(config, qps=0, user_agent="race", timeout=300) as client:
             self._world = World(client, self._scenario, self._workload.params, self._operations)
             self._seen = Observer(client)
-            await self._world.build()
+            await filled(self._world, self._cluster, self._kept)
             _log(f"{len(self._world.nodes)} nodes are there, filled")
             self._measured_loads = watcher.loads(self._world.nodes) if self._scenario.watcher else {}
             async with contextlib.AsyncExitStack() as stack:
@@ -294,6 +302,14 @@ async def batching(contestant: Contestant) -> dict[str, float]:
     if not matches:
         return {}
     return {"hints_used": attempts["hint_used"], "hints_not_used": attempts["hint_not_used"]}
+
+
+async def filled(world: World, cluster: RaceCluster, kept: KeptCluster | None) -> None:
+    """Build a world, or learn what a cluster that was kept has; keep it if it is to be."""
+    exists = kept is not None and kept.data is not None
+    await world.build(exists=exists)
+    if kept is not None and not exists:
+        kept.keep(cluster)
 
 
 @contextlib.asynccontextmanager

@@ -56,24 +56,29 @@ class World:
         self._scenario = scenario
         self._operations = operations
         self._templates = with_params(scenario.templates, params)
+        self._exists = False
         self.nodes: list[str] = []
         self.allocatable: dict[str, Json] = {}
         self.placed: list[str] = []
         """Names of the pods that fill the nodes for all contestants."""
 
-    async def build(self) -> None:
-        """Namespace, definitions, nodes, and the pods that fill them for all contestants."""
-        await self._client.post(
-            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        )
-        for name in self._scenario.definitions:
-            await self._define(DIRECTORY / name)
+    async def build(self, *, exists: bool = False) -> None:
+        """Namespace, definitions, nodes, and the pods that fill them for all contestants; if all that `exists`, only
+        learn what it is."""
+        self._exists = exists
+        if not exists:
+            await self._client.post(
+                "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+            )
+            for name in self._scenario.definitions:
+                await self._define(DIRECTORY / name)
         for operation in self._operations:
             if isinstance(operation, CreateNodes):
                 await self._create_nodes(operation)
         for operation in self._operations:
             if isinstance(operation, CreateObjects):
-                await self._create_objects(operation)
+                if not exists:
+                    await self._create_objects(operation)
             elif isinstance(operation, CreatePods) and operation.placed and not operation.every_round:
                 self.placed += await self._create_placed(operation, "init")
 
@@ -91,7 +96,8 @@ class World:
             node = json.loads(body)
             self.nodes.append(node["metadata"]["name"])
             self.allocatable[self.nodes[-1]] = node["status"]["allocatable"]
-        await self._post_all("/api/v1/nodes", bodies)
+        if not self._exists:
+            await self._post_all("/api/v1/nodes", bodies)
 
     async def _create_objects(self, operation: CreateObjects) -> None:
         render = Render(self._templates[operation.template], operation)
@@ -102,6 +108,8 @@ class World:
         template["spec"]["nodeName"] = "$node"
         stem, count = f"{tag}-{operation.template}", int(operation.count)
         names = [f"{stem}-{index:05d}" for index in range(count)]
+        if self._exists and not operation.every_round:
+            return names
         render = Render(template, operation, name=f"{stem}-$index")
         status = self._templates[operation.template].get("status")
         run = Render({"status": status}, operation) if status else None
