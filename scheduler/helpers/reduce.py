@@ -20,6 +20,7 @@ from scheduler.helpers.resources import (
     parse_resources,
     pod_limits,
     pod_requests,
+    runs_as_specified,
 )
 from scheduler.kube.model import Node, Pod, SecurityContext, Volume
 from scheduler.kube.primitives import (
@@ -172,7 +173,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
 def _pod_info(pod: Pod, spec: SpecInfo, kubernetes: KubernetesVersion) -> PodInfo:
     meta, status = pod.metadata, pod.status
     requests, nonzero_cpu, nonzero_memory = spec.requests, spec.nonzero_cpu, spec.nonzero_memory
-    if pod.spec.node_name and (status.container_statuses or status.init_container_statuses or status.resources):
+    if pod.spec.node_name and not runs_as_specified(pod):
         occupied = pod_requests(pod, use_status=True, kubernetes=kubernetes)
         if occupied.requests != requests:
             requests = occupied.requests

@@ -206,9 +206,36 @@ def _in_effect(container: Container, status: ContainerStatus | None, infeasible:
 
 def _is_infeasible(pod: Pod) -> bool:
     """Tell whether the kubelet cannot do a resize: a condition says it since 1.33, a field of the status before."""
-    return pod.status.resize == "Infeasible" or any(
-        condition.type == "PodResizePending" and condition.reason == "Infeasible" for condition in pod.status.conditions
-    )
+    if pod.status.resize == "Infeasible":
+        return True
+    for condition in pod.status.conditions:
+        if condition.type == "PodResizePending" and condition.reason == "Infeasible":
+            return True
+    return False
+
+
+def runs_as_specified(pod: Pod) -> bool:
+    """Tell whether what the kubelet says of a pod's resources is what its spec says, so that the pod occupies what it
+    requests, in every version; False where that takes a closer look.
+
+    Kubelets since 1.33 repeat the resources of each container in its status, so this holds for nearly every pod that
+    runs, and costs a tenth of counting twice.
+    """
+    status = pod.status
+    if status.resources is not None or status.allocated_resources or _is_infeasible(pod):
+        return False
+    wanted: dict[str, ResourceList] | None = None
+    for given in (*status.container_statuses, *status.init_container_statuses):
+        if given.resources is None and not given.allocated_resources:
+            continue
+        if wanted is None:
+            wanted = {each.name: each.resources.requests for each in (*pod.spec.init_containers, *pod.spec.containers)}
+        requests = wanted.get(given.name)
+        if given.allocated_resources and given.allocated_resources != requests:
+            return False
+        if given.resources is not None and given.resources.requests and given.resources.requests != requests:
+            return False
+    return True
 
 
 def pod_limits(pod: Pod) -> dict[str, int]:

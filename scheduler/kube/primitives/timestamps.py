@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
@@ -10,6 +11,8 @@ from typing import Final
 _RFC3339: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,12}))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
 )
+
+_WHOLE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 class TimestampError(ValueError):
@@ -36,6 +39,10 @@ def parse_time(text: str) -> datetime:
 @lru_cache(maxsize=8192)
 def epoch_seconds(text: str) -> float:
     """Read an RFC 3339 time as seconds since 1970; cached, since whole Deployments share a second."""
+    if _WHOLE.fullmatch(text):
+        # As the API server writes it: read in half of the time.
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text).timestamp()
     return parse_time(text).timestamp()
 
 

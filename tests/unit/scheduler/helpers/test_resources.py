@@ -4,9 +4,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.catalog import nearest_kubernetes
 from scheduler.helpers import is_scalar_resource, pod_requests, reduce_pod
+from scheduler.helpers.resources import runs_as_specified
 from scheduler.kube.primitives.quantity import QuantityError
 from tests.unit.scheduler.core.builders import api_pod, container
 
@@ -171,3 +174,53 @@ def test_sums_of_a_resized_pod_take_the_place_of_its_containers_words_since_1_37
     requests = pod_requests(resized_pod, use_status=True, kubernetes=nearest_kubernetes(37))
     assert requests.requests == {"cpu": cpu, "memory": memory}
     assert (requests.nonzero_cpu, requests.nonzero_memory) == (cpu, memory)
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "2"]))
+NAMES = ("app", "log", "setup", "proxy")
+
+
+@st.composite
+def running_pods(draw: st.DrawFn) -> Any:
+    """Pods whose kubelet repeats what their spec says, leaves it out, or contradicts it in one or two places."""
+    requests: dict[str, dict[str, str]] = {name: draw(AMOUNTS) for name in NAMES}
+    told: dict[str, dict[str, Any]] = {
+        name: {"name": name, "resources": {"requests": amounts}, "allocatedResources": amounts}
+        for name, amounts in requests.items()
+    }
+    for name in draw(st.lists(st.sampled_from(NAMES), max_size=2)):
+        told[name]["resources"] = draw(st.none() | st.builds(dict, requests=AMOUNTS))
+    for name in draw(st.lists(st.sampled_from(NAMES), max_size=1)):
+        told[name]["allocatedResources"] = draw(AMOUNTS)
+    status: dict[str, Any] = {
+        "containerStatuses": [told["app"], told["log"]],
+        "initContainerStatuses": [told["setup"], told["proxy"]],
+    }
+    if draw(st.booleans()):
+        reason = draw(st.sampled_from(["Infeasible", "Deferred"]))
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+    more: dict[str, Any] = {}
+    if draw(st.booleans()):
+        more["resources"] = {"requests": draw(AMOUNTS)}
+        if draw(st.booleans()):
+            status |= {"resources": {"requests": draw(AMOUNTS)}, "allocatedResources": draw(st.just({}) | AMOUNTS)}
+    for each in told.values():
+        if each["resources"] is None:
+            del each["resources"]
+    init = [container(requests=requests["setup"], name="setup"), sidecar(requests=requests["proxy"], name="proxy")]
+    main = [container(requests=requests[name], name=name) for name in ("app", "log")]
+    return api_pod("p", *main, initContainers=init, status=status, **more)
+
+
+@pytest.mark.parametrize("minor", [29, 32, 33, 34, 36, 37])
+@given(pod=running_pods())
+def test_a_pod_that_runs_as_specified_occupies_what_it_requests(minor: int, pod: Any) -> None:
+    if runs_as_specified(pod):
+        occupied = pod_requests(pod, use_status=True, kubernetes=nearest_kubernetes(minor))
+        assert occupied == pod_requests(pod)
+
+
+def test_a_kubelet_that_repeats_the_spec_needs_no_closer_look() -> None:
+    given = {"name": "c", "resources": {"requests": {"cpu": "100m"}}, "allocatedResources": {"cpu": "100m"}}
+    assert runs_as_specified(api_pod("p", container("100m", name="c"), status={"containerStatuses": [given]}))
+    assert not runs_as_specified(api_pod("p", container("200m", name="c"), status={"containerStatuses": [given]}))

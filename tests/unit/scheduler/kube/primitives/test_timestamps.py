@@ -40,11 +40,13 @@ def test_forms_that_the_api_uses(text: str, expected: datetime) -> None:
 
 @pytest.mark.parametrize(
     "text", ["", "2026-11-21", "2026-11-21T10:00:00", "2026-13-01T00:00:00Z", "20261121T100000Z",
-             "0001-01-01T00:00:00+23:59", "2026-11-21T10:00:00+99:00", "x" * 1000]
+             "2026-W47-6T10:00:00Z", "0001-01-01T00:00:00+23:59", "2026-11-21T10:00:00+99:00", "x" * 1000]
 )  # fmt: skip
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(TimestampError, match="is not a time of the form"):
         parse_time(text)
+    with pytest.raises(TimestampError, match="is not a time of the form"):
+        epoch_seconds(text)
 
 
 def test_other_zones_are_written_in_utc_and_naive_times_are_refused() -> None:
