@@ -1,7 +1,8 @@
 """`python -m benchmarks soak`: the largest cluster that Kubernetes supports, on which pods are replaced all the time.
 
-150,000 pods run on 5,000 nodes. Each minute one in a hundred of them is deleted and another one created, evenly over
-the minute; our scheduler places it, and its kubelet's part is played: its status says that it runs. Per minute: the
+150,000 pods run on 5,000 nodes. Each minute one in a hundred of them is deleted and another one created, of one of a
+hundred deployments, evenly over the minute; our scheduler places it, and its kubelet's part is played: its status says
+that it runs. Per minute: the
 time from a pod's creation to its binding, both seen by the same watch, and the scheduler's memory, descriptors and
 processor time. At the end: straight lines through the minutes after `--warm-up`, with the 95 % interval of their
 slopes.
@@ -44,6 +45,8 @@ SCENARIO = "LargeCluster"
 _FIRST_SECONDS = 120.0
 _MINUTE = 60.0
 _SEED = 1
+_TURNS = 10
+"""Minutes until the same deployments have their turn again."""
 _T95 = 2.0
 """Student's t for 95 % and some fifty minutes."""
 EXIT_GROWS = 3
@@ -72,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pods", type=int, default=150_000, help="running pods")
     parser.add_argument("--share", type=float, default=0.01, help="of the pods that is replaced per minute")
     parser.add_argument("--minutes", type=int, default=60)
-    parser.add_argument("--warm-up", type=int, default=10, metavar="MINUTES", help="that the slopes leave out")
+    parser.add_argument("--warm-up", type=int, default=15, metavar="MINUTES", help="that the slopes leave out")
     parser.add_argument(
         "--cluster",
         type=Path,
@@ -203,7 +206,10 @@ class _Soak:
 
 
 def _pod(minute: int, index: int) -> bytes:
-    return json.dumps(pod(minute, index)).encode()
+    """The next pod of one of the deployments: ten have their turn in a minute."""
+    body = pod(minute % _TURNS, index)
+    body["metadata"]["name"] = f"pod-{minute}-{index}"
+    return json.dumps(body).encode()
 
 
 def _shuffled(names: Sequence[str]) -> deque[str]:
