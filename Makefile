@@ -8,9 +8,12 @@ BIN := $(VENV)/bin
 ifdef KUBERNETES
 export SECONDARY_SCHEDULER_KUBERNETES := $(KUBERNETES)
 endif
-DEMO := devcluster.demo
-# A CLUSTER that the environment happens to have does not turn the demo on it.
+DEMO := devcluster.demo $(if $(filter command,$(origin CONTAINERS)),--containers "$(CONTAINERS)")
+# A CLUSTER or CONTAINERS that the environment happens to have does not change the demo.
 ifneq ($(filter command,$(origin CLUSTER)),)
+ifneq ($(filter command,$(origin CONTAINERS)),)
+$(error CONTAINERS=... is about the local cluster that the demo builds: give it without CLUSTER=...)
+endif
 DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
 endif
 .PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
@@ -23,7 +26,7 @@ setup: $(VENV)/.ready  ## Python environment from the lock file
 $(VENV)/.ready: requirements-dev.txt pyproject.toml devcluster/pyproject.toml
 	@PYTHON="$(PYTHON)" tools/setup.sh
 
-demo: setup  ## The main job for real: local cluster, pulumi up, 60 pods placed by load; CLUSTER=kubeconfig takes a cluster of yours
+demo: setup  ## The main job for real: local cluster, pulumi up, 60 pods placed by load; CLUSTER=kubeconfig takes a cluster of yours, CONTAINERS=podman runs ours in containers
 	@$(BIN)/python -m $(DEMO)
 
 clean-demo: setup  ## End the demo's processes and remove its state

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from devcluster import processes, state
+from devcluster import containers, processes, state
 from devcluster.errors import ClusterStateError
 from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
@@ -72,6 +72,7 @@ class LocalCluster:
                 kubernetes=recorded.kubernetes,
                 nodes=recorded.nodes,
                 real_nodes=recorded.real_nodes,
+                containers=recorded.containers,
                 prometheus="prometheus" in recorded.ports,
                 pod_loads="metrics-server" in recorded.ports,
                 default_scheduler="kube-scheduler" in recorded.ports,
@@ -239,6 +240,8 @@ class LocalCluster:
     def _end(self, recorded: RecordedCluster | None) -> None:
         with _uninterrupted():
             processes.stop(recorded.processes if recorded else ())
+            # Before their monitors, which are marked as processes of this cluster.
+            containers.remove(self._directory.path, known=recorded.containers if recorded else None)
             processes.sweep(self._directory.path)
             self._directory.remove()
 

@@ -22,7 +22,15 @@ from devcluster.progress import reporter
 from devcluster.spec import MAX_NODES, MAX_REAL_NODES, ClusterSpec
 from secondary_scheduler.cli import CommandError, ExitCode
 
+_CONTAINERS = {"processes": "processes", "podman": "containers of podman"}
 Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several can run side by side.")]
+
+
+class Containers(enum.StrEnum):
+    """What the pods of real nodes are."""
+
+    PROCESSES = "processes"
+    PODMAN = "podman"
 
 
 class StatusFormat(enum.StrEnum):
@@ -66,8 +74,11 @@ def up(
     nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Number of simulated nodes, of three sizes.")] = 20,
     real_nodes: Annotated[
         int,
-        typer.Option(min=0, max=MAX_REAL_NODES, help="Number of nodes whose pods run as processes of this machine."),
+        typer.Option(min=0, max=MAX_REAL_NODES, help="Number of nodes whose pods run on this machine."),
     ] = 1,
+    containers: Annotated[
+        Containers, typer.Option(help="What the pods of these nodes run as; podman needs the images of `make image`.")
+    ] = Containers.PROCESSES,
     kubernetes: Annotated[
         str,
         typer.Option(
@@ -96,6 +107,7 @@ def up(
             kubernetes=kubernetes,
             nodes=nodes,
             real_nodes=real_nodes,
+            containers=containers.value,
             api_server_port=api_server_port,
             prometheus_port=prometheus_port,
             pod_loads=pod_loads,
@@ -116,7 +128,7 @@ def up(
         _print_line(
             console,
             f"Cluster {name!r} is already running Kubernetes {running.kubernetes} with {running.nodes} simulated and "
-            f"{running.real_nodes} real nodes; nothing was changed",
+            f"{running.real_nodes} real nodes, whose pods are {_CONTAINERS[running.containers]}; nothing was changed",
         )
 
 

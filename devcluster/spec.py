@@ -27,7 +27,9 @@ class ClusterSpec:
     nodes: int = 20
     """Simulated nodes; 0 for none."""
     real_nodes: int = 1
-    """Nodes whose pods are processes of this machine."""
+    """Nodes whose pods run on this machine."""
+    containers: state.Containers = "processes"
+    """What the containers of their pods are. With `podman`, the images of `make image` must be there."""
     prometheus: bool = True
     """Prometheus with its gateway, and the load generator it scrapes."""
     pod_loads: bool = False
@@ -48,8 +50,8 @@ class ClusterSpec:
     api_server_flags: tuple[str, ...] = ()
     """Further flags of kube-apiserver; they win over ours."""
     images: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further images that real nodes can run: repository, or reference with a tag, to entry of the node agent's image
-    map."""
+    """Further images that real nodes can run as processes: repository, or reference with a tag, to entry of the node
+    agent's image map."""
 
     def __post_init__(self) -> None:
         releases.control_plane_of(self.kubernetes)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from devcluster import bootstrap, inventory, metrics_server, olm, ports, processes, releases
+from devcluster import bootstrap, containers, inventory, metrics_server, olm, ports, processes, releases
 from devcluster.api import AdminClient
 from devcluster.environment import link_tools
 from devcluster.errors import DevClusterError, ServiceError
@@ -40,6 +40,8 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     """
     if spec.olm:
         olm.catalog_directory(spec.olm_catalog)
+    if spec.containers == "podman":
+        containers.require_podman()
     release = releases.control_plane_of(spec.kubernetes)
     paths = ensure_binaries(spec, report)
     others = other_clusters(spec.state_root, spec.name)
@@ -48,6 +50,7 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
         kubernetes=release.minor,
         nodes=spec.nodes,
         real_nodes=spec.real_nodes,
+        containers=spec.containers,
         ports=ports.allocate(
             _port_names(spec),
             _fixed_ports(spec),
@@ -157,7 +160,7 @@ class _Startup:
         if spec.olm:
             tasks.append(pool.submit(self._olm, pool))
         tasks += [
-            pool.submit(self._launch, nodes.node_agent(name, index, layout, state.pod_network))
+            pool.submit(self._launch, nodes.node_agent(name, index, layout, state.pod_network, spec.containers))
             for index, name in enumerate(inventory.real_node_names(spec.real_nodes))
         ]
         self._join(tasks)

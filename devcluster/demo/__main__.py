@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import get_args
 
 import requests
 from kubernetes import client as kubernetes
@@ -16,6 +19,7 @@ from rich.console import Console
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
+from devcluster.containers import require_podman
 from devcluster.demo import recorded
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.pulumi import DemoStack
@@ -27,6 +31,7 @@ from devcluster.loads import LoadClient
 from devcluster.progress import Reporter, reporter
 from devcluster.pulumi_stand_ins import KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.spec import ClusterSpec
+from devcluster.state import Containers
 
 NAME = "demo"
 NODES = 20
@@ -37,16 +42,22 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 _CPU_QUERY = "avg_over_time(instance:node_cpu:ratio[1m])"
 
 
-def main() -> int:
-    """Run the demo; exit code 0 when every pod has its node, 1 with one line on stderr otherwise."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; exit code 0 when every pod has its node, 1 with one line on stderr otherwise, 2 for bad usage."""
+    parser = argparse.ArgumentParser(prog="demo", description="The main job on a local cluster.")
+    parser.add_argument("--containers", choices=get_args(Containers), default="processes", help="what pods run as")
+    options = parser.parse_args(arguments)
     # In a log there is no screen whose width would matter.
     console = Console() if sys.stdout.isatty() else Console(width=140)
     errors = Console(stderr=True)
     # Both end the demo and all it started, also where the caller's shell had SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    cluster = LocalCluster(ClusterSpec(name=NAME, nodes=NODES))
+    cluster = LocalCluster(ClusterSpec(name=NAME, nodes=NODES, containers=options.containers))
     try:
+        if options.containers == "podman":
+            # Not after the quarter of an hour that building may take.
+            require_podman()
         _build(cluster, console)
     except KeyboardInterrupt:
         message = "demo: interrupted; what is built stays, and `make demo` goes on from there"
@@ -95,9 +106,16 @@ def _build(cluster: LocalCluster, console: Console) -> None:
 def _run(cluster: LocalCluster, console: Console) -> None:
     started = time.monotonic()
     with reporter(console) as report:
-        report.note(f"1. A local cluster with {NODES} simulated nodes and one real one")
+        real = "one real one, whose pods are containers" if cluster.spec.containers == "podman" else "one real one"
+        report.note(f"1. A local cluster with {NODES} simulated nodes and {real}")
         if not cluster.start(report):
-            report.note("   it is already running")
+            running = LocalCluster.attach(NAME).spec.containers
+            differs = running != cluster.spec.containers
+            report.note(
+                f"   it is already running, with {running}; for {cluster.spec.containers}, run `make clean-demo` first"
+                if differs
+                else "   it is already running"
+            )
         loads = _wait_for_loads(cluster, report)
     variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
     stack = DemoStack(CHECKOUT, "local", variables)
@@ -132,7 +150,8 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     console.rule("4. The load moves from one node to another, and placements follow", align="left")
     _move_load(cluster, ours_name, api, console)
     console.print(outputs_table(outputs))
-    farewell(console, name=NAME, seconds=time.monotonic() - started)
+    containers = LocalCluster.attach(NAME).spec.containers
+    farewell(console, name=NAME, seconds=time.monotonic() - started, containers=containers)
 
 
 def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:

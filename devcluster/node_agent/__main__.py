@@ -9,13 +9,16 @@ from pathlib import Path
 
 from devcluster.node_agent.app import Agent, AgentSettings, StateDirectoryError
 from devcluster.node_agent.images import ImageMapError, parse_image_map
+from devcluster.node_agent.podman import PodmanUnavailableError
 from devcluster.node_agent.runtime import AgentTiming
 from devcluster.node_agent.sandbox import TIERS, SandboxUnavailableError
 from scheduler.kube.client import ConfigError
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="node-agent", description="Run the pods of one node as host processes.")
+    parser = argparse.ArgumentParser(
+        prog="node-agent", description="Run the pods of one node, as processes or by podman."
+    )
     timing = AgentTiming()
     add = parser.add_argument
     add("--kubeconfig", type=Path, required=True, help="credentials that may manage this node and its pods")
@@ -23,7 +26,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--state-dir", type=Path, required=True, help="directory for volumes, logs and records; one per agent")
     add("--image-map", type=Path, required=True, help="JSON file: image repository to host commands")
     add("--pod-cidr-base", default="127.10.0.0", help="the node's pod addresses within 127.0.0.0/8, a /24 unless given")
-    add("--sandbox", choices=TIERS, default="auto", help="how pods are kept apart (default: the best that works)")
+    add("--containers", choices=("processes", "podman"), default="processes", help="what the containers of pods are")
+    add("--sandbox", choices=TIERS, default="auto", help="how processes are kept apart (default: the best that works)")
     add("--mask", type=Path, action="append", default=[], help="host path that no pod may see; may be repeated")
     add("--backoff-base", type=float, default=timing.backoff_base, help="first CrashLoopBackOff, seconds (default: 10)")
     add("--backoff-limit", type=float, default=timing.backoff_limit, help="longest back-off, seconds (default: 300)")
@@ -55,13 +59,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         state_dir=options.state_dir,
         images=images,
         pod_network=options.pod_cidr_base,
+        containers=options.containers,
         sandbox=options.sandbox,
         masked=tuple(options.mask),
         timing=timing,
     )
     try:
         agent = Agent(settings)
-    except (ConfigError, SandboxUnavailableError, StateDirectoryError, ValueError, OSError) as error:
+    except (
+        ConfigError,
+        PodmanUnavailableError,
+        SandboxUnavailableError,
+        StateDirectoryError,
+        ValueError,
+        OSError,
+    ) as error:
         return _fail(str(error), 1)
     asyncio.run(agent.run())
     return 0

@@ -18,13 +18,15 @@ from urllib.parse import urlsplit
 from devcluster.node_agent import admission, logs
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
+from devcluster.node_agent.containers import ContainerRuntime
 from devcluster.node_agent.endpoint import KubeletEndpoint
 from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.images import ImageMap
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj
 from devcluster.node_agent.pod import PodWorker
+from devcluster.node_agent.podman import PodmanContainers, find_podman
 from devcluster.node_agent.probing import Prober
-from devcluster.node_agent.process import kill_recorded
+from devcluster.node_agent.process_containers import ProcessContainers
 from devcluster.node_agent.registration import NodeDescription, Registration, host_capacity
 from devcluster.node_agent.runtime import AgentTiming, NodeRuntime
 from devcluster.node_agent.sandbox import choose
@@ -46,6 +48,8 @@ class AgentSettings:
     state_dir: Path
     images: ImageMap
     pod_network: str
+    containers: str = "processes"
+    """What runs the pods: processes, or podman."""
     sandbox: str = "auto"
     masked: tuple[Path, ...] = ()
     timing: AgentTiming = field(default_factory=AgentTiming)
@@ -59,7 +63,10 @@ class Agent:
     """Runs the pods that the API server assigns to one node."""
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Nothing is opened yet. Raises ConfigError, SandboxUnavailableError, StateDirectoryError or ValueError."""
+        """Nothing is opened yet.
+
+        Raises ConfigError, PodmanUnavailableError, SandboxUnavailableError, StateDirectoryError or ValueError.
+        """
         self._settings = settings
         config = ClientConfig.load(settings.kubeconfig)
         self._client = KubeClient(config, qps=100, burst=200, user_agent="secondary-scheduler-node-agent")
@@ -68,7 +75,7 @@ class Agent:
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         state_dir = settings.state_dir.resolve()
         self._lock = _lock(state_dir)
-        sandbox = choose(settings.sandbox, state_dir, (state_dir, settings.kubeconfig, *settings.masked))
+        containers = _containers(settings, state_dir)
         self._data = ClusterData(self._client, self._data_changed)
         self._recorder = PodEventRecorder(api, settings.node_name)
         capacity = host_capacity(state_dir)
@@ -86,8 +93,7 @@ class Agent:
             state_dir=state_dir,
             api=api,
             recorder=self._recorder,
-            images=settings.images,
-            sandbox=sandbox,
+            containers=containers,
             prober=Prober(),
             store=self._data,
             addresses=addresses,
@@ -97,17 +103,24 @@ class Agent:
         description = NodeDescription(
             name=settings.node_name,
             host_ip=HOST_IP,
-            tier=sandbox.tier,
+            tier=containers.tier,
             pod_cidr=str(addresses.network),
             capacity=capacity,
             version=version("secondary-scheduler"),
-            images=tuple(settings.images.names()),
+            runtime=containers.version,
+            pods_are=containers.description,
+            images=tuple(containers.image_names()),
         )
         authority = _authority(config)
         self._endpoint = None
         if authority:
             self._endpoint = KubeletEndpoint(
-                HOST_IP, authority, self._node.log_file, self._container_runs, self._address_of
+                HOST_IP,
+                authority,
+                self._node.log_file,
+                self._container_runs,
+                self._address_of,
+                containers.log_decoder,
             )
         self._registration = Registration(api, description, time.time)
         self._workers: dict[str, PodWorker] = {}
@@ -120,9 +133,9 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        leftovers = kill_recorded(self._node.state_dir / "pods")
+        leftovers = await self._node.containers.remove_leftovers(self._node.state_dir / "pods")
         if leftovers:
-            log.info("ended %d processes that an earlier agent left behind", leftovers)
+            log.info("ended %d %s that an earlier agent left behind", leftovers, self._node.containers.description)
         if self._endpoint is not None:
             self._registration.port = await self._endpoint.start()
         pods = watch_pods(self._client, self._settings.node_name, self._pods_changed)
@@ -223,6 +236,13 @@ class Agent:
         for directory in (self._node.state_dir / "pods").glob("*"):
             if directory.name not in self._workers:
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+def _containers(settings: AgentSettings, state_dir: Path) -> ContainerRuntime:
+    if settings.containers == "podman":
+        return PodmanContainers(find_podman(), state_dir, settings.images)
+    sandbox = choose(settings.sandbox, state_dir, (state_dir, settings.kubeconfig, *settings.masked))
+    return ProcessContainers(settings.images, sandbox, version("secondary-scheduler"))
 
 
 def _lock(state_dir: Path) -> BinaryIO:

@@ -2,27 +2,21 @@
 
 import asyncio
 import contextlib
-import os
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.node_agent import logs
-from devcluster.node_agent.environment import (
-    base_environment,
-    container_environment,
-)
+from devcluster.node_agent.containers import ContainerRequest, LocalImage, StartableContainer
+from devcluster.node_agent.environment import container_environment
 from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.fields import FieldError
-from devcluster.node_agent.images import Image, NoSuchExecutableError
+from devcluster.node_agent.images import NoSuchExecutableError
 from devcluster.node_agent.instance import ContainerInstance
 from devcluster.node_agent.objects import ContainerConfigError, is_sidecar
-from devcluster.node_agent.process import launch
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
-from devcluster.node_agent.sandbox import LaunchRequest, StartError, VolumeMount
+from devcluster.node_agent.sandbox import StartError, VolumeMount
 from devcluster.node_agent.sandbox.launcher import EXIT_START_ERROR
-from devcluster.node_agent.security import container_security
 from devcluster.node_agent.status import ContainerReport, running, terminated, waiting
 
 TERMINATION_MESSAGE_BYTES = 4096
@@ -77,12 +71,12 @@ class ContainerRunner:
             self.report.last_state, self.report.state = self.report.state, waiting("ContainerCreating")
         while not self._stopping.is_set():
             image = await self._pull()
-            request = self._configure(image) if image else None
-            if image is None or request is None:
+            startable = self._configure(image) if image else None
+            if image is None or startable is None:
                 if image is not None:
                     await self._pause(self._node.timing.sync)
                 continue
-            code = await self._run_once(request, image)
+            code = await self._run_once(startable, image)
             if self._stopping.is_set() or not self._runs_again(code):
                 return
             await self._back_off()
@@ -117,10 +111,10 @@ class ContainerRunner:
         await self._pause(delay)
 
     # --- before the start ---------------------------------------------------------------------------------------------
-    async def _pull(self) -> Image | None:
+    async def _pull(self) -> LocalImage | None:
         """The image, or None after having waited its back-off."""
         reference = self.container["image"]
-        image = self._node.images.find(reference)
+        image = await self._node.containers.find(reference)
         if image is not None:
             self._event("Pulled", f'Container image "{reference}" already present on machine')
             return image
@@ -130,8 +124,7 @@ class ContainerRunner:
             self._event("ErrImageNeverPull", text, warning=True)
             await self._pause(self._node.timing.backoff_base)
             return None
-        known = ", ".join(self._node.images.names()) or "none"
-        problem = f'Failed to pull image "{reference}": not found: the node agent runs only images of its map: {known}'
+        problem = f'Failed to pull image "{reference}": not found: {self._node.containers.absent_image}'
         self._event("Pulling", f'Pulling image "{reference}"')
         self._event("Failed", problem, warning=True)
         self._event("Failed", "Error: ErrImagePull", warning=True)
@@ -143,10 +136,10 @@ class ContainerRunner:
         await self._pause(self._image_backoff.delay(time.monotonic()) or self._node.timing.backoff_base)
         return None
 
-    def _configure(self, image: Image) -> LaunchRequest | None:
-        """The launch request, or None with the reason in status and Events."""
+    def _configure(self, image: LocalImage) -> StartableContainer | None:
+        """The container to start, or None with the reason in status and Events."""
         try:
-            return self._request(image)
+            return image.prepare(self._request())
         except (ContainerConfigError, FieldError) as error:
             self._wait("CreateContainerConfigError", str(error))
             self._event("Failed", f"Error: {error}", warning=True)
@@ -154,32 +147,27 @@ class ContainerRunner:
             self._refused(str(error))
         return None
 
-    def _request(self, image: Image) -> LaunchRequest:
+    def _request(self) -> ContainerRequest:
         pod, container = self._home.pod, self.container
-        hostname = pod["spec"].get("hostname") or pod["metadata"]["name"]
         own = container_environment(container, self._home.volumes.context(pod), self._node.service_env)
-        security = container_security(pod, container, image.user)
         variables = {
             "POD_IP": pod["status"]["podIP"],
             "POD_NAME": pod["metadata"]["name"],
             "POD_NAMESPACE": pod["metadata"]["namespace"],
             "NODE_NAME": self._node.name,
         }
-        host_command, args = image.command_line(
-            [expand(text, own) for text in container.get("command") or []],
-            [expand(text, own) for text in container.get("args") or []],
-            variables,
-        )
         self._home.volumes.make_sub_paths(pod, [container])
-        return LaunchRequest(
-            host_command=host_command,
-            args=args,
-            env={**base_environment(image.env, hostname), **own},
-            working_dir=container.get("workingDir") or "/",
+        return ContainerRequest(
+            pod=pod,
+            container=container,
+            command=tuple(expand(text, own) for text in container.get("command") or []),
+            args=tuple(expand(text, own) for text in container.get("args") or []),
+            env=own,
+            variables=variables,
             mounts=(*self._home.volumes.mounts(pod, container), self._termination_mount()),
-            security=security,
-            hostname=hostname,
-            host_paths=image.host_paths,
+            hostname=pod["spec"].get("hostname") or pod["metadata"]["name"],
+            directory=self._home.directory,
+            log_file=self._node.log_file(pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"]),
         )
 
     def _termination_mount(self) -> VolumeMount:
@@ -192,20 +180,19 @@ class ContainerRunner:
         return self._home.directory / "termination" / str(self.container["name"])
 
     # --- one instance -------------------------------------------------------------------------------------------------
-    async def _run_once(self, request: LaunchRequest, image: Image) -> int:
+    async def _run_once(self, startable: StartableContainer, image: LocalImage) -> int:
         began = self._node.clock()
         if self.report.last_state:
             self.report.restarts += 1
-        self.report.container_id = f"process://{uuid.uuid4().hex}"
         name = self.container["name"]
-        metadata = self._home.pod["metadata"]
-        log_file = self._node.log_file(metadata["namespace"], metadata["name"], name)
         try:
-            instance = await self._launch(request, image, log_file)
+            running_container = await startable.start()
         except StartError as error:
             self._event("Failed", f"Error: failed to start container {name!r}: {error}", warning=True)
             self._ended(EXIT_START_ERROR, "StartError", str(error), began)
             return EXIT_START_ERROR
+        self.report.container_id, self.report.image_id = running_container.id, image.id
+        instance = ContainerInstance(self._node, self._home, self.report, running_container, self._event)
         self._instance = instance
         self._event("Created", f"Created container: {name}")
         self._event("Started", f"Started container {name}")
@@ -213,26 +200,11 @@ class ContainerRunner:
         self._home.changed()
         if self._stopping.is_set():
             await instance.stop(0)
-        code = await instance.finish()
+        end = await instance.finish()
         self._instance = None
-        self._ended(code, "Completed" if code == 0 else "Error", self._message(code, log_file), began)
-        return code
-
-    async def _launch(self, request: LaunchRequest, image: Image, log_file: Path) -> ContainerInstance:
-        name = self.container["name"]
-        output = logs.open_log(log_file)
-        try:
-            process = await launch(
-                self._node.sandbox.launch_spec(request),
-                self._home.directory / "specs" / f"{name}.json",
-                output,
-                self._home.directory / "processes" / f"{name}.json",
-            )
-        except OSError as error:
-            raise StartError(str(error)) from error
-        finally:
-            os.close(output)
-        return ContainerInstance(self._node, self._home, self.report, process, request, image, self._event)
+        reason = end.reason or ("Completed" if end.code == 0 else "Error")
+        self._ended(end.code, reason, self._message(end.code), began)
+        return end.code
 
     def _ended(self, code: int, reason: str, message: str, began: float) -> None:
         report = self.report
@@ -240,14 +212,16 @@ class ContainerRunner:
         report.ready = report.started = False
         self._home.changed()
 
-    def _message(self, code: int, log_file: Path) -> str:
+    def _message(self, code: int) -> str:
         try:
             with self._message_file().open("rb") as stream:
                 text = stream.read(TERMINATION_MESSAGE_BYTES).decode("utf-8", "replace")
         except OSError:
             text = ""
         if not text and code != 0 and self.container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-            text = logs.tail(log_file)
+            metadata = self._home.pod["metadata"]
+            log_file = self._node.log_file(metadata["namespace"], metadata["name"], self.container["name"])
+            text = logs.tail(log_file, self._node.containers.log_decoder())
         return text
 
     # --- telling ------------------------------------------------------------------------------------------------------

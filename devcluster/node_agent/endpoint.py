@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from aiohttp import web
 
 from devcluster.node_agent import logs
+from devcluster.node_agent.containers import Decoder
 from devcluster.node_agent.port_forward import AddressOf, forward
 from devcluster.pki import CertificateAuthority
 
@@ -34,13 +35,25 @@ Alive = Callable[[str, str, str], bool]
 class KubeletEndpoint:
     """Serves container logs and forwarded ports over TLS on the loopback address."""
 
-    def __init__(self, host: str, client_ca: str, log_file: LogFile, alive: Alive, address_of: AddressOf) -> None:
-        """``client_ca``: PEM of the authority whose clients are let in; functions take namespace, pod, container."""
+    def __init__(
+        self,
+        host: str,
+        client_ca: str,
+        log_file: LogFile,
+        alive: Alive,
+        address_of: AddressOf,
+        decoder: Callable[[], Decoder],
+    ) -> None:
+        """``client_ca``: PEM of the authority whose clients are let in; functions take namespace, pod, container.
+
+        ``decoder`` makes what turns pieces of a log file into what the container wrote.
+        """
         self._host = host
         self._tls = _server_context(host, client_ca)
         self._log_file = log_file
         self._alive = alive
         self._address_of = address_of
+        self._decoder = decoder
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -93,12 +106,14 @@ class KubeletEndpoint:
         follow: bool,
     ) -> None:
         left = limit if limit is not None else -1
+        decode = self._decoder()
         with _open(path) as stream:
             if lines is not None:
                 stream.seek(_start_of_tail(stream, lines))
             while True:
                 alive = follow and self._alive(*source)  # asked before reading: what came last must not be missed
-                while left and (data := stream.read(CHUNK)):
+                while left and (piece := stream.read(CHUNK)):
+                    data = decode(piece)
                     data = data if left < 0 else data[:left]
                     left = left if left < 0 else left - len(data)
                     await response.write(data)

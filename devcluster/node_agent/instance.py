@@ -2,21 +2,15 @@
 
 import asyncio
 import time
-import uuid
-from collections.abc import Sequence
-from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
-from devcluster.node_agent.images import Image, NoSuchExecutableError
+from devcluster.node_agent.containers import ContainerEnd, RunningContainer
 from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
-from devcluster.node_agent.process import ContainerProcess, launch
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
-from devcluster.node_agent.sandbox import LaunchRequest, StartError
 from devcluster.node_agent.status import ContainerReport
 
 DEFAULT_GRACE = 30
-OUTPUT_BYTES = 10 * 1024
 
 
 class EventSink(Protocol):
@@ -27,34 +21,25 @@ class EventSink(Protocol):
 
 
 class ContainerInstance:
-    """Owns the process from its start to its exit code."""
+    """Tends it from its start to its exit code."""
 
     def __init__(
-        self,
-        node: NodeRuntime,
-        home: PodRuntime,
-        report: ContainerReport,
-        process: ContainerProcess,
-        request: LaunchRequest,
-        image: Image,
-        event: EventSink,
+        self, node: NodeRuntime, home: PodRuntime, report: ContainerReport, running: RunningContainer, event: EventSink
     ) -> None:
         self._node = node
         self._home = home
         self._report = report
         self._container = report.spec
-        self._process = process
-        self._request = request
-        self._image = image
+        self._running = running
         self._event = event
         self._stop_lock = asyncio.Lock()
 
-    async def finish(self) -> int:
-        """Probe until the process ends; return its exit code."""
+    async def finish(self) -> ContainerEnd:
+        """Probe until the container ends."""
         probing = asyncio.create_task(self._probe_all())
         probing.add_done_callback(_log_failure)
         try:
-            return await self._process.wait()
+            return await self._running.wait()
         finally:
             probing.cancel()
             await asyncio.wait({probing})
@@ -62,14 +47,14 @@ class ContainerInstance:
     async def stop(self, grace: float) -> None:
         """preStop, SIGTERM, SIGKILL after ``grace`` seconds in all. A second call with less grace hastens the first."""
         if self._stop_lock.locked():
-            await self._process.stop(grace)
+            await self._running.stop(grace)
             return
         async with self._stop_lock:
             deadline = time.monotonic() + grace
             hook = (self._container.get("lifecycle") or {}).get("preStop")
             if hook and grace > 0:
                 await self._pre_stop(hook, grace)
-            await self._process.stop(max(0.0, deadline - time.monotonic()))
+            await self._running.stop(max(0.0, deadline - time.monotonic()))
 
     async def _pre_stop(self, hook: Obj, grace: float) -> None:
         try:
@@ -78,7 +63,7 @@ class ContainerInstance:
                     await asyncio.sleep(float(hook["sleep"]["seconds"]))
                     return
                 address = self._home.pod["status"]["podIP"]
-                result = await self._node.prober.probe(hook, self._container, address, grace, self.run_command)
+                result = await self._node.prober.probe(hook, self._container, address, grace, self._running.run_command)
                 if not result.ok:
                     self._event("FailedPreStopHook", f"PreStopHook failed: {result.message}", warning=True)
         except TimeoutError:
@@ -112,7 +97,7 @@ class ContainerInstance:
             address = self._home.pod["status"]["podIP"]
             timeout = state.timing.timeout
             asked_at = time.monotonic()
-            result = await self._node.prober.probe(probe, self._container, address, timeout, self.run_command)
+            result = await self._node.prober.probe(probe, self._container, address, timeout, self._running.run_command)
             if not result.ok:
                 self._event("Unhealthy", f"{kind.capitalize()} probe failed: {result.message}", warning=True)
             if not state.record(result.ok, asked_at):
@@ -136,40 +121,7 @@ class ContainerInstance:
         # On its own: finish() cancels the probes as soon as the process has ended.
         await asyncio.shield(asyncio.ensure_future(self.stop(grace)))
 
-    # --- commands in the container ------------------------------------------------------------------------------------
-    async def run_command(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
-        """Run a command of the image in the container; (exit code, output). TimeoutError, StartError."""
-        try:
-            host_command, args = self._image.exec_line(command)
-        except NoSuchExecutableError as error:
-            raise StartError(str(error)) from error
-        spec = self._node.sandbox.exec_spec(self._request, host_command, args, self._process.entry_pid)
-        output = self._home.directory / "exec" / uuid.uuid4().hex
-        descriptor = _open(output)
-        try:
-            process = await launch(spec, output.with_suffix(".json"), descriptor.fileno())
-            try:
-                async with asyncio.timeout(seconds):
-                    code = await process.wait()
-            except BaseException:
-                await asyncio.shield(process.stop(0))
-                raise
-            return code, _read(output)
-        finally:
-            descriptor.close()
-            output.unlink(missing_ok=True)
-
 
 def _log_failure(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error("probing failed", exc_info=task.exception())
-
-
-def _open(path: Path) -> BinaryIO:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("wb")
-
-
-def _read(path: Path) -> str:
-    with path.open("rb") as stream:
-        return stream.read(OUTPUT_BYTES).decode("utf-8", "replace").strip()

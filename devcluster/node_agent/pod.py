@@ -34,7 +34,14 @@ class PodWorker:
         self.uid: str = pod["metadata"]["uid"]
         directory = node.pod_directory(self.uid)
         tokens = TokenManager(node.api, pod, node.clock)
-        volumes = VolumeManager(directory / "volumes", node.sandbox, node.store, tokens, node.allocatable)
+        volumes = VolumeManager(
+            directory / "volumes",
+            node.containers,
+            node.store,
+            tokens,
+            node.allocatable,
+            node.containers.volume_group(pod),
+        )
         self._home = PodRuntime(pod, directory, volumes, self._mark_changed)
         spec, old = pod["spec"], pod.get("status") or {}
         self._init = [

@@ -64,7 +64,7 @@ async def launch(spec: dict[str, Any], spec_file: Path, output: int, record: Pat
     read_end, write_end = os.pipe()
     try:
         document = {**spec, "statusFd": write_end, "agentPid": os.getpid()}
-        _write_private(spec_file, json.dumps(document))
+        write_private(spec_file, json.dumps(document))
         launcher = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", str(LAUNCHER), str(spec_file),
             stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
@@ -115,7 +115,8 @@ def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """Write a new file that only its owner can read."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "w") as stream:

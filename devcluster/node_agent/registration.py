@@ -33,6 +33,9 @@ class NodeDescription:
     pod_cidr: str
     capacity: dict[str, str]
     version: str
+    runtime: str = "process://"
+    """``containerRuntimeVersion``."""
+    pods_are: str = "processes"
     images: tuple[str, ...] = ()
 
 
@@ -143,7 +146,9 @@ class Registration:
             "type": "Ready",
             "status": "True" if ready else "False",
             "reason": "NodeAgentReady" if ready else "NodeAgentStopped",
-            "message": "the node agent runs pods as processes" if ready else "the node agent is shutting down",
+            "message": f"the node agent runs pods as {self._description.pods_are}"
+            if ready
+            else "the node agent is shutting down",
             "lastTransitionTime": self._ready_since if ready else timestamp(self._clock()),
         }
 
@@ -170,7 +175,7 @@ def _node_info(description: NodeDescription) -> dict[str, str]:
     return {
         "architecture": _MACHINES.get(machine, machine),
         "bootID": boot.read_text().strip() if boot.exists() else "",
-        "containerRuntimeVersion": f"process://{description.version}",
+        "containerRuntimeVersion": description.runtime,
         "kernelVersion": platform.release(),
         "kubeProxyVersion": "",
         "kubeletVersion": f"secondary-scheduler-node-agent-{description.version}",

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.api import Api
+from devcluster.node_agent.containers import ContainerRuntime
 from devcluster.node_agent.events import PodEventRecorder
-from devcluster.node_agent.images import ImageMap
 from devcluster.node_agent.objects import Clock, DataStore, Obj
 from devcluster.node_agent.probing import Prober
-from devcluster.node_agent.sandbox import Sandbox
 from devcluster.node_agent.volumes.manager import VolumeManager
 
 log = logging.getLogger("node_agent")
@@ -43,8 +42,7 @@ class NodeRuntime:
     state_dir: Path
     api: Api
     recorder: PodEventRecorder
-    images: ImageMap
-    sandbox: Sandbox
+    containers: ContainerRuntime
     prober: Prober
     store: DataStore
     addresses: AddressPool

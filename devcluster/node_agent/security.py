@@ -35,8 +35,8 @@ class Security:
     capabilities: tuple[int, ...] = tuple(DEFAULT_CAPABILITIES.values())
 
 
-def container_security(pod: Obj, container: Obj, image_user: int | None) -> Security:
-    """Merge pod and container settings as kubelet does.
+def container_security(pod: Obj, container: Obj, image_user: int | str | None) -> Security:
+    """Merge pod and container settings as kubelet does; ``image_user``: the number of the image's user, or its name.
 
     Raises ContainerConfigError if the container must not run as root and would.
     """
@@ -47,6 +47,13 @@ def container_security(pod: Obj, container: Obj, image_user: int | None) -> Secu
         return own.get(name) if own.get(name) is not None else pod_level.get(name)
 
     requested = setting("runAsUser")
+    if isinstance(image_user, str):
+        if setting("runAsNonRoot") and requested is None:
+            raise ContainerConfigError(
+                f"container has runAsNonRoot and image has non-numeric user ({image_user}), "
+                f'cannot verify user is non-root (pod: "{pod["metadata"]["name"]}", container: {container["name"]})'
+            )
+        image_user = None
     uid = requested if requested is not None else image_user or 0
     if setting("runAsNonRoot") and uid == 0:
         reason = (

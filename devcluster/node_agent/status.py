@@ -46,6 +46,7 @@ class ContainerReport:
     started: bool = False
     ready: bool = False
     container_id: str = ""
+    image_id: str = ""
     granted: Obj = field(default_factory=dict)
     """Its resources as they were admitted or last resized; nothing enforces them."""
 
@@ -60,7 +61,7 @@ class ContainerReport:
         return {
             "name": self.spec["name"],
             "image": image,
-            "imageID": image if self.container_id else "",
+            "imageID": (self.image_id or image) if self.container_id else "",
             "state": self.state,
             "lastState": self.last_state,
             "ready": self.ready,

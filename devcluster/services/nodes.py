@@ -12,6 +12,7 @@ from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
 from devcluster.probes import http_ok
 from devcluster.processes import ServiceProcess
+from devcluster.state import Containers
 
 _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
@@ -44,8 +45,8 @@ def kwok(binary: Path, layout: Layout, ports: Mapping[str, int]) -> ServiceProce
     )
 
 
-def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> ServiceProcess:
-    """A real Node whose pods are processes of this machine. It ends its pods when it is asked to end."""
+def node_agent(node: str, index: int, layout: Layout, pod_network: str, containers: Containers) -> ServiceProcess:
+    """A real Node whose pods run on this machine. It ends its pods when it is asked to end."""
     state = layout.data(node)
     state.mkdir(mode=0o700, exist_ok=True)
     return ServiceProcess(
@@ -59,10 +60,11 @@ def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> Servi
             f"--state-dir={state}",
             f"--image-map={layout.config('images.json')}",
             f"--pod-cidr-base={pod_network}.{index}.0",
+            f"--containers={containers}",
             *(f"--mask={hidden}" for hidden in layout.private),
         ],
-        # Its pods have 8 s to end, then it tells the API server.
-        stop_seconds=12,
+        # Its pods have 8 s to end, then it tells the API server. podman takes a while to remove them.
+        stop_seconds=25 if containers == "podman" else 12,
         stop_first=True,
     )
 

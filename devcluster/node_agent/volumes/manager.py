@@ -3,10 +3,11 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from devcluster.node_agent.fields import FieldError
-from devcluster.node_agent.objects import DataStore, NotSyncedError, Obj, all_containers
-from devcluster.node_agent.sandbox import Sandbox, VolumeMount
+from devcluster.node_agent.objects import ContainerConfigError, DataStore, NotSyncedError, Obj, all_containers
+from devcluster.node_agent.sandbox import VolumeMount
 from devcluster.node_agent.volumes.sources import (
     MissingSourceError,
     VolumeContext,
@@ -22,14 +23,29 @@ class MountError(RuntimeError):
     """A volume cannot be set up now; worded as kubelet's FailedMount event."""
 
 
+class TextRewriter(Protocol):
+    """Knows how a container must read a file of a ConfigMap volume."""
+
+    def volume_text(self, mounts: Sequence[VolumeMount], data: bytes) -> bytes:
+        """See ``containers.ContainerRuntime``."""
+
+
 class VolumeManager:
     """Keeps the volumes of a pod; ``directory`` holds one directory per volume."""
 
     def __init__(
-        self, directory: Path, sandbox: Sandbox, store: DataStore, tokens: TokenManager, allocatable: dict[str, str]
+        self,
+        directory: Path,
+        rewriter: TextRewriter,
+        store: DataStore,
+        tokens: TokenManager,
+        allocatable: dict[str, str],
+        group: int | None = None,
     ) -> None:
+        """``group``: who may read the files beside their owner, and write to emptyDirs; needs the right to chown."""
         self._directory = directory
-        self._sandbox = sandbox
+        self._rewriter = rewriter
+        self._group = group
         self._store = store
         self._tokens = tokens
         self._allocatable = allocatable
@@ -52,15 +68,17 @@ class VolumeManager:
         payload = volume_payload(volume, context)
         if payload is None:
             target.mkdir(parents=True, exist_ok=True)
-            target.chmod(0o777)
+            if self._group is not None:
+                os.chown(target, -1, self._group)
+            target.chmod(0o777 if self._group is None else 0o2777)
             return
         if "configMap" in volume:
             mounts = self._mounts_of_all(pod)
             payload = {
-                path: FileContent(self._sandbox.volume_text(mounts, content.data), content.mode)
+                path: FileContent(self._rewriter.volume_text(mounts, content.data), content.mode)
                 for path, content in payload.items()
             }
-        write_payload(target, payload)
+        write_payload(target, payload, self._group)
 
     def _mounts_of_all(self, pod: Obj) -> list[VolumeMount]:
         return [mount for container in all_containers(pod["spec"]) for mount in self.mounts(pod, container)]
@@ -75,16 +93,28 @@ class VolumeManager:
         sub_path = mount.get("subPath") or ""
         if sub_path:
             # Resolved now, so that the mount keeps showing this version: kubelet does not update subPath mounts either.
-            source = Path(os.path.realpath(source / sub_path))
+            source = self._within(mount)
         read_only = bool(mount.get("readOnly")) or "emptyDir" not in volume
         return VolumeMount(mount["mountPath"], str(source), read_only)
+
+    def _within(self, mount: Obj) -> Path:
+        """What a subPath leads to. Raises ContainerConfigError where a link in it, made by a pod, leaves the volume."""
+        volume = Path(os.path.realpath(self._directory / mount["name"]))
+        path = Path(os.path.realpath(volume / (mount.get("subPath") or "")))
+        if not path.is_relative_to(volume):
+            raise ContainerConfigError(
+                f'failed to prepare subPath for volumeMount "{mount["name"]}" : subpath leads out of the volume'
+            )
+        return path
 
     def make_sub_paths(self, pod: Obj, containers: Sequence[Obj]) -> None:
         """Create the directories that subPath mounts of emptyDirs name and that do not exist yet."""
         empty = {volume["name"] for volume in pod["spec"].get("volumes") or [] if "emptyDir" in volume}
         for container in containers:
             for mount in container.get("volumeMounts") or []:
-                path = self._directory / mount["name"] / (mount.get("subPath") or "")
-                if mount["name"] in empty and not path.exists():
+                if mount["name"] not in empty:
+                    continue
+                path = self._within(mount)
+                if not path.exists():
                     path.mkdir(parents=True)
                     path.chmod(0o777)

@@ -26,8 +26,13 @@ class FileContent:
 Payload = Mapping[str, FileContent]
 
 
-def write_payload(directory: Path, payload: Payload) -> bool:
-    """Make directory show exactly payload; return whether anything changed. Paths are relative, without ``..``."""
+def write_payload(directory: Path, payload: Payload, group: int | None = None) -> bool:
+    """Make directory show exactly payload; return whether anything changed. Paths are relative, without ``..``.
+
+    ``group``: the files are given to it, and it may read them, as with a pod's fsGroup.
+    """
+    if group is not None:
+        payload = {path: FileContent(content.data, content.mode | 0o440) for path, content in payload.items()}
     for path in payload:
         if path.startswith(("/", "..")) or ".." in path.split("/"):
             raise ValueError(f"{path!r} is not a valid path within a volume")
@@ -43,6 +48,8 @@ def write_payload(directory: Path, payload: Payload) -> bool:
         target = fresh / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.data)
+        if group is not None:
+            os.chown(target, -1, group)
         target.chmod(content.mode)
     _swap(directory, fresh.name)
     _link_names(directory, {path.split("/")[0] for path in payload})

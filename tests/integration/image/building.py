@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.integration.image.podman_node import podman
+from tests.integration.image.podman import podman
 from tests.support.rendering import ROOT
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from scheduler import __version__
-from tests.integration.image.podman_node import unusable
+from tests.integration.image.podman import unusable
 from tests.support.rendering import ROOT
 
 IMAGES = {name: f"localhost/secondary-scheduler/{name}:{__version__}" for name in ("kube-scheduler", "operator")}

@@ -14,7 +14,7 @@ import pytest
 
 from scheduler import __version__
 from tests.integration.image.building import built_twice, identity
-from tests.integration.image.podman_node import podman, unusable
+from tests.integration.image.podman import podman, unusable
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(3600)]
 

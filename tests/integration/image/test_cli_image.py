@@ -8,7 +8,7 @@ import pytest
 
 from scheduler import __version__
 from tests.integration.image.building import built_twice, identity
-from tests.integration.image.podman_node import run_once, unusable
+from tests.integration.image.podman import run_once, unusable
 from tests.support.rendering import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1800)]

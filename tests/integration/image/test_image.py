@@ -11,7 +11,9 @@ import pytest
 
 from scheduler import __version__
 from scheduler.config import configuration_hash
-from tests.integration.image.podman_node import NAME, PodmanNode, podman, run_once
+from devcluster.cluster import LocalCluster
+from devcluster.node_agent.podman.host import AGENT_LABEL
+from tests.integration.image.podman import podman, run_once
 from tests.integration.operator.support import Api
 from tests.support.applying import apply
 from tests.support.cluster import BARE, MakeCluster
@@ -87,47 +89,105 @@ def test_everything_is_compiled_and_only_the_wheel_and_the_lock_are_in_it(images
 
 
 @pytest.fixture
-def node(images: dict[str, str], make_cluster: MakeCluster, tmp_path: Path) -> Iterator[PodmanNode]:
-    """The manifests of a stack, applied, and a node that runs containers."""
-    cluster = make_cluster(**BARE)
-    project = Project(tmp_path)
-    project.stack("image", schedulerImage=images["kube-scheduler"], operatorImage=images["operator"])
-    apply(cluster.kubeconfig, project.manifests("image"))
-    node = PodmanNode(cluster.kubeconfig, NS, tmp_path / "volumes")
-    node.start()
-    yield node
-    node.stop()
-
-
-def test_operator_and_scheduler_run_in_containers_and_place_a_pod(node: PodmanNode) -> None:
-    with (
-        contextlib.closing(Api(node.kubeconfig, NS)) as api,
-        contextlib.closing(Api(node.kubeconfig, "default")) as others,
-    ):
-        _place_a_pod(node, api, others)
-
-
-def _place_a_pod(node: PodmanNode, api: Api, others: Api) -> None:
+def local(images: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
+    """`cluster up --containers podman`, with the manifests of a stack."""
+    monkeypatch.setenv("SECONDARY_SCHEDULER_HOME", str(tmp_path / "home"))
+    cluster_command("up", "--nodes", "2", "--containers", "podman")
+    cluster = LocalCluster.attach(CLUSTER)
     try:
-        api.wait_for("Available", "True")
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{node.logs()}") from None
-    configuration = api.get("secondaryschedulers", "cluster")["spec"]["schedulerConfig"]
-    content = api.get("configmaps", configuration)["data"]["config.yaml"]
-    api.wait_for_hash(configuration_hash(content))
+        project = Project(tmp_path)
+        project.stack("image", schedulerImage=images["kube-scheduler"], operatorImage=images["operator"])
+        apply(cluster.kubeconfig, project.manifests("image"))
+        yield cluster
+    finally:
+        cluster_command("down")
 
-    eventually(lambda: others.get("serviceaccounts", "default"), "the namespace takes pods")
+
+def cluster_command(verb: str, *options: str) -> None:
+    command = [sys.executable, "-m", "secondary_scheduler", "cluster", verb, "--name", CLUSTER, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def containers(cluster: LocalCluster) -> list[dict[str, Any]]:
+    """What `podman inspect` says of the containers of a cluster."""
+    ids = podman("ps", "--all", "--quiet", f"--filter=label={AGENT_LABEL}={cluster.layout.data(NODE)}").split()
+    found: list[dict[str, Any]] = json.loads(podman("inspect", *ids)) if ids else []
+    return found
+
+
+def test_operator_and_scheduler_run_in_containers_and_place_a_pod(local: LocalCluster) -> None:
+    with (
+        contextlib.closing(Api(local.kubeconfig, NS)) as api,
+        contextlib.closing(Api(local.kubeconfig, "default")) as others,
+    ):
+        api.wait_for("Available", "True")
+        configuration = api.get("secondaryschedulers", "cluster")["spec"]["schedulerConfig"]
+        content = api.get("configmaps", configuration)["data"]["config.yaml"]
+        api.wait_for_hash(configuration_hash(content))
+        _place_a_pod(others)
+        _look_at_the_scheduler(local, api)
+        _delete_the_schedulers_pod(local, api)
+    cluster_command("down")
+    assert containers(local) == []
+
+
+def _place_a_pod(others: Api) -> None:
     others.create("pods", "workload", apiVersion="v1", kind="Pod", spec=WORKLOAD)
-    assert eventually(lambda: others.get("pods", "workload")["spec"].get("nodeName"), "placed") == NAME
+    assert eventually(lambda: others.get("pods", "workload")["spec"].get("nodeName"), "placed") == NODE
 
     def events() -> list[str]:
         return [event["reason"] for event in others.items("events") if event["involvedObject"]["name"] == "workload"]
 
-    eventually(lambda: "Scheduled" in events(), "the scheduler tells of it")
-    (scheduler,) = (pod for pod in node.containers if not pod.startswith("secondary-scheduler-operator-"))
-    description = node.inspect(scheduler)
-    assert description["Config"]["User"] == "65532"
-    assert description["HostConfig"]["ReadonlyRootfs"]
-    assert not description["EffectiveCaps"]
-    assert description["State"]["Running"]
-    assert set(node.stop().values()) == {0}, "both end cleanly when they are told to"
+    eventually(lambda: {"Scheduled", "ErrImageNeverPull"} <= set(events()), "scheduler and node tell of it")
+    (status,) = others.get("pods", "workload")["status"]["containerStatuses"]
+    assert status["state"]["waiting"]["reason"] == "ErrImageNeverPull"
+
+
+def _scheduler_pod(api: Api) -> dict[str, Any]:
+    """The scheduler's pod that is ready and stays."""
+
+    def ready() -> dict[str, Any] | None:
+        for pod in api.items("pods"):
+            conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
+            leaves = pod["metadata"].get("deletionTimestamp")
+            operator = pod["metadata"]["name"].startswith("secondary-scheduler-operator-")
+            if not operator and not leaves and conditions.get("Ready") == "True":
+                return dict(pod)
+        return None
+
+    pod = eventually(ready, "the scheduler's pod is ready")
+    assert pod is not None
+    return pod
+
+
+def _look_at_the_scheduler(local: LocalCluster, api: Api) -> None:
+    pod = _scheduler_pod(api)
+    (status,) = pod["status"]["containerStatuses"]
+    (described,) = (each for each in containers(local) if status["containerID"] == f"podman://{each['Id']}")
+    assert status["imageID"] == f"sha256:{described['Image']}"
+    assert described["Config"]["Labels"]["io.kubernetes.pod.name"] == pod["metadata"]["name"]
+    assert described["Config"]["User"] == "65532"
+    assert described["HostConfig"]["ReadonlyRootfs"]
+    assert not described["EffectiveCaps"]
+    assert described["State"]["Running"]
+    assert "token" not in json.dumps(described["Config"]["Env"]).lower()
+    kubeconfig = ClientConfig.load(local.kubeconfig)
+    with contextlib.closing(SyncConnection(kubeconfig, timeout=10)) as connection:
+        logged = connection.request("GET", api.path("pods", pod["metadata"]["name"]) + "/log").decode()
+    # As the program wrote it: without the runtime's own times.
+    assert all(isinstance(json.loads(line), dict) for line in logged.splitlines()), logged
+    assert logged
+
+
+def _delete_the_schedulers_pod(local: LocalCluster, api: Api) -> None:
+    """A deleted pod ends by itself, and its Deployment's next one comes up in another container."""
+    before = _scheduler_pod(api)
+    with Ending(local.kubeconfig, api.path("pods")) as ending:
+        api.delete("pods", before["metadata"]["name"])
+        assert ending.exit_code(before["metadata"]["name"]) == 0
+    after = _scheduler_pod(api)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    names = {each["Config"]["Labels"]["io.kubernetes.pod.uid"] for each in containers(local)}
+    assert after["metadata"]["uid"] in names
+    assert before["metadata"]["uid"] not in names

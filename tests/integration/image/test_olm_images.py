@@ -14,7 +14,7 @@ from devcluster.ports import allocate
 from devcluster.probes import accepts
 from devcluster.progress import SilentReporter
 from devcluster.toolchain.binaries import ensure
-from tests.integration.image.podman_node import EVERYWHERE, podman, run_once, unusable
+from tests.integration.image.podman import EVERYWHERE, podman, run_once, unusable
 from tests.support.waiting import eventually
 from tools.olm_bundle import OUTPUT, PACKAGE, Release
 

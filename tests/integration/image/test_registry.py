@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.image.podman_node import podman
+from tests.integration.image.podman import podman
 
 # The registry is a Go program, fetched from the module proxy and compiled.
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]

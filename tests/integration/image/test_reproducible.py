@@ -14,7 +14,7 @@ import pytest
 
 from scheduler import __version__
 from tests.integration.image.building import built_twice, identity
-from tests.integration.image.podman_node import podman
+from tests.integration.image.podman import podman
 from tests.integration.image.test_image import python_says
 from tests.support.rendering import ROOT
 from tools.sbom import locked

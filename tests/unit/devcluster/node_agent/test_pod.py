@@ -16,6 +16,7 @@ from devcluster.node_agent.images import ImageMap
 from devcluster.node_agent.objects import DataKind, Obj
 from devcluster.node_agent.pod import PodWorker
 from devcluster.node_agent.probing import Prober
+from devcluster.node_agent.process_containers import ProcessContainers
 from devcluster.node_agent.runtime import NodeRuntime
 from devcluster.node_agent.sandbox.directory import DirectorySandbox
 
@@ -83,8 +84,8 @@ class FakeRecorder(PodEventRecorder):
 def node(directory: Path, api: FakeApi, store: FakeStore, recorder: FakeRecorder) -> NodeRuntime:
     return NodeRuntime(
         name="real-0", host_ip="127.0.0.1", service_env={}, allocatable={}, state_dir=directory, api=api,
-        recorder=recorder, images=ImageMap({}), sandbox=DirectorySandbox(directory), prober=Prober(), store=store,
-        addresses=AddressPool("127.10.0.0/24"), clock=lambda: 0.0,
+        recorder=recorder, containers=ProcessContainers(ImageMap({}), DirectorySandbox(directory), "0"),
+        prober=Prober(), store=store, addresses=AddressPool("127.10.0.0/24"), clock=lambda: 0.0,
     )  # fmt: skip
 
 

@@ -1,0 +1,289 @@
+"""Containers of pods by podman: started in the background, watched through their monitor's process, removed at the end.
+
+conmon, podman's monitor of a container, outlives the agent and writes the log. It ends once the container has ended
+and its exit code is recorded, which a pidfd tells without asking again and again.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import uuid
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster.node_agent import logs
+from devcluster.node_agent.containers import ContainerEnd, ContainerRequest, Decoder
+from devcluster.node_agent.expansion import expand
+from devcluster.node_agent.images import ImageMap, NoSuchExecutableError
+from devcluster.node_agent.objects import Obj
+from devcluster.node_agent.podman.arguments import (
+    ImageConfig,
+    Placement,
+    command_line,
+    container_name,
+    environment_file,
+    run_arguments,
+)
+from devcluster.node_agent.podman.host import AGENT_LABEL, RUNTIME, PodmanHost, last_line
+from devcluster.node_agent.process import write_private
+from devcluster.node_agent.sandbox import StartError, VolumeMount
+from devcluster.node_agent.security import container_security
+
+COMMAND_SECONDS = 120.0
+OUTPUT_BYTES = 1 << 20
+EXEC_OUTPUT_BYTES = 10 * 1024
+# How long a container may take to go after SIGKILL.
+FORCE_SECONDS = 10.0
+KILLED = 137
+_MOST_FILES = _MOST_PROCESSES = 16384
+_MONITORS = ("conmon", "podman")
+
+
+class PodmanContainers:
+    """``containers.ContainerRuntime`` by podman."""
+
+    tier = "podman"
+    description = "containers of podman"
+    absent_image = (
+        "the node agent pulls nothing, and podman has no such image on this machine: "
+        "build it (make image) or load it (podman load)"
+    )
+
+    def __init__(self, host: PodmanHost, state_dir: Path, images: ImageMap) -> None:
+        """``state_dir``: the agent's, which marks its containers. Of ``images`` only ``appendArgs`` count."""
+        self.host = host
+        self.state_dir = state_dir
+        self.images = images
+        self.version = f"podman://{host.version}"
+
+    def image_names(self) -> Sequence[str]:
+        """None: podman's images come and go."""
+        return ()
+
+    async def find(self, reference: str) -> "_PodmanImage | None":
+        """See ``containers.ContainerRuntime``."""
+        code, text, _ = await self.podman("image", "inspect", "--", reference)
+        config = _image_config(text) if code == 0 else None
+        return None if config is None else _PodmanImage(self, reference, config)
+
+    def volume_text(self, mounts: Sequence[VolumeMount], data: bytes) -> bytes:
+        """Unchanged: every path exists as written."""
+        return data
+
+    def volume_group(self, pod: Obj) -> int | None:
+        """fsGroup, where the agent may give files away."""
+        group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+        return int(group) if group is not None and os.geteuid() == 0 else None
+
+    def log_decoder(self) -> Decoder:
+        """conmon writes each line with its time and stream."""
+        return logs.CriDecoder()
+
+    async def remove_leftovers(self, pods: Path) -> int:
+        """See ``containers.ContainerRuntime``."""
+        mark = f"--filter=label={AGENT_LABEL}={self.state_dir}"
+        _, listed, _ = await self.podman("ps", "--all", "--quiet", "--no-trunc", mark)
+        ids = listed.split()
+        if ids:
+            await self.remove(*ids)
+        return len(ids)
+
+    async def remove(self, *names: str) -> None:
+        """Kill and remove containers, with the volumes that their images made."""
+        await self.podman("rm", "--force", "--ignore", "--volumes", "--time=0", *names)
+
+    async def podman(
+        self, *arguments: str, seconds: float = COMMAND_SECONDS, most: int = OUTPUT_BYTES
+    ) -> tuple[int, str, str]:
+        """Run podman; (exit code, output, errors), each of at most ``most`` bytes. Raises TimeoutError, OSError."""
+        process = await asyncio.create_subprocess_exec(
+            self.host.program, RUNTIME, *arguments,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(seconds):
+                output, errors = await asyncio.gather(_read(process.stdout, most), _read(process.stderr, most))
+                return await process.wait(), output, errors
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.shield(process.wait())
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _PodmanImage:
+    runtime: PodmanContainers
+    reference: str
+    config: ImageConfig
+
+    @property
+    def id(self) -> str:
+        return f"sha256:{self.config.id}"
+
+    def prepare(self, request: ContainerRequest) -> "_StartableContainer":
+        container_security(request.pod, request.container, self.config.user_number)
+        mapped = self.runtime.images.find(self.reference)
+        appended = {} if mapped is None else mapped.append_args
+        expanded = {
+            name: [expand(text, request.variables) for text in arguments] for name, arguments in appended.items()
+        }
+        line = command_line(self.config, request, expanded)
+        if not line:
+            raise NoSuchExecutableError("no command specified")
+        name, files = request.container["name"], request.directory / "podman"
+        place = Placement(
+            name=container_name(request, uuid.uuid4().hex[:8]),
+            agent=self.runtime.state_dir,
+            env_file=files / f"{name}.env",
+            pid_file=files / f"{name}.pid",
+            controllers=self.runtime.host.controllers,
+            open_files=_limit(resource.RLIMIT_NOFILE, _MOST_FILES),
+            processes=_limit(resource.RLIMIT_NPROC, _MOST_PROCESSES),
+        )
+        environment, options = environment_file(request)
+        first, *rest = run_arguments(self.config, request, line, place)
+        return _StartableContainer(self, request, place, environment, (first, *options, *rest))
+
+
+@dataclass(frozen=True, slots=True)
+class _StartableContainer:
+    image: _PodmanImage
+    request: ContainerRequest
+    place: Placement
+    environment: str
+    arguments: tuple[str, ...]
+
+    async def start(self) -> "_RunningContainer":
+        runtime, place = self.image.runtime, self.place
+        try:
+            write_private(place.env_file, self.environment)
+            place.pid_file.unlink(missing_ok=True)
+            os.close(logs.open_log(self.request.log_file))
+            code, output, errors = await runtime.podman(*self.arguments)
+            if code != 0:
+                raise StartError(last_line(errors))
+            return _RunningContainer(runtime, output.split()[-1], _monitor(place.pid_file), self.image.config)
+        except BaseException as error:
+            await asyncio.shield(_suppressing(runtime.remove(place.name)))
+            if isinstance(error, TimeoutError | OSError | ValueError | IndexError):
+                raise StartError(f"podman run: {error or 'it did not end in time'}") from error
+            raise
+        finally:
+            place.env_file.unlink(missing_ok=True)  # it holds the container's environment
+
+
+class _RunningContainer:
+    def __init__(self, runtime: PodmanContainers, name: str, monitor: int | None, image: ImageConfig) -> None:
+        """``name``: podman's id of it; ``monitor``: pidfd of its monitor, None if that has ended already."""
+        self._runtime = runtime
+        self._name = name
+        self._signal = image.stop_signal or "SIGTERM"
+        self._ended = asyncio.Event()
+        if monitor is None:
+            self._ended.set()
+        else:
+            asyncio.get_running_loop().add_reader(monitor, self._monitor_ended, monitor)
+
+    @property
+    def id(self) -> str:
+        return f"podman://{self._name}"
+
+    def _monitor_ended(self, monitor: int) -> None:
+        asyncio.get_running_loop().remove_reader(monitor)
+        os.close(monitor)
+        self._ended.set()
+
+    async def wait(self) -> ContainerEnd:
+        await self._ended.wait()
+        end = ContainerEnd(KILLED)
+        form = "--format={{.State.ExitCode}} {{.State.OOMKilled}} {{.State.Running}}"
+        with contextlib.suppress(TimeoutError, OSError):
+            code, text, _ = await self._runtime.podman("container", "inspect", form, self._name)
+            match text.split():
+                # One that runs though its monitor has ended is killed now.
+                case [exit_code, killed, "false"] if code == 0:
+                    end = ContainerEnd(int(exit_code), "OOMKilled" if killed == "true" else "")
+        await _suppressing(self._runtime.remove(self._name))
+        return end
+
+    async def stop(self, grace: float) -> None:
+        if grace > 0 and not self._ended.is_set():
+            await self._kill(self._signal)
+            await self._wait_ended(grace)
+        if not self._ended.is_set():
+            await self._kill("SIGKILL")
+            await self._wait_ended(FORCE_SECONDS)
+        if not self._ended.is_set():
+            await _suppressing(self._runtime.remove(self._name))
+            await self._wait_ended(FORCE_SECONDS)
+            self._ended.set()
+
+    async def run_command(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
+        code, output, errors = await self._runtime.podman(
+            "exec", self._name, *command, seconds=seconds, most=EXEC_OUTPUT_BYTES
+        )
+        return code, (output + errors).strip()
+
+    async def _kill(self, number: str) -> None:
+        await _suppressing(self._runtime.podman("kill", f"--signal={number}", self._name))
+
+    async def _wait_ended(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+
+
+async def _suppressing(action: Awaitable[object]) -> None:
+    """What podman cannot do now is tried again by who removes leftovers."""
+    with contextlib.suppress(TimeoutError, OSError):
+        await action
+
+
+async def _read(stream: asyncio.StreamReader, most: int) -> str:
+    """Everything is read, so that the writer can go on, and the beginning kept."""
+    kept = b""
+    while data := await stream.read(1 << 16):
+        kept += data[: most - len(kept)]
+    return kept.decode("utf-8", "replace")
+
+
+def _image_config(text: str) -> ImageConfig | None:
+    try:
+        (image,) = json.loads(text)
+        config = image.get("Config") or {}
+        return ImageConfig(
+            id=image["Id"],
+            user=config.get("User") or "",
+            entrypoint=tuple(config.get("Entrypoint") or ()),
+            command=tuple(config.get("Cmd") or ()),
+            stop_signal=config.get("StopSignal") or "",
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _limit(kind: int, most: int) -> int:
+    """What may be set without raising what this process has."""
+    hard = resource.getrlimit(kind)[1]
+    return most if hard == resource.RLIM_INFINITY else min(hard, most)
+
+
+def _monitor(pid_file: Path) -> int | None:
+    """A pidfd of the monitor whose pid podman has written; None if it has ended already."""
+    pid = int(pid_file.read_text())
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{pid}/comm").read_text().strip() in _MONITORS:
+            return descriptor
+    os.close(descriptor)  # the number belongs to another process by now
+    return None
