@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import kubernetes as k8s
 import pytest
 
-from scheduler import __version__
-from scheduler.config import configuration_hash
 from devcluster.cluster import LocalCluster
 from devcluster.node_agent.podman.host import AGENT_LABEL
+from scheduler import __version__
+from scheduler.config import configuration_hash
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.sync import SyncConnection
 from tests.integration.image.podman import podman, run_once
 from tests.integration.operator.support import Api
 from tests.support.applying import apply
-from tests.support.cluster import BARE, MakeCluster
 from tests.support.rendering import Project
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 # Building takes minutes where nothing is cached yet.
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1200)]
 
+CLUSTER, NODE = "image-test", "real-0"
 NS = "openshift-secondary-scheduler-operator"
 NOT_COMPILED = """
 import importlib.util, pathlib
@@ -37,8 +44,8 @@ for file in files:
 """
 WORKLOAD = {
     "schedulerName": "secondary-scheduler",
-    "containers": [{"name": "c", "image": "registry.example.com/pause:1", "resources": {"requests": {"cpu": "1"}}}],
-    "tolerations": [{"operator": "Exists"}],
+    "containers": [{"name": "c", "image": "registry.example.com/pause:1", "imagePullPolicy": "Never"}],
+    "nodeSelector": {"kubernetes.io/hostname": NODE},
 }
 
 
@@ -104,7 +111,7 @@ def local(images: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def cluster_command(verb: str, *options: str) -> None:
-    command = [sys.executable, "-m", "secondary_scheduler", "cluster", verb, "--name", CLUSTER, *options]
+    command = [sys.executable, "-m", "secondary_scheduler.cli", "cluster", verb, "--name", CLUSTER, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -180,12 +187,29 @@ def _look_at_the_scheduler(local: LocalCluster, api: Api) -> None:
     assert logged
 
 
+def _delete_and_follow(kubeconfig: Path, pod: dict[str, Any]) -> int:
+    """The exit code of the only container of a pod that is deleted."""
+    name, version = pod["metadata"]["name"], pod["metadata"]["resourceVersion"]
+    with k8s.config.new_client_from_config(str(kubeconfig)) as client:
+        core = k8s.client.CoreV1Api(client)
+        core.delete_namespaced_pod(name, NS)
+        for event in k8s.watch.Watch().stream(
+            core.list_namespaced_pod,
+            NS,
+            resource_version=version,
+            field_selector=f"metadata.name={name}",
+            timeout_seconds=int(PATIENCE_SECONDS),
+        ):
+            if event["type"] == "DELETED":
+                (status,) = event["object"].status.container_statuses
+                return int(status.state.terminated.exit_code)
+    raise AssertionError(f"pod {name} is still there")
+
+
 def _delete_the_schedulers_pod(local: LocalCluster, api: Api) -> None:
     """A deleted pod ends by itself, and its Deployment's next one comes up in another container."""
     before = _scheduler_pod(api)
-    with Ending(local.kubeconfig, api.path("pods")) as ending:
-        api.delete("pods", before["metadata"]["name"])
-        assert ending.exit_code(before["metadata"]["name"]) == 0
+    assert _delete_and_follow(local.kubeconfig, before) == 0
     after = _scheduler_pod(api)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     names = {each["Config"]["Labels"]["io.kubernetes.pod.uid"] for each in containers(local)}

@@ -184,7 +184,8 @@ def test_who_must_not_be_root_needs_an_image_with_a_numeric_user() -> None:
 
 
 def test_a_log_of_a_runtime_is_read_without_its_times() -> None:
-    text = b"2026-01-01T00:00:00.1+00:00 stdout F one\n2026-01-01T00:00:00.2+00:00 stderr P tw\n2026-01-01T00:00:00.3+00:00 stderr F o\n"
+    lines = ("1+00:00 stdout F one", "2+00:00 stderr P tw", "3+00:00 stderr F o")
+    text = "".join(f"2026-01-01T00:00:00.{line}\n" for line in lines).encode()
     for step in (1, 7, len(text)):
         decode = CriDecoder()
         assert b"".join(decode(text[at : at + step]) for at in range(0, len(text), step)) == b"one\ntwo\n"
