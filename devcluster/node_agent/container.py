@@ -174,6 +174,7 @@ class ContainerRunner:
         path = self._message_file()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
+        path.chmod(0o666)  # whoever the container's user is
         return VolumeMount(self.container.get("terminationMessagePath") or DEFAULT_TERMINATION_PATH, str(path), False)
 
     def _message_file(self) -> Path:

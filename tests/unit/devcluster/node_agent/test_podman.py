@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from devcluster.node_agent.podman.arguments import (
     environment_file,
     run_arguments,
 )
-from devcluster.node_agent.podman.host import last_line
+from devcluster.node_agent.podman.host import cgroup_controllers, last_line
 from devcluster.node_agent.sandbox import VolumeMount
 from devcluster.node_agent.security import container_security
 
@@ -199,10 +198,6 @@ def test_what_podman_says_last_is_the_reason() -> None:
 
 
 # --- what must be there before a cluster starts -----------------------------------------------------------------------
-INFO = {
-    "version": {"Version": "4.3.1"},
-    "host": {"security": {"rootless": False}, "cgroupControllers": ["cpu", "memory"]},
-}
 
 
 def put_podman(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -234,7 +229,7 @@ def test_without_runc_the_refusal_has_podmans_reason(monkeypatch: pytest.MonkeyP
 
 
 def test_without_the_images_the_refusal_names_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = f"""case "$*" in *info*) echo '{json.dumps(INFO)}';; *kube-scheduler*) exit 0;; *) exit 1;; esac"""
+    script = """case "$*" in *version*) echo 4.3.1;; *kube-scheduler*) exit 0;; *) exit 1;; esac"""
     put_podman(tmp_path, monkeypatch, script)
     with pytest.raises(
         ServiceError, match=r"no image localhost/secondary-scheduler/operator:[^,]+: build it with `make image`"
@@ -242,10 +237,26 @@ def test_without_the_images_the_refusal_names_them(monkeypatch: pytest.MonkeyPat
         containers.require_podman()
 
 
-def test_podman_that_says_something_else_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    put_podman(tmp_path, monkeypatch, "echo '{}'")
-    with pytest.raises(PodmanUnavailableError, match="use podman 4 or newer"):
+@pytest.mark.parametrize("version", ["3.4.7", "", "a new one"])
+def test_another_version_of_podman_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+    put_podman(tmp_path, monkeypatch, f"echo '{version}'")
+    with pytest.raises(PodmanUnavailableError, match=f"podman is {version or 'of no version'}: use 4 or newer"):
         find_podman()
+
+
+def test_controllers_are_those_that_the_user_may_use(tmp_path: Path) -> None:
+    first, second = tmp_path / "v1", tmp_path / "v2"
+    for name in ("cpu", "memory"):
+        (first / name).mkdir(parents=True)
+    assert cgroup_controllers(first, 0) == {"cpu", "memory"}
+    assert cgroup_controllers(first, 1000) == set()
+    delegated = second / "user.slice/user-1000.slice/user@1000.service"
+    delegated.mkdir(parents=True)
+    (second / "cgroup.controllers").write_text("cpu io memory\n")
+    (delegated / "cgroup.controllers").write_text("memory\n")
+    assert cgroup_controllers(second, 0) == {"cpu", "io", "memory"}
+    assert cgroup_controllers(second, 1000) == {"memory"}
+    assert cgroup_controllers(second, 1001) == set()
 
 
 def test_only_the_containers_of_the_cluster_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
