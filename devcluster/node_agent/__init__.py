@@ -38,9 +38,8 @@ Limits of ``podman``
     Containers outlive an agent that is killed; its successor, or ``cluster down``, removes them. Without a seccomp
     profile, a container has podman's, not none. Default capabilities are podman's. A value of several lines in an
     environment that takes from Secrets is refused, as podman would show it to others. An exec probe that exceeds its
-    time goes on in the container. ``OOMKilled`` is told where podman sees it: with cgroups v2.
-    Pods share neither process nor IPC namespaces, and a pod's containers start each with a host name of their own.
-    ``kubectl logs --follow`` ends to show news when a log reaches 10 MB and begins anew.
+    time goes on in the container. ``kubectl logs --follow`` shows nothing new once a log has reached 10 MB and begins
+    anew.
 
 Limits of processes
     Accepted without effect: resource limits (requests count for scheduling only), seccomp profiles RuntimeDefault and

@@ -50,11 +50,17 @@ class Placement:
     agent: Path
     """State directory of the agent."""
     env_file: Path
-    pid_file: Path
-    """Where podman writes the pid of the container's monitor."""
+    monitor_dir: Path
+    """Working directory of the container's monitor, which writes its pid there, and a file ``oom`` where memory ran
+    out. Of one instance."""
     controllers: frozenset[str]
     open_files: int
     processes: int
+
+    @property
+    def pid_file(self) -> Path:
+        """Where podman writes the monitor's pid."""
+        return self.monitor_dir / "pid"
 
 
 def container_name(request: ContainerRequest, attempt: str) -> str:

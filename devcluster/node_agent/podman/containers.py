@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import uuid
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
@@ -96,13 +97,20 @@ class PodmanContainers:
         await self.podman("rm", "--force", "--ignore", "--volumes", "--time=0", *names)
 
     async def podman(
-        self, *arguments: str, seconds: float = COMMAND_SECONDS, most: int = OUTPUT_BYTES
+        self,
+        *arguments: str,
+        seconds: float = COMMAND_SECONDS,
+        most: int = OUTPUT_BYTES,
+        directory: Path | None = None,
     ) -> tuple[int, str, str]:
-        """Run podman; (exit code, output, errors), each of at most ``most`` bytes. Raises TimeoutError, OSError."""
+        """Run podman; (exit code, output, errors), each of at most ``most`` bytes. Raises TimeoutError, OSError.
+
+        ``directory``: where it works, by default in the agent's state.
+        """
         process = await asyncio.create_subprocess_exec(
             self.host.program, RUNTIME, *arguments,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+            cwd=directory or self.state_dir, start_new_session=True,
         )  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
@@ -138,11 +146,12 @@ class _PodmanImage:
         if not line:
             raise NoSuchExecutableError("no command specified")
         name, files = request.container["name"], request.directory / "podman"
+        attempt = uuid.uuid4().hex[:8]
         place = Placement(
-            name=container_name(request, uuid.uuid4().hex[:8]),
+            name=container_name(request, attempt),
             agent=self.runtime.state_dir,
             env_file=files / f"{name}.env",
-            pid_file=files / f"{name}.pid",
+            monitor_dir=files / f"{name}-{attempt}",
             controllers=self.runtime.host.controllers,
             open_files=_limit(resource.RLIMIT_NOFILE, _MOST_FILES),
             processes=_limit(resource.RLIMIT_NPROC, _MOST_PROCESSES),
@@ -164,14 +173,15 @@ class _StartableContainer:
         runtime, place = self.image.runtime, self.place
         try:
             write_private(place.env_file, self.environment)
-            place.pid_file.unlink(missing_ok=True)
+            place.monitor_dir.mkdir()
             os.close(logs.open_log(self.request.log_file))
-            code, output, errors = await runtime.podman(*self.arguments)
+            code, output, errors = await runtime.podman(*self.arguments, directory=place.monitor_dir)
             if code != 0:
                 raise StartError(last_line(errors))
-            return _RunningContainer(runtime, output.split()[-1], _monitor(place.pid_file), self.image.config)
+            return _RunningContainer(runtime, output.split()[-1], place, self.image.config)
         except BaseException as error:
             await asyncio.shield(_suppressing(runtime.remove(place.name)))
+            shutil.rmtree(place.monitor_dir, ignore_errors=True)
             if isinstance(error, TimeoutError | OSError | ValueError | IndexError):
                 raise StartError(f"podman run: {error or 'it did not end in time'}") from error
             raise
@@ -180,12 +190,14 @@ class _StartableContainer:
 
 
 class _RunningContainer:
-    def __init__(self, runtime: PodmanContainers, name: str, monitor: int | None, image: ImageConfig) -> None:
-        """``name``: podman's id of it; ``monitor``: pidfd of its monitor, None if that has ended already."""
+    def __init__(self, runtime: PodmanContainers, name: str, place: Placement, image: ImageConfig) -> None:
+        """``name``: podman's id of it. Raises OSError and ValueError if its monitor left no pid."""
         self._runtime = runtime
         self._name = name
+        self._place = place
         self._signal = image.stop_signal or "SIGTERM"
         self._ended = asyncio.Event()
+        monitor = _monitor(place.pid_file)
         if monitor is None:
             self._ended.set()
         else:
@@ -209,8 +221,10 @@ class _RunningContainer:
             match text.split():
                 # One that runs though its monitor has ended is killed now.
                 case [exit_code, killed, "false"] if code == 0:
-                    end = ContainerEnd(int(exit_code), "OOMKilled" if killed == "true" else "")
+                    lacked_memory = killed == "true" or _exists(self._place.monitor_dir / "oom")
+                    end = ContainerEnd(int(exit_code), "OOMKilled" if lacked_memory and int(exit_code) else "")
         await _suppressing(self._runtime.remove(self._name))
+        shutil.rmtree(self._place.monitor_dir, ignore_errors=True)
         return end
 
     async def stop(self, grace: float) -> None:
@@ -267,6 +281,10 @@ def _image_config(text: str) -> ImageConfig | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _exists(path: Path) -> bool:
+    return path.exists()
 
 
 def _limit(kind: int, most: int) -> int:

@@ -15,7 +15,7 @@ AGENT_LABEL = "io.secondary-scheduler.node-agent"
 """Label of a container: the state directory of the agent that started it."""
 OLDEST = 4
 CGROUPS = Path("/sys/fs/cgroup")
-_SECONDS = 60
+_SECONDS = 180
 _REASON_CHARACTERS = 300
 
 
@@ -77,8 +77,8 @@ def remove_containers(program: str, directory: Path) -> int:
     done = _run(program, "ps", "--all", "--no-trunc", f"--filter=label={AGENT_LABEL}", form)
     if done.returncode != 0:
         raise PodmanUnavailableError(f"podman cannot list containers: {last_line(done.stderr)}")
-    found = [line.partition(" ") for line in done.stdout.splitlines()]
-    ids = [name for name, _, state in found if Path(state).is_relative_to(directory)]
+    marked = [line.partition(" ") for line in done.stdout.splitlines()]
+    ids = [name for name, _, state in marked if Path(state).is_relative_to(directory)]
     if ids:
         removed = _run(program, "rm", "--force", "--volumes", "--time=0", *ids)
         if removed.returncode != 0:

@@ -119,8 +119,8 @@ def cluster_command(verb: str, *options: str) -> None:
 def containers(cluster: LocalCluster) -> list[dict[str, Any]]:
     """What `podman inspect` says of the containers of a cluster."""
     ids = podman("ps", "--all", "--quiet", f"--filter=label={AGENT_LABEL}={cluster.layout.data(NODE)}").split()
-    found: list[dict[str, Any]] = json.loads(podman("inspect", *ids)) if ids else []
-    return found
+    described: list[dict[str, Any]] = json.loads(podman("inspect", *ids)) if ids else []
+    return described
 
 
 def test_operator_and_scheduler_run_in_containers_and_place_a_pod(local: LocalCluster) -> None:

@@ -163,7 +163,8 @@ def test_memory_beyond_the_limit_ends_the_container(agent: RunningAgent, api: Ap
         pytest.skip("containers cannot be limited here")
     limits = {"limits": {"memory": "64Mi"}}
     api.pod(main={"image": IMAGE, "command": [python, "-c", "bytearray(512 << 20)"], "resources": limits})
-    assert api.terminated()["exitCode"] == 137
+    ended = api.terminated()
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
 
 def test_a_command_that_does_not_exist_and_an_image_that_is_not_there_are_told(agent: RunningAgent, api: Api) -> None:

@@ -27,7 +27,7 @@ from devcluster.node_agent.security import container_security
 
 IMAGE = ImageConfig(id="5eed", user="65532:65532", entrypoint=("/bin/tool",), command=("--help",))
 PLACE = Placement(
-    name="k8s_c_p_n_u_0", agent=Path("/state/real-0"), env_file=Path("/state/env"), pid_file=Path("/state/pid"),
+    name="k8s_c_p_n_u_0", agent=Path("/state/real-0"), env_file=Path("/state/env"), monitor_dir=Path("/state/monitor"),
     controllers=frozenset({"cpu", "memory"}), open_files=1024, processes=512,
 )  # fmt: skip
 
@@ -42,20 +42,20 @@ def request(pod: Obj | None = None, mounts: tuple[VolumeMount, ...] = (), **cont
     )  # fmt: skip
 
 
-def arguments(asked: ContainerRequest, place: Placement = PLACE) -> list[str]:
-    return run_arguments(IMAGE, asked, command_line(IMAGE, asked, {}), place)
+def arguments(container_request: ContainerRequest, place: Placement = PLACE) -> list[str]:
+    return run_arguments(IMAGE, container_request, command_line(IMAGE, container_request, {}), place)
 
 
 def test_a_container_is_marked_named_and_given_what_every_container_is_given() -> None:
-    given = arguments(request())
-    assert given[:3] == ["run", "--detach", "--pull=never"]
-    assert "--label=io.secondary-scheduler.node-agent=/state/real-0" in given
-    assert "--label=io.kubernetes.pod.name=p" in given
-    assert "--network=host" in given
-    assert "--ulimit=nofile=1024:1024" in given
-    assert "--log-opt=path=/state/logs/c.log" in given
-    assert "--env-file=/state/env" in given
-    assert given[-3:] == ['--entrypoint=["/bin/tool"]', "5eed", "--help"]
+    command = arguments(request())
+    assert command[:3] == ["run", "--detach", "--pull=never"]
+    assert "--label=io.secondary-scheduler.node-agent=/state/real-0" in command
+    assert "--label=io.kubernetes.pod.name=p" in command
+    assert "--network=host" in command
+    assert "--ulimit=nofile=1024:1024" in command
+    assert "--log-opt=path=/state/logs/c.log" in command
+    assert "--env-file=/state/env" in command
+    assert command[-3:] == ['--entrypoint=["/bin/tool"]', "5eed", "--help"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_image_map_appends_arguments_to_its_executables() -> None:
 @pytest.mark.parametrize(
     ("pod", "own", "options"),
     [
-        pytest.param({}, {}, [], id="nothing asked"),
+        pytest.param({}, {}, [], id="nothing container_request"),
         pytest.param({"runAsUser": 7}, {}, ["--user=7"], id="the pod's user"),
         pytest.param({"runAsUser": 7}, {"runAsUser": 8, "runAsGroup": 9}, ["--user=8:9"], id="the container's first"),
         pytest.param(
@@ -106,8 +106,8 @@ def test_the_image_map_appends_arguments_to_its_executables() -> None:
 )  # fmt: skip
 def test_security_contexts_become_options(pod: Obj, own: Obj, options: list[str]) -> None:
     plain = arguments(request())
-    given = arguments(request({"securityContext": pod}, securityContext=own))
-    assert [option for option in given if option not in plain] == options
+    command = arguments(request({"securityContext": pod}, securityContext=own))
+    assert [option for option in command if option not in plain] == options
 
 
 @pytest.mark.parametrize(
@@ -121,15 +121,15 @@ def test_security_contexts_become_options(pod: Obj, own: Obj, options: list[str]
 )  # fmt: skip
 def test_limits_are_set_where_cgroups_allow(controllers: set[str], options: list[str]) -> None:
     place = Placement(**{name: getattr(PLACE, name) for name in PLACE.__slots__} | {"controllers": controllers})
-    asked = request(resources={"limits": {"memory": "64Mi", "cpu": "500m"}, "requests": {"cpu": "100m"}})
-    given = arguments(asked, place)
-    assert [option for option in given if option.startswith(("--memory", "--cpu"))] == options
+    container_request = request(resources={"limits": {"memory": "64Mi", "cpu": "500m"}, "requests": {"cpu": "100m"}})
+    command = arguments(container_request, place)
+    assert [option for option in command if option.startswith(("--memory", "--cpu"))] == options
 
 
 def test_volumes_are_mounted_as_they_ask() -> None:
     mounts = (VolumeMount("/etc/config", "/v/config", True), VolumeMount("/scratch", "/v/scratch", False))
-    given = arguments(request(mounts=mounts))
-    assert [option for option in given if option.startswith("--volume")] == [
+    command = arguments(request(mounts=mounts))
+    assert [option for option in command if option.startswith("--volume")] == [
         "--volume=/v/config:/etc/config:ro",
         "--volume=/v/scratch:/scratch:rw",
     ]
@@ -143,10 +143,12 @@ def test_a_path_that_would_be_read_as_several_is_refused(mount: VolumeMount) -> 
 
 def test_nothing_of_a_pod_becomes_an_option_of_podman() -> None:
     hostile = "--privileged"
-    given = arguments(request(command=[hostile], args=[hostile], workingDir=hostile, environment={"A": hostile}), PLACE)
-    image = given.index(IMAGE.id)
-    assert hostile not in given[:image]
-    assert given[image + 1 :] == [hostile]
+    command = arguments(
+        request(command=[hostile], args=[hostile], workingDir=hostile, environment={"A": hostile}), PLACE
+    )
+    image = command.index(IMAGE.id)
+    assert hostile not in command[:image]
+    assert command[image + 1 :] == [hostile]
 
 
 def test_the_environment_goes_through_a_file() -> None:
@@ -176,10 +178,10 @@ def test_the_user_of_an_image_is_a_number_or_a_name(user: str, number: int | str
 
 
 def test_who_must_not_be_root_needs_an_image_with_a_numeric_user() -> None:
-    asked = request({"securityContext": {"runAsNonRoot": True}})
+    container_request = request({"securityContext": {"runAsNonRoot": True}})
     with pytest.raises(ContainerConfigError, match=r"non-numeric user \(nobody\)"):
-        container_security(asked.pod, asked.container, "nobody")
-    assert container_security(asked.pod, asked.container, 65532).uid == 65532
+        container_security(container_request.pod, container_request.container, "nobody")
+    assert container_security(container_request.pod, container_request.container, 65532).uid == 65532
 
 
 def test_a_log_of_a_runtime_is_read_without_its_times() -> None:
