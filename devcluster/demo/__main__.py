@@ -42,7 +42,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 _CPU_QUERY = "avg_over_time(instance:node_cpu:ratio[1m])"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Run the demo; exit code 0 when every pod has its node, 1 with one line on stderr otherwise, 2 for bad usage."""
     parser = argparse.ArgumentParser(prog="demo", description="The main job on a local cluster.")
     parser.add_argument("--containers", choices=get_args(Containers), default="processes", help="what pods run as")
@@ -192,4 +192,4 @@ def _wait_for_loads(cluster: LocalCluster, report: Reporter, seconds: float = 30
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,14 @@ def test_a_build_that_ends_early_says_so_and_touches_no_cluster(
     printed = capsys.readouterr()
     assert "the recording" in printed.out
     assert printed.err == f"{message}\n"
+
+
+def test_without_podman_nothing_is_built_for_a_demo_in_containers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(demo, "LocalCluster", lambda spec: FakeCluster(AssertionError("built")))
+    assert demo.main(["--containers", "podman"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("demo: pods cannot be containers: podman is not on PATH;")

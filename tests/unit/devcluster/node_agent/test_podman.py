@@ -10,6 +10,7 @@ import pytest
 
 from devcluster import containers
 from devcluster.errors import ServiceError
+from devcluster.layout import Layout
 from devcluster.node_agent.containers import ContainerRequest
 from devcluster.node_agent.logs import CriDecoder
 from devcluster.node_agent.objects import ContainerConfigError, Obj
@@ -24,6 +25,8 @@ from devcluster.node_agent.podman.arguments import (
 from devcluster.node_agent.podman.host import cgroup_controllers, last_line
 from devcluster.node_agent.sandbox import VolumeMount
 from devcluster.node_agent.security import container_security
+from devcluster.services.nodes import node_agent
+from devcluster.state import Containers, RecordedCluster
 
 IMAGE = ImageConfig(id="5eed", user="65532:65532", entrypoint=("/bin/tool",), command=("--help",))
 PLACE = Placement(
@@ -276,3 +279,15 @@ def test_a_cluster_of_processes_does_not_ask_podman(monkeypatch: pytest.MonkeyPa
     containers.remove(tmp_path, known=None)
     with pytest.raises(ServiceError, match="podman ps --all"):
         containers.remove(tmp_path, known="podman")
+
+
+@pytest.mark.parametrize("chosen", ["processes", "podman"])
+def test_the_agents_of_a_cluster_are_told_what_containers_are(tmp_path: Path, chosen: Containers) -> None:
+    layout = Layout(tmp_path)
+    (tmp_path / "data").mkdir()
+    assert f"--containers={chosen}" in node_agent("real-0", 0, layout, "127.9", chosen).argv
+
+
+def test_a_cluster_that_was_recorded_before_there_was_podman_has_processes() -> None:
+    recorded = {"name": "a", "nodes": 0, "real_nodes": 1, "ports": {}, "pod_network": "127.9"}
+    assert RecordedCluster.model_validate(recorded).containers == "processes"

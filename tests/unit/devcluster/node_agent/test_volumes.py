@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Collection
+import shutil
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from devcluster.node_agent.environment import container_environment
 from devcluster.node_agent.fields import FieldError, container_resource, pod_field
 from devcluster.node_agent.objects import ContainerConfigError, DataKind, NotSyncedError, Obj
+from devcluster.node_agent.sandbox import VolumeMount
+from devcluster.node_agent.volumes.manager import VolumeManager
 from devcluster.node_agent.volumes.sources import (
     MissingSourceError,
     TokenRequest,
@@ -80,6 +83,14 @@ def test_removed_keys_disappear_and_directories_work(tmp_path: Path) -> None:
 def test_paths_out_of_the_volume_are_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="not a valid path within a volume"):
         write_payload(tmp_path, {path: FileContent(b"")})
+
+
+def test_files_are_given_to_the_group_and_it_may_read_them(tmp_path: Path) -> None:
+    secret = {"a": FileContent(b"1", 0o400)}
+    assert write_payload(tmp_path, secret, os.getegid())
+    state = (tmp_path / "a").stat()
+    assert (state.st_gid, state.st_mode & 0o777) == (os.getegid(), 0o440)
+    assert not write_payload(tmp_path, secret, os.getegid())
 
 
 # --- content ----------------------------------------------------------------------------------------------------------
@@ -296,3 +307,30 @@ async def test_token_is_renewed_at_four_fifths_of_its_life() -> None:
     assert api.asked[0]["audiences"] == ["aud"]
     assert api.asked[0]["expirationSeconds"] == 600
     assert api.asked[0]["boundObjectRef"]["uid"] == "u"
+
+
+# --- paths in volumes ------------------------------------------------------------------------------------------------
+class AsWritten:
+    """Texts of ConfigMaps need no change."""
+
+    def volume_text(self, mounts: Sequence[VolumeMount], data: bytes) -> bytes:
+        return data
+
+
+async def test_a_link_out_of_an_empty_directory_is_not_followed(tmp_path: Path) -> None:
+    mount = {"name": "scratch", "mountPath": "/m", "subPath": "way/out"}
+    container = {"name": "c", "volumeMounts": [mount]}
+    pod = {**POD, "spec": {"containers": [container], "volumes": [{"name": "scratch", "emptyDir": {}}]}}
+    volumes = VolumeManager(tmp_path / "v", AsWritten(), STORE, TokenManager(TokenApi(), pod, lambda: 0.0), {})
+    await volumes.refresh(pod)
+    volumes.make_sub_paths(pod, [container])
+    assert volumes.mounts(pod, container)[0].source == str(tmp_path / "v/scratch/way/out")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shutil.rmtree(tmp_path / "v/scratch/way")
+    (tmp_path / "v/scratch/way").symlink_to(outside)
+    with pytest.raises(ContainerConfigError, match="leads out of the volume"):
+        volumes.make_sub_paths(pod, [container])
+    with pytest.raises(ContainerConfigError, match="leads out of the volume"):
+        volumes.mounts(pod, container)
+    assert list(outside.iterdir()) == []
