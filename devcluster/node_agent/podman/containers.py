@@ -66,8 +66,10 @@ class PodmanContainers:
 
     async def find(self, reference: str) -> "_PodmanImage | None":
         """See ``containers.ContainerRuntime``."""
-        code, text, _ = await self.podman("image", "inspect", "--", reference)
-        config = _image_config(text) if code == 0 else None
+        config = None
+        with contextlib.suppress(TimeoutError, OSError):  # it is looked for again
+            code, text, _ = await self.podman("image", "inspect", "--", reference)
+            config = _image_config(text) if code == 0 else None
         return None if config is None else _PodmanImage(self, reference, config)
 
     def volume_text(self, mounts: Sequence[VolumeMount], data: bytes) -> bytes:
