@@ -147,8 +147,12 @@ def _place_a_pod(others: Api) -> None:
         return [event["reason"] for event in others.items("events") if event["involvedObject"]["name"] == "workload"]
 
     eventually(lambda: {"Scheduled", "ErrImageNeverPull"} <= set(events()), "scheduler and node tell of it")
-    (status,) = others.get("pods", "workload")["status"]["containerStatuses"]
-    assert status["state"]["waiting"]["reason"] == "ErrImageNeverPull"
+
+    def reasons() -> list[str]:
+        statuses = others.get("pods", "workload")["status"].get("containerStatuses", [])
+        return [status["state"].get("waiting", {}).get("reason") for status in statuses]
+
+    eventually(lambda: reasons() == ["ErrImageNeverPull"], "the status says why it waits")
 
 
 def _scheduler_pod(api: Api) -> dict[str, Any]:
