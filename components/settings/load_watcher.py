@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from scheduler.catalog import OPERAND, CredentialRules, Loc
+from scheduler.catalog import LOAD_WATCHER_SUFFIX, OPERAND, CredentialRules, Loc
 from scheduler.config import (
     OURS,
     Configuration,
@@ -49,7 +49,7 @@ class ManagedLoadWatcher:
 
 def load_watcher_name(operand: str = OPERAND) -> str:
     """Return the name of a scheduler's load-watcher: of Deployment, Service, ServiceAccount and NetworkPolicy."""
-    return f"{operand}-load-watcher"
+    return f"{operand}{LOAD_WATCHER_SUFFIX}"
 
 
 def load_watcher_address(operand: str = OPERAND) -> str:

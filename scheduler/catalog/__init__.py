@@ -91,7 +91,7 @@ from scheduler.catalog.optin import (
     mutating_policies,
 )
 from scheduler.catalog.options import LoadLimitOptions, LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
-from scheduler.catalog.page import PAGE_SUFFIX, page_name, page_rules
+from scheduler.catalog.page import page_name, page_rules
 from scheduler.catalog.registry import (
     BASE_CLUSTER_ROLE,
     CANARY_SUFFIX,
@@ -99,10 +99,12 @@ from scheduler.catalog.registry import (
     FLOW_SCHEMAS,
     GO_CLUSTER_ROLES,
     INSTANCE_NAME,
+    LOAD_WATCHER_SUFFIX,
     LOG_VERBOSITY,
     METRICS_READER_CLUSTER_ROLE,
     OPERAND,
     OPERATOR_NAMESPACE,
+    PAGE_SUFFIX,
     REBALANCER_CLUSTER_ROLE,
     REBALANCER_SUFFIX,
     STATUS_KINDS,
@@ -158,6 +160,7 @@ __all__ = [
     "INSTANCE_NAME",
     "IN_TREE",
     "KUBERNETES_VERSIONS",
+    "LOAD_WATCHER_SUFFIX",
     "LOG_VERBOSITY",
     "METRICS_READER_CLUSTER_ROLE",
     "METRIC_CREDENTIALS_DIRECTORY",

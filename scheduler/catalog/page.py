@@ -1,9 +1,8 @@
 """The page in the cluster: its name and its rights."""
 
 from scheduler.catalog.descriptor import PolicyRule
-from scheduler.catalog.registry import OPERAND
+from scheduler.catalog.registry import OPERAND, PAGE_SUFFIX
 
-PAGE_SUFFIX = "-page"
 _LIST = ("list",)
 _READ: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicationcontrollers")),

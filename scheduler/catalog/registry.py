@@ -34,6 +34,10 @@ REBALANCER_CLUSTER_ROLE = "secondary-scheduler:rebalancer"
 """What a rebalancer that the operator runs may do: read what plugins and safety rules read, and evict."""
 REBALANCER_SUFFIX = "-rebalancer"
 """Of the names of a scheduler's rebalancer: ServiceAccount, Deployment, Lease and the ConfigMap with its status."""
+PAGE_SUFFIX = "-page"
+LOAD_WATCHER_SUFFIX = "-load-watcher"
+_OF_COMPANIONS = (CANARY_SUFFIX, REBALANCER_SUFFIX, PAGE_SUFFIX, LOAD_WATCHER_SUFFIX)
+"""A scheduler's companions have its name and one of these: no scheduler may be called so."""
 ENTRY_POINT_GROUP = "secondary_scheduler.plugins"
 
 _BUILT_IN: dict[str, PluginDescriptor] = {
@@ -165,13 +169,13 @@ def operand_name(instance: str) -> str:
     """Return the name of a SecondaryScheduler's ServiceAccount, Deployment and Lease: upstream's for `cluster`, else
     one derived from the instance's name.
 
-    A name that is too long, invalid for a Service, or equal to the operator's, a canary's or a rebalancer's is
-    shortened and made unique by a hash.
+    A name that is too long, invalid for a Service, or the operator's, or that could be a companion's (`page` would be
+    the page of `cluster`, `batch-load-watcher` the load-watcher of `batch`), is shortened and made unique by a hash.
     """
     if instance == INSTANCE_NAME:
         return OPERAND
     operand = f"{OPERAND}-{instance}"
-    reserved = operand == f"{OPERAND}-operator" or operand.endswith((CANARY_SUFFIX, REBALANCER_SUFFIX))
+    reserved = operand == f"{OPERAND}-operator" or operand.endswith(_OF_COMPANIONS)
     if len(operand) > _LONGEST_OPERAND or "." in instance or reserved:
         digest = hashlib.sha256(instance.encode()).hexdigest()[:8]
         operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from scheduler.catalog import OPERATOR_NAMESPACE
+from scheduler.catalog import LOAD_WATCHER_SUFFIX, OPERATOR_NAMESPACE, operand_name, page_name, rebalancer_name
 from secondary_scheduler.operator.reconcile import ObjectKey
 from secondary_scheduler.operator.reconcile.names import names_of
 from tests.unit.operator.builders import CONFIG, HASH, NS, World, config_map, scheduler
@@ -56,6 +56,16 @@ def test_no_two_instances_share_a_name():
     assert len(bindings) == len(keys)
     operands = {(key[0], name) for key in keys for name in (names_of(*key).operand, names_of(*key).canary)}
     assert len(operands) == 2 * len(keys), "neither does one with the canary of another"
+
+
+def test_no_scheduler_is_named_like_a_companion_of_another():
+    companions = ("canary", "rebalancer", "page", "load-watcher")
+    instances = ["cluster", "gpu", *companions, *(f"gpu-{each}" for each in companions)]
+    schedulers = [operand_name(each) for each in instances]
+    named = [*schedulers, *(of(each) for of in (rebalancer_name, page_name) for each in schedulers)]
+    named += [f"{each}{LOAD_WATCHER_SUFFIX}" for each in schedulers]
+    named += [names_of(NS, each).canary for each in instances]
+    assert sorted(named) == sorted(set(named))
 
 
 def test_another_name_is_another_scheduler_with_its_own_objects():
