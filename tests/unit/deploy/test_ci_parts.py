@@ -6,6 +6,7 @@ Programs that ask a service or an engine are stand-ins which record how they wer
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shlex
 import subprocess
@@ -264,3 +265,29 @@ def test_setup_refuses_a_wheel_with_another_sum_and_a_url_without_one(runner: Ru
     done = installs(runner, WHEEL="https://registry.example.com/wheel.whl")
     assert (done.returncode, done.stdout) == (2, "")
     assert "needs its sha256" in done.stderr
+
+
+def test_setup_takes_a_wheel_from_a_url_of_https_only(runner: Runner) -> None:
+    done = installs(runner, WHEEL="http://registry.example.com/wheel.whl", SHA256="0" * 64)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "must begin with https://" in done.stderr
+
+
+def test_setup_names_a_fetched_wheel_by_its_file_without_the_urls_query(runner: Runner) -> None:
+    runner.stand_in("curl", 'while [ "$1" != --output ]; do shift; done; printf wheel > "$2"')
+    name = "secondary_scheduler-9.9.9-py3-none-any.whl"
+    url = f"https://registry.example.com/{name}?token=a/b#c"
+    done = installs(runner, WHEEL=url, SHA256=hashlib.sha256(b"wheel").hexdigest())
+    assert done.returncode == 0, done.stderr
+    assert f"[{runner.directory}/{name}[cli]]" in done.stdout
+
+
+def test_the_dev_container_owns_its_volume_before_it_builds_into_it() -> None:
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    (mount,) = container["mounts"]
+    volume = dict(part.split("=") for part in mount.split(","))
+    # Docker makes the volume and the directories above it, and root owns them.
+    owned, _, rest = container["postCreateCommand"].partition(" && ")
+    assert owned.startswith("sudo chown -R vscode: ")
+    assert Path(volume["target"]).is_relative_to(owned.split()[-1])
+    assert rest == "make setup"

@@ -25,7 +25,7 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[3]
 CI = CHECKOUT / "examples" / "ci"
 ADVISORY = json.loads((CHECKOUT / "tests" / "data" / "advisories" / "osv.json").read_text())
-LOCKS = ("requirements.txt", "image/requirements.txt")
+LOCKS = ("requirements.txt", "image/requirements.txt", "image/requirements-cli.txt")
 HASH = "0" * 64
 
 
@@ -117,7 +117,7 @@ Audit = Callable[[str], subprocess.CompletedProcess[str]]
 
 
 def locked() -> dict[str, str]:
-    """The packages of both lock files that this Python takes."""
+    """The packages of the lock files that this Python takes."""
     pins: dict[str, str] = {}
     for lock in LOCKS:
         for name, version in re.findall(r"^([\w.-]+)==([\w.]+) \\$", (CHECKOUT / lock).read_text(), re.MULTILINE):
