@@ -2,6 +2,9 @@
 
 Some packages hold modules that few of their users need and that import slowly: an HTTP library takes a tenth of a
 second. Their `__init__` names such modules here instead of importing them. Imports nothing of the project.
+
+A type checker gets the imports themselves, and not `__getattr__` (`if not TYPE_CHECKING`): with it, it would take any
+name for one of the package's.
 """
 
 from __future__ import annotations

@@ -68,26 +68,27 @@ if TYPE_CHECKING:
     from scheduler.config.rewrite import convert_text
     from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
 
-__getattr__ = lazy_attributes(
-    __name__,
-    {
-        "bound_rules": "bound",
-        "completed": "complete",
-        "differences": "difference",
-        "profile_differences": "difference",
-        "REBALANCED_RESOURCES": "rebalancing",
-        "RebalancerSpec": "rebalancing",
-        "RebalanceSettings": "rebalancing",
-        "RebalanceSettingsError": "rebalancing",
-        "read_rebalance_settings": "rebalancing",
-        "read_rebalancer_spec": "rebalancing",
-        "rebalancer_obstacles": "rebalancing",
-        "convert_text": "rewrite",
-        "InvalidSpecError": "spec",
-        "SecondarySchedulerSpec": "spec",
-        "parse_spec": "spec",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        {
+            "bound_rules": "bound",
+            "completed": "complete",
+            "differences": "difference",
+            "profile_differences": "difference",
+            "REBALANCED_RESOURCES": "rebalancing",
+            "RebalancerSpec": "rebalancing",
+            "RebalanceSettings": "rebalancing",
+            "RebalanceSettingsError": "rebalancing",
+            "read_rebalance_settings": "rebalancing",
+            "read_rebalancer_spec": "rebalancing",
+            "rebalancer_obstacles": "rebalancing",
+            "convert_text": "rewrite",
+            "InvalidSpecError": "spec",
+            "SecondarySchedulerSpec": "spec",
+            "parse_spec": "spec",
+        },
+    )
 
 __all__ = [
     "API_VERSION",

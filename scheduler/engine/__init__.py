@@ -24,42 +24,44 @@ if TYPE_CHECKING:
     from scheduler.engine.inputs import NodeUpdate, reduce_node_update
     from scheduler.engine.loadfeeds import LoadFeeds
     from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules
+    from scheduler.engine.nodefacts import node_facts
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
     from scheduler.engine.takeover import Takeover
     from scheduler.engine.versions import VersionFollower, describe_versions, versions_text
 
-__getattr__ = lazy_attributes(
-    __name__,
-    {
-        "HISTORY_BYTES": "decisions",
-        "HistoryLimits": "decisions",
-        "Engine": "engine",
-        "Outputs": "engine",
-        "Permissions": "engine",
-        "ExtenderEndpoint": "extenderhttp",
-        "AnswerRecord": "extenderrecords",
-        "RecordedAnswers": "extenderrecords",
-        "UnrecordedError": "extenderrecords",
-        "Extending": "extenders",
-        "check_rules": "nodecheck",
-        "MAX_ANSWER_BYTES": "nodecheck",
-        "NodeUpdate": "inputs",
-        "reduce_node_update": "inputs",
-        "LoadFeeds": "loadfeeds",
-        "node_facts": "nodefacts",
-        "declared_watches": "objects",
-        "new_reflector": "objects",
-        "OvercommitReport": "overcommits",
-        "EventRecorder": "recorder",
-        "Regarding": "recorder",
-        "Takeover": "takeover",
-        "VersionFollower": "versions",
-        "describe_versions": "versions",
-        "versions_text": "versions",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        {
+            "HISTORY_BYTES": "decisions",
+            "HistoryLimits": "decisions",
+            "Engine": "engine",
+            "Outputs": "engine",
+            "Permissions": "engine",
+            "ExtenderEndpoint": "extenderhttp",
+            "AnswerRecord": "extenderrecords",
+            "RecordedAnswers": "extenderrecords",
+            "UnrecordedError": "extenderrecords",
+            "Extending": "extenders",
+            "check_rules": "nodecheck",
+            "MAX_ANSWER_BYTES": "nodecheck",
+            "NodeUpdate": "inputs",
+            "reduce_node_update": "inputs",
+            "LoadFeeds": "loadfeeds",
+            "node_facts": "nodefacts",
+            "declared_watches": "objects",
+            "new_reflector": "objects",
+            "OvercommitReport": "overcommits",
+            "EventRecorder": "recorder",
+            "Regarding": "recorder",
+            "Takeover": "takeover",
+            "VersionFollower": "versions",
+            "describe_versions": "versions",
+            "versions_text": "versions",
+        },
+    )
 
 
 __all__ = [

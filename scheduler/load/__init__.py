@@ -36,22 +36,23 @@ if TYPE_CHECKING:
     from scheduler.load.signalfx import SignalFxSource
     from scheduler.load.watcher import WatcherSource, parse_watcher
 
-__getattr__ = lazy_attributes(
-    __name__,
-    {
-        "GuardedSession": "session",
-        "LoadFeed": "feed",
-        "PreparesLoad": "feed",
-        "MetricsServerSource": "metrics_server",
-        "PodSeriesSource": "podseries",
-        "PodUse": "podseries",
-        "PrometheusSource": "prometheus",
-        "SignalFxSource": "signalfx",
-        "WatcherSource": "watcher",
-        "parse_watcher": "watcher",
-        "tls_advice": "session",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        {
+            "GuardedSession": "session",
+            "LoadFeed": "feed",
+            "PreparesLoad": "feed",
+            "MetricsServerSource": "metrics_server",
+            "PodSeriesSource": "podseries",
+            "PodUse": "podseries",
+            "PrometheusSource": "prometheus",
+            "SignalFxSource": "signalfx",
+            "WatcherSource": "watcher",
+            "parse_watcher": "watcher",
+            "tls_advice": "session",
+        },
+    )
 
 
 __all__ = [

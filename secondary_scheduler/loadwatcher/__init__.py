@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from secondary_scheduler.loadwatcher.serving import Access, NodeNamedSource, WatcherService
     from secondary_scheduler.loadwatcher.source import source_of
 
-__getattr__ = lazy_attributes(
-    __name__,
-    {"Access": "serving", "NodeNamedSource": "serving", "WatcherService": "serving", "source_of": "source"},
-)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        {"Access": "serving", "NodeNamedSource": "serving", "WatcherService": "serving", "source_of": "source"},
+    )
 
 __all__ = [
     "DEFAULT_LISTEN",

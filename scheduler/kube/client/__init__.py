@@ -95,18 +95,19 @@ __all__ = [
     "unchanged",
 ]
 
-__getattr__ = lazy_attributes(
-    __name__,
-    {
-        "KubeClient": "http",
-        "PageReader": "pages",
-        "Reflector": "listwatch",
-        "ReflectorState": "listwatch",
-        "Sink": "listwatch",
-        "SyncClient": "sync",
-        "SyncConnection": "sync",
-        "server_version": "serverversion",
-        "ReflectorTiming": "listwatch",
-        "unchanged": "listwatch",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        {
+            "KubeClient": "http",
+            "PageReader": "pages",
+            "Reflector": "listwatch",
+            "ReflectorState": "listwatch",
+            "Sink": "listwatch",
+            "SyncClient": "sync",
+            "SyncConnection": "sync",
+            "server_version": "serverversion",
+            "ReflectorTiming": "listwatch",
+            "unchanged": "listwatch",
+        },
+    )

@@ -57,6 +57,11 @@ def test_the_wheel_holds_the_components_under_one_name_with_all_their_files(inst
     assert expected <= files
 
 
+def test_the_wheel_brings_the_licence(installed: Path) -> None:
+    (licence,) = installed.glob("*.dist-info/licenses/LICENSE")
+    assert licence.read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
 def test_a_program_with_a_components_folder_of_its_own_imports_them(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "components").mkdir()
     (tmp_path / "components" / "__init__.py").write_text("OWN = True\n")
