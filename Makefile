@@ -82,7 +82,7 @@ image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE
 
 site: setup  ## Build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "site: open build/site/index.html"
+	@echo "site: in build/site; with search: $(BIN)/python -m http.server --directory build/site --bind 127.0.0.1 8000"
 
 browser: setup  ## Tests of the pages of `ui` in Chromium, which is installed when it is missing (Debian; needs root)
 	@tools/chromium.sh

@@ -1,11 +1,13 @@
 """Hooks of mkdocs: the pages are written for a repository, where links may lead out of `docs/`.
 
 Such a link becomes one to the repository (`repo_url` of mkdocs.yml, or SITE_REPOSITORY), or plain text where no
-address is known; a fence's words for the tests (`console needs=registry`) are dropped.
+address is known. One with the name of a page's file as its text gets the page's heading. A fence's words for the tests
+(`console needs=registry`) are dropped.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 import re
@@ -54,7 +56,8 @@ def for_the_site(markdown: str, source: str, repository: str = "") -> str:
             return match[0]
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(source), target))
         if path.startswith("docs/") and (ROOT / path).suffix in (".md", ".png", ".svg"):
-            return match[0]
+            named = match["text"].endswith(".md") and not anchor and (ROOT / path).is_file()
+            return f"[{heading_of(ROOT / path)}]({match['target']})" if named else match[0]
         if not repository:
             return match["text"]
         return f"[{match['text']}]({repository.rstrip('/')}/{path}{'#' + anchor if anchor else ''})"
@@ -62,6 +65,12 @@ def for_the_site(markdown: str, source: str, repository: str = "") -> str:
     below = posixpath.relpath(f"docs/{COPIED}", posixpath.dirname(f"docs/{source}"))
     markdown = _PICTURE.sub(rf"\g<1>{below}/\g<name>)", markdown)
     return _FENCE.sub(r"\g<fence>", _outside_code(markdown, link))
+
+
+@functools.cache
+def heading_of(page: Path) -> str:
+    """Return the first heading of a page."""
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def _outside_code(markdown: str, link: Callable[[re.Match[str]], str]) -> str:

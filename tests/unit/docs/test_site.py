@@ -109,6 +109,12 @@ def test_a_link_out_of_docs_goes_to_the_repository_or_becomes_text() -> None:
     assert for_the_site(text, "index.md") == text.replace("[SECURITY](../SECURITY.md#x)", "SECURITY")
 
 
+def test_a_link_that_has_the_name_of_a_file_gets_the_heading_of_its_page() -> None:
+    text = "([scope.md](../scope.md), [image.md](../image.md#arm64), [so](../scope.md))"
+    expected = text.replace("[scope.md]", "[Is it the right tool?]")
+    assert for_the_site(text, "guides/remove.md") == expected
+
+
 def test_words_for_the_tests_and_code_are_not_links() -> None:
     fence = "```console needs=registry\n$ echo [a](../b.md)\n```\n"
     assert for_the_site(fence, "index.md") == "```console\n$ echo [a](../b.md)\n```\n"
