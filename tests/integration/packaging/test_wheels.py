@@ -35,22 +35,6 @@ profiles:
   - name: TargetLoadPacking
     args: {targetUtilization: 50, metricProvider: {type: Prometheus, address: "https://prometheus.example.com"}}
 """
-# A plugin package's view: what it imports is typed, and a wrong use of it is an error of the type checker.
-CONSUMER = """\
-from scheduler import __version__
-from scheduler.kube.model import Pod
-from scheduler.config import read_document
-
-version: str = __version__
-
-
-def names(pods: list[Pod]) -> list[str]:
-    return [pod.metadata.name for pod in pods]
-
-
-reveal_type(read_document)
-wrong: int = __version__
-"""
 
 
 def interpreters() -> Iterator[tuple[str, Path]]:
@@ -124,18 +108,3 @@ def test_the_command_line_works_in_an_empty_environment(files: dict[str, Path], 
     assert __version__ in run(programs / "secondary-scheduler-operator", "--version", cwd=tmp_path)
     (tmp_path / "config.yaml").write_text(CONFIGURATION)
     assert "is valid" in run(programs / "secondary-scheduler", "validate", "config.yaml", cwd=tmp_path)
-
-
-def test_a_type_checker_reads_the_types_of_the_wheel(files: dict[str, Path], tmp_path: Path) -> None:
-    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "env")
-    uv, python = Path(sys.executable).parent / "uv", tmp_path / "env/bin/python"
-    wheel = files[f"secondary_scheduler-{__version__}-py3-none-any.whl"]
-    run(uv, "pip", "install", "--quiet", "--python", python, f"{wheel}[scheduler]", cwd=tmp_path)
-    (tmp_path / "consumer.py").write_text(CONSUMER)
-    strict = ("--strict", "--config-file", os.devnull, "--python-executable", python)
-    # Only the last line is wrong: without py.typed, mypy would not look into the packages, and all would be Any.
-    report = run(sys.executable, "-m", "mypy", *strict, "consumer.py", cwd=tmp_path, code=1)
-    errors = [line for line in report.splitlines() if ": error: " in line]
-    assert [line.split(":")[1] for line in errors] == ["13"], report
-    assert 'has type "str"' in errors[0]
-    assert 'Revealed type is "def (' in report

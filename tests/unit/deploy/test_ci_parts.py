@@ -171,6 +171,16 @@ def test_the_command_line_is_installed_from_the_action_s_own_repository(runner: 
     assert (runner.directory / "path").read_text() == f"{runner.directory}/secondary-scheduler/bin\n"
 
 
+@pytest.mark.parametrize("chosen", ["", "secondary-scheduler[cli]==0.2.0"])
+def test_the_gitlab_job_installs_the_copy_or_what_another_project_names(runner: Runner, chosen: str) -> None:
+    job = gitlab(".secondary-scheduler-validate")
+    runner.stand_in("python3", MAKE_ENVIRONMENT)
+    package = chosen or job["variables"]["PACKAGE"]
+    done = runner.run("\n".join(job["before_script"]), PACKAGE=package)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"pip [install] [--quiet] [{chosen or '.[cli]'}]\n"
+
+
 def test_the_gitlab_job_validates(runner: Runner) -> None:
     job = gitlab(".secondary-scheduler-validate")
     (runner.work / "a.yaml").write_text(CONFIGURATION)
