@@ -60,9 +60,12 @@ class OperandRollout(pulumi.ComponentResource):
             custom_timeouts=pulumi.CustomTimeouts(create=patience, update=patience),
         )
         options.provider = args.adopting
+        # The provider's SDK may refuse a Deployment without a spec; one that turns out to be None is left out.
+        no_spec: Any = pulumi.Output.from_input(None)
         deployment = k8s.apps.v1.Deployment(
             f"{name}-deployment",
             metadata={"name": SCHEDULER_NAME, "namespace": args.namespace, "annotations": waiting},
+            spec=no_spec,
             opts=options,
         )
         self.name = args.scheduler.name

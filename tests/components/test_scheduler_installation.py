@@ -208,3 +208,13 @@ def test_an_image_that_is_known_late_is_in_manifests_and_annotations_and_never_a
     for each in graph.objects:
         assert "Calling __str__ on an Output" not in str(each.manifest)
         assert "pulumi.output.Output" not in str(each.manifest)
+
+
+def test_the_stack_owns_no_spec_of_the_deployment_of_upstreams_operator() -> None:
+    def program() -> None:
+        args = components.SecondarySchedulerArgs("ns", IMAGE, "config", "0123")
+        scheduler = components.SecondaryScheduler("scheduler", args)
+        components.OperandRollout("rollout", components.OperandRolloutArgs(scheduler, "ns", IMAGE, "config", None))
+
+    (deployment,) = register(program, config={}, statuses=STATUS).of("Deployment")
+    assert set(deployment.manifest) <= {"apiVersion", "kind", "metadata"}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import json
@@ -15,6 +16,13 @@ from pathlib import Path
 import pytest
 
 PINNED = Path(__file__).with_name("public_names.json")
+ROOT = Path(__file__).parents[2]
+LAZY = [
+    path
+    for package in ("scheduler", "secondary_scheduler", "components")
+    for path in (ROOT / package).rglob("__init__.py")
+    if "lazy_attributes(" in path.read_text(encoding="utf-8")
+]
 DOORS = (
     *("scheduler.kube.primitives", "scheduler.kube.model", "scheduler.kube.client"),
     *("scheduler.catalog", "scheduler.config", "scheduler.operand", "scheduler.framework", "scheduler.state"),
@@ -47,6 +55,16 @@ def test_the_door_lists_what_is_pinned_and_all_of_it_exists(door: str) -> None:
     assert names == pinned.get(door), (
         "public names changed; if on purpose: PIN=1 pytest tests/unit/test_public_names.py"
     )
+
+
+@pytest.mark.parametrize("door", sorted(str(path.relative_to(ROOT)) for path in LAZY))
+def test_a_type_checker_gets_the_names_that_are_imported_when_asked_for(door: str) -> None:
+    branches = [node for node in ast.parse((ROOT / door).read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
+    (for_checkers,) = [branch for branch in branches if ast.unparse(branch.test) == "TYPE_CHECKING"]
+    (at_run_time,) = [branch for branch in branches if ast.unparse(branch.test) == "not TYPE_CHECKING"]
+    imported = {alias.name for node in for_checkers.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    (lazy,) = [node for node in ast.walk(at_run_time) if isinstance(node, ast.Dict)]
+    assert imported == {ast.literal_eval(key) for key in lazy.keys if key is not None}
 
 
 @pytest.mark.parametrize("package", ["scheduler", "scheduler.kube"])

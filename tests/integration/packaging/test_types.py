@@ -134,9 +134,9 @@ def errors_of_mypy(project: Path, checked: str) -> list[tuple[str, int, str]]:
     strict = ("--strict", "--config-file", os.devnull, "--python-executable", python, "--cache-dir", ".mypy_cache")
     command = (sys.executable, "-m", "mypy", *strict, checked)
     report = run(*command, cwd=project, codes=(0, 1))
-    found = re.findall(r"^([^:\n]+):(\d+): error: (.*)$", report, re.MULTILINE)
-    assert found or "Success: no issues found" in report, report
-    return [(file, int(line), message) for file, line, message in found]
+    lines = re.findall(r"^([^:\n]+):(\d+): error: (.*)$", report, re.MULTILINE)
+    assert lines or "Success: no issues found" in report, report
+    return [(file, int(line), message) for file, line, message in lines]
 
 
 def errors_of_pyright(project: Path, checked: str) -> list[tuple[str, int, str]]:
