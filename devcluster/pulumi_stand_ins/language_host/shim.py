@@ -87,7 +87,8 @@ def _run(arguments: argparse.Namespace) -> int:
         organization=arguments.organization,
         root_directory=arguments.root_directory,
     )
-    settings.outputs = _PatientQueue()
+    if isinstance(settings.outputs, deque):  # Newer SDKs wait without a loop.
+        settings.outputs = _PatientQueue()
     pulumi.runtime.configure(settings)
     # A failed program leaves futures that nobody awaits; asyncio would print each of them after the error that matters.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
