@@ -22,7 +22,7 @@ from pathlib import Path
 
 from devcluster import releases
 from devcluster.errors import BinaryError
-from devcluster.progress import Reporter
+from devcluster.progress import Advance, Reporter
 from devcluster.releases import COMPONENTS, DEFAULT, RELEASES, Release
 from devcluster.state import cache_root, foreign_path
 from devcluster.toolchain import golang
@@ -321,15 +321,34 @@ def _build(wanted: list[Binary], report: Reporter) -> None:
     estimate = Estimate([binary.build_seconds for binary in wanted])
     if estimate.left >= _WORTH_SAYING:
         names = ", ".join(binary.name for binary in wanted)
-        report.note(f"Built from source, once: {names}. On two cores that takes {about(estimate.left)}.")
+        report.note(
+            f"Built from source, once: {names}. On two idle cores that takes {about(estimate.left)}, and longer where "
+            "downloads are slow."
+        )
     with golang.downloading(go, [(MODULES / binary.group, binary.package, binary.tags) for binary in wanted[1:]]):
         for number, binary in enumerate(wanted, 1):
-            counter = f" ({number} of {len(wanted)}, {about(estimate.left)} left)" if len(wanted) > 1 else ""
+            counter = f" ({number} of {len(wanted)})" if len(wanted) > 1 else ""
             began = time.monotonic()
             with report.step(f"building {binary.name} {binary.version}{counter}", announce=True) as advance:
                 module = MODULES / binary.group
-                golang.build(go, module, binary.package, binary.ldflags, binary.cached(), binary.tags, advance)
+                with_time = _WithTimeLeft(advance, estimate)
+                golang.build(go, module, binary.package, binary.ldflags, binary.cached(), binary.tags, with_time)
             estimate.finished(time.monotonic() - began)
+
+
+class _WithTimeLeft:
+    """An `Advance` that also says how long all builds will take, once packages are compiled."""
+
+    def __init__(self, advance: Advance, estimate: Estimate) -> None:
+        self._advance = advance
+        self._estimate = estimate
+        self._began = time.monotonic()
+
+    def __call__(self, done: int, total: int, unit: str) -> None:
+        if total:
+            left = self._estimate.left_during(done / total, time.monotonic() - self._began)
+            unit = f"{unit}, {about(left)} left"
+        self._advance(done, total, unit)
 
 
 def _acceptable(binary: Binary, path: Path) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 _SCALES = (0.1, 10.0)
 """A machine that seems faster or slower than this has something cached, or something else to do."""
+_TELLING = 0.1
+"""Of a build, the least part that says how fast the machine is: small packages come first."""
 
 
 class Estimate:
@@ -21,8 +23,16 @@ class Estimate:
     @property
     def left(self) -> float:
         """Seconds until the last build is finished, about."""
-        scale = self._finished_here / self._finished_there if self._finished_there else 1.0
-        return sum(self._expected) * min(max(scale, _SCALES[0]), _SCALES[1])
+        return self.left_during(0.0, 0.0)
+
+    def left_during(self, part: float, seconds: float) -> float:
+        """As `left`, when `part` of the next build, from 0 to 1, took `seconds` here."""
+        done = part * self._expected[0] if self._expected else 0.0
+        there, here = self._finished_there, self._finished_here
+        if part >= _TELLING:
+            there, here = there + done, here + seconds
+        scale = here / there if there else 1.0
+        return (sum(self._expected) - done) * min(max(scale, _SCALES[0]), _SCALES[1])
 
     def finished(self, seconds: float) -> None:
         """Note that the next build took so long here."""

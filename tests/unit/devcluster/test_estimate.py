@@ -25,6 +25,18 @@ def test_a_first_build_that_was_cached_does_not_promise_that_the_rest_takes_no_t
     assert estimate.left == 18
 
 
+def test_a_build_that_runs_tells_how_fast_the_machine_is() -> None:
+    estimate = Estimate([60, 180])
+    assert estimate.left_during(0.5, 60) == 2 * (30 + 180)
+    assert estimate.left_during(1.0, 120) == 360
+    estimate.finished(60)
+    assert estimate.left_during(0.5, 210) == pytest.approx(90 * 270 / 150)
+
+
+def test_its_first_packages_do_not_tell_it() -> None:
+    assert Estimate([100]).left_during(0.05, 60) == 95
+
+
 def test_nothing_is_left_after_the_last_build() -> None:
     estimate = Estimate([60])
     estimate.finished(70)
