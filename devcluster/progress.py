@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
@@ -84,12 +84,13 @@ class _ElapsedColumn(ProgressColumn):
         return Text(f"{elapsed or 0.0:.1f} s", style="dim")
 
 
-class _AmountColumn(ProgressColumn):
-    """How far a step is, in words, while it runs."""
+class _StepColumn(ProgressColumn):
+    """What a step does, and below, how far it is, in words, while it runs: beside it, 80 columns would not do."""
 
     def render(self, task: Task) -> Text:
+        text = Text(task.description)
         amount = task.fields.get("amount")
-        return Text(_amount(*amount) if amount and not task.finished else "", style="dim")
+        return text.append(f"\n  {_amount(*amount)}", style="dim") if amount and not task.finished else text
 
 
 class _BarColumn(ProgressColumn):
@@ -97,7 +98,7 @@ class _BarColumn(ProgressColumn):
 
     def render(self, task: Task) -> ProgressBar | Text:
         done, total, _ = task.fields.get("amount") or (0, 0, "")
-        return ProgressBar(total, done, width=24) if total and not task.finished else Text()
+        return ProgressBar(total, done, width=16) if total and not task.finished else Text()
 
 
 class LiveReporter:
@@ -106,9 +107,8 @@ class LiveReporter:
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
-            TextColumn("{task.description}"),
+            _StepColumn(),
             _BarColumn(),
-            _AmountColumn(),
             _ElapsedColumn(),
             console=console,
         )
