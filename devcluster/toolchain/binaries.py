@@ -342,11 +342,13 @@ class _WithTimeLeft:
     def __init__(self, advance: Advance, estimate: Estimate) -> None:
         self._advance = advance
         self._estimate = estimate
-        self._began = time.monotonic()
+        self._compiling_since: float | None = None
 
     def __call__(self, done: int, total: int, unit: str) -> None:
         if total:
-            left = self._estimate.left_during(done / total, time.monotonic() - self._began)
+            # Downloads before that say nothing of how fast it compiles.
+            self._compiling_since = self._compiling_since or time.monotonic()
+            left = self._estimate.left_during(done / total, time.monotonic() - self._compiling_since)
             unit = f"{unit}, {about(left)} left"
         self._advance(done, total, unit)
 
