@@ -28,10 +28,10 @@ class Estimate:
     def left_during(self, part: float, seconds: float) -> float:
         """As `left`, when `part` of the next build, from 0 to 1, took `seconds` here."""
         done = part * self._expected[0] if self._expected else 0.0
-        measured, taken = self._finished_there, self._finished_here
+        measured, seconds_here = self._finished_there, self._finished_here
         if part >= _TELLING:
-            measured, taken = measured + done, taken + seconds
-        scale = taken / measured if measured else 1.0
+            measured, seconds_here = measured + done, seconds_here + seconds
+        scale = seconds_here / measured if measured else 1.0
         return (sum(self._expected) - done) * min(max(scale, _SCALES[0]), _SCALES[1])
 
     def finished(self, seconds: float) -> None:
