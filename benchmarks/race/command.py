@@ -164,16 +164,16 @@ def _race_one(
     numbers = range(1, options.rounds + 1)
     rounds: list[Round] = []
     # Rounds that share a cluster are all run again: a finished one is of another cluster.
-    for some in [numbers] if workload.one_cluster else [[number] for number in numbers]:
-        file = kept / f"{stem}-{some[0]}.json"
+    for batch in [numbers] if workload.one_cluster else [[number] for number in numbers]:
+        file = kept / f"{stem}-{batch[0]}.json"
         done = _read_round(file, key) if options.resume and not workload.one_cluster else None
         if done is not None:
             rounds.append(done)
             continue
-        which = f"rounds 1 to {some[-1]}" if len(some) > 1 else f"round {some[0]} of {options.rounds}"
-        print(f"{stem}: {which}", file=sys.stderr, flush=True)
+        span = f"rounds 1 to {batch[-1]}" if len(batch) > 1 else f"round {batch[0]} of {options.rounds}"
+        print(f"{stem}: {span}", file=sys.stderr, flush=True)
         cluster = KeptCluster.of(options.cluster, scenario, workload, paths) if options.cluster else None
-        for each in race(scenario, workload, some, paths, key, cluster):
+        for each in race(scenario, workload, batch, paths, key, cluster):
             (kept / f"{stem}-{each.number}.json").write_text(each.model_dump_json())
             rounds.append(each)
     result = report.document(scenario, workload, rounds, about)

@@ -225,15 +225,19 @@ def runs_as_specified(pod: Pod) -> bool:
     if status.resources is not None or status.allocated_resources or _is_infeasible(pod):
         return False
     wanted: dict[str, ResourceList] | None = None
-    for given in (*status.container_statuses, *status.init_container_statuses):
-        if given.resources is None and not given.allocated_resources:
+    for container in (*status.container_statuses, *status.init_container_statuses):
+        if container.resources is None and not container.allocated_resources:
             continue
         if wanted is None:
             wanted = {each.name: each.resources.requests for each in (*pod.spec.init_containers, *pod.spec.containers)}
-        requests = wanted.get(given.name)
-        if given.allocated_resources and given.allocated_resources != requests:
+        requests = wanted.get(container.name)
+        if container.allocated_resources and container.allocated_resources != requests:
             return False
-        if given.resources is not None and given.resources.requests and given.resources.requests != requests:
+        if (
+            container.resources is not None
+            and container.resources.requests
+            and container.resources.requests != requests
+        ):
             return False
     return True
 

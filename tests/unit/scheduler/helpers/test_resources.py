@@ -184,17 +184,17 @@ NAMES = ("app", "log", "setup", "proxy")
 def running_pods(draw: st.DrawFn) -> Any:
     """Pods whose kubelet repeats what their spec says, leaves it out, or contradicts it in one or two places."""
     requests: dict[str, dict[str, str]] = {name: draw(AMOUNTS) for name in NAMES}
-    told: dict[str, dict[str, Any]] = {
+    statuses: dict[str, dict[str, Any]] = {
         name: {"name": name, "resources": {"requests": amounts}, "allocatedResources": amounts}
         for name, amounts in requests.items()
     }
     for name in draw(st.lists(st.sampled_from(NAMES), max_size=2)):
-        told[name]["resources"] = draw(st.none() | st.builds(dict, requests=AMOUNTS))
+        statuses[name]["resources"] = draw(st.none() | st.builds(dict, requests=AMOUNTS))
     for name in draw(st.lists(st.sampled_from(NAMES), max_size=1)):
-        told[name]["allocatedResources"] = draw(AMOUNTS)
+        statuses[name]["allocatedResources"] = draw(AMOUNTS)
     status: dict[str, Any] = {
-        "containerStatuses": [told["app"], told["log"]],
-        "initContainerStatuses": [told["setup"], told["proxy"]],
+        "containerStatuses": [statuses["app"], statuses["log"]],
+        "initContainerStatuses": [statuses["setup"], statuses["proxy"]],
     }
     if draw(st.booleans()):
         reason = draw(st.sampled_from(["Infeasible", "Deferred"]))
@@ -204,7 +204,7 @@ def running_pods(draw: st.DrawFn) -> Any:
         more["resources"] = {"requests": draw(AMOUNTS)}
         if draw(st.booleans()):
             status |= {"resources": {"requests": draw(AMOUNTS)}, "allocatedResources": draw(st.just({}) | AMOUNTS)}
-    for each in told.values():
+    for each in statuses.values():
         if each["resources"] is None:
             del each["resources"]
     init = [container(requests=requests["setup"], name="setup"), sidecar(requests=requests["proxy"], name="proxy")]
@@ -221,6 +221,6 @@ def test_a_pod_that_runs_as_specified_occupies_what_it_requests(minor: int, pod:
 
 
 def test_a_kubelet_that_repeats_the_spec_needs_no_closer_look() -> None:
-    given = {"name": "c", "resources": {"requests": {"cpu": "100m"}}, "allocatedResources": {"cpu": "100m"}}
-    assert runs_as_specified(api_pod("p", container("100m", name="c"), status={"containerStatuses": [given]}))
-    assert not runs_as_specified(api_pod("p", container("200m", name="c"), status={"containerStatuses": [given]}))
+    repeated = {"name": "c", "resources": {"requests": {"cpu": "100m"}}, "allocatedResources": {"cpu": "100m"}}
+    assert runs_as_specified(api_pod("p", container("100m", name="c"), status={"containerStatuses": [repeated]}))
+    assert not runs_as_specified(api_pod("p", container("200m", name="c"), status={"containerStatuses": [repeated]}))
