@@ -229,7 +229,8 @@ def test_a_second_up_changes_nothing_and_reports_it(cluster: LocalCluster) -> No
     before = (cluster.state_dir / "cluster.json").read_bytes()
     result = command(cluster.spec.state_root, "up", "--name", "whole", "--nodes", "3")
     assert (result.returncode, result.stdout) == (0, "")
-    assert "is already running Kubernetes 1.34 with 20 simulated and 1 real nodes, whose pods are processes; nothing was changed" in result.stderr
+    nodes = "20 simulated and 1 real nodes, whose pods are processes"
+    assert f"is already running Kubernetes 1.34 with {nodes}; nothing was changed" in result.stderr
     assert (cluster.state_dir / "cluster.json").read_bytes() == before
 
 
