@@ -133,8 +133,9 @@ RESERVING: Json = {"cacheResyncPeriodSeconds": 36_000}
 """No second resync while the tests run."""
 
 
-async def compare_reservations(running: ControlPlane, seed: int, cases: int, seconds: float) -> Summary:
-    """Ask both about pods that follow each other; each reserves what the real scheduler has chosen."""
+async def compare_reservations(running: ControlPlane, seed: int, cases: int, seconds: float, least: int = 0) -> Summary:
+    """Ask both about pods that follow each other; each reserves what the real scheduler has chosen. Ends after some
+    `seconds`, but with so many cases at least."""
     topologies = numa.published(seed)
     summary = Summary()
     api = Api(running)
@@ -145,7 +146,7 @@ async def compare_reservations(running: ControlPlane, seed: int, cases: int, sec
         with scheduler_plugins_running(running, RESERVING) as real:
             async with oracle_of(real) as oracle:
                 generated = (numa.reserving(seed + number) for number in range(cases))
-                await _follow(oracle, topologies, generated, seconds, summary)
+                await _follow(oracle, topologies, generated, seconds, least, summary)
         await api.delete_all("NodeResourceTopology")
     finally:
         await api.close()
@@ -153,12 +154,12 @@ async def compare_reservations(running: ControlPlane, seed: int, cases: int, sec
 
 
 async def _follow(
-    oracle: Oracle, topologies: list[Json], cases: Iterable[Case], seconds: float, summary: Summary
+    oracle: Oracle, topologies: list[Json], cases: Iterable[Case], seconds: float, least: int, summary: Summary
 ) -> None:
     started = time.monotonic()
     ours = OursWithZones(RESERVING)
     for case in cases:
-        if time.monotonic() - started > seconds:
+        if summary.cases >= least and time.monotonic() - started > seconds:
             break
         summary.cases += 1
         for asked_pod in await oracle.ask(case):

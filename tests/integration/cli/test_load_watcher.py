@@ -103,7 +103,7 @@ async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> Non
                 async with oracle_of(real) as oracle:
                     runner = Runner(oracle, trimaran.OursWithLoad(watcher, models))
                     cases = (trimaran.generate(SEED + number) for number in range(CASES))
-                    summary = await runner.run(cases, seconds=60)
+                    summary = await runner.run(cases, seconds=60, least=20)
     report = "\n\n".join([*summary.mismatches[:3], *summary.refused[:3], summary.text()])
     assert not summary.mismatches, report
     assert not summary.refused, report
