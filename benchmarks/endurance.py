@@ -165,6 +165,11 @@ def sizes(record: processes.ProcessRecord) -> Sample:
     }
 
 
+def thinned(samples: Sequence[Sample]) -> list[Sample]:
+    """Some ten of them, evenly, and the last one."""
+    return [*samples[:: max(1, len(samples) // 10)], samples[-1]]
+
+
 def _line(sample: Sample) -> str:
     return (
         f"{sample['pods']:>9,.0f} pods  {sample['rss']:7.1f} MiB  {sample['descriptors']:4.0f} descriptors"
@@ -173,10 +178,9 @@ def _line(sample: Sample) -> str:
 
 
 def _table(samples: Sequence[Sample], growth: dict[str, float]) -> str:
-    shown = [sample for index, sample in enumerate(samples) if index % max(1, len(samples) // 10) == 0] + [samples[-1]]
     return "\n".join(
         (
-            *map(_line, shown),
+            *map(_line, thinned(samples)),
             f"growth per 100,000 pods, second half: {growth['rss']:+.2f} MiB, {growth['descriptors']:+.2f} descriptors,"
             f" {growth['threads']:+.2f} threads (none: up to {MOST_MIB:.0f} MiB, {MOST_DESCRIPTORS:.0f} descriptors)",
         )

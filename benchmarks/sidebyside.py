@@ -20,7 +20,7 @@ from benchmarks.race import cluster as servers
 from benchmarks.race import contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.observe import Observer
-from benchmarks.race.scenario import CreatePods, Json, Workload, load, resolved
+from benchmarks.race.scenario import Json, Workload, load, resolved
 from benchmarks.race.usage import peak_memory, processor_seconds
 from benchmarks.race.world import World, pod_template
 from devcluster import ports, processes
@@ -68,11 +68,7 @@ async def samples(
     """
     scenario = load()[size.scenario]
     workload = Workload(name="batches", params={"nodes": size.nodes, "init": 0, "pods": 0, "rate": 0, "seconds": 0})
-    operations = [
-        operation
-        for operation in resolved(scenario, workload)
-        if not (isinstance(operation, CreatePods) and not operation.count)
-    ]
+    operations = resolved(scenario, workload)
     async with (
         KubeClient(cluster.client_config(), qps=0, user_agent="sidebyside", timeout=300) as client,
         contextlib.AsyncExitStack() as stack,

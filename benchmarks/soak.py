@@ -24,15 +24,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.endurance import Sample, sizes
+from benchmarks.endurance import Sample, sizes, thinned
 from benchmarks.race import cluster as servers
 from benchmarks.race import contestants
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, Contestant
 from benchmarks.race.figures import percentile
-from benchmarks.race.kept import KeptCluster
+from benchmarks.race.kept import KeptCluster, add_option
 from benchmarks.race.observe import Observer
-from benchmarks.race.rounds import filled
 from benchmarks.race.scenario import CreatePods, Render, Scenario, Workload, load, resolved
 from benchmarks.race.usage import cpu_seconds
 from benchmarks.race.world import World, pod_template
@@ -75,12 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--share", type=float, default=0.01, help="of the pods that is replaced per minute")
     parser.add_argument("--minutes", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=15, metavar="MINUTES", help="that the slopes leave out")
-    parser.add_argument(
-        "--cluster",
-        type=Path,
-        metavar="DIRECTORY",
-        help="keep the filled cluster there, or start from it if it was kept",
-    )
+    add_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 
@@ -96,8 +90,8 @@ def main(arguments: Sequence[str]) -> int:
     workload = Workload(name="soak", params=params)
     try:
         paths = binaries.ensure(["etcd", "kube-apiserver"], SilentReporter())
-        kept = KeptCluster.of(options.cluster, scenario, workload, paths) if options.cluster else None
-        with servers.running(paths, kept.data if kept else None) as cluster:
+        kept = KeptCluster.of(options.cluster, scenario, workload, paths)
+        with servers.running(paths, kept.data) as cluster:
             soak = _Soak(scenario, workload, cluster, max(1, round(options.pods * options.share)), kept)
             samples = asyncio.run(soak.run(paths, options.minutes))
     except (DevClusterError, RuntimeError, KubeError) as error:
@@ -116,11 +110,9 @@ def main(arguments: Sequence[str]) -> int:
 def slope(values: Sequence[float]) -> Slope:
     """The line through values of successive minutes."""
     minutes = range(len(values))
-    line = statistics.linear_regression(minutes, values)
-    rest = sum(
-        (value - line.intercept - line.slope * minute) ** 2 for minute, value in zip(minutes, values, strict=True)
-    )
-    error = math.sqrt(rest / (len(values) - 2) / sum((minute - statistics.mean(minutes)) ** 2 for minute in minutes))
+    line, middle = statistics.linear_regression(minutes, values), statistics.mean(minutes)
+    rest = sum((value - line.intercept - line.slope * minute) ** 2 for minute, value in enumerate(values))
+    error = math.sqrt(rest / (len(values) - 2) / sum((minute - middle) ** 2 for minute in minutes))
     return Slope(60 * line.slope, 60 * _T95 * error)
 
 
@@ -136,14 +128,13 @@ class _Soak:
         workload: Workload,
         cluster: RaceCluster,
         per_minute: int,
-        kept: KeptCluster | None = None,
+        kept: KeptCluster,
     ) -> None:
         self._scenario, self._workload, self._cluster, self._kept = scenario, workload, cluster, kept
         self._per_minute = per_minute
-        operations = resolved(scenario, workload)
-        self._operations = operations
+        self._operations = resolved(scenario, workload)
         template = pod_template(scenario.templates[_TEMPLATE], measured=True)
-        running = next(each for each in operations if isinstance(each, CreatePods) and each.template == _TEMPLATE)
+        running = next(each for each in self._operations if isinstance(each, CreatePods) and each.template == _TEMPLATE)
         self._render = Render(template, running, name="pod-$turn-$index")
         self._status = json.dumps({"status": scenario.templates[_TEMPLATE]["status"]}).encode()
         self._names: deque[str] = deque()
@@ -154,7 +145,7 @@ class _Soak:
         async with KubeClient(self._cluster.client_config(), qps=0, user_agent="soak", timeout=300) as client:
             self._world = World(client, self._scenario, self._workload.params, self._operations)
             self._seen = Observer(client)
-            await filled(self._world, self._cluster, self._kept)
+            await self._kept.fill(self._world, self._cluster)
             self._names = _shuffled(self._world.placed)
             async with self._seen.watch():
                 contestant = contestants.start(OURS, self._scenario, self._cluster, paths, "")
@@ -225,8 +216,7 @@ def _line(sample: Sample) -> str:
 
 
 def _table(samples: Sequence[Sample], slopes: dict[str, Slope]) -> str:
-    shown = [sample for index, sample in enumerate(samples) if index % max(1, len(samples) // 10) == 0] + [samples[-1]]
-    lines = [_line(sample) for sample in shown]
+    lines = [_line(sample) for sample in thinned(samples)]
     for name, unit in FIGURES.items():
         per_hour, half = slopes[name]
         lines.append(f"{name:<12} {per_hour:+8.3g} ({per_hour - half:+.3g} to {per_hour + half:+.3g}) per hour {unit}")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from devcluster.errors import ServiceError
 from devcluster.node_agent.podman import PodmanUnavailableError, find_podman, remove_containers
+from devcluster.services.nodes import OPERATOR_IMAGE, SCHEDULER_IMAGE
 from devcluster.state import Containers
 
-REPOSITORIES = ("localhost/secondary-scheduler/kube-scheduler", "localhost/secondary-scheduler/operator")
 _OTHERWISE = "or start the cluster without podman, with pods as processes"
 
 
 def require_podman() -> None:
     """Raise ServiceError where podman, runc or the images of this version are missing."""
-    images = [f"{repository}:{version('secondary-scheduler')}" for repository in REPOSITORIES]
+    images = [f"{repository}:{version('secondary-scheduler')}" for repository in (SCHEDULER_IMAGE, OPERATOR_IMAGE)]
     try:
         missing = find_podman().missing_images(images)
     except PodmanUnavailableError as error:

@@ -13,10 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchmarks.race import report
+from benchmarks.race import kept, report
 from benchmarks.race.contestants import NULL, OURS, PEER
 from benchmarks.race.figures import Round, excesses, shortfalls
-from benchmarks.race.kept import KeptCluster
 from benchmarks.race.rounds import race, race_checkouts
 from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
 from devcluster.errors import DevClusterError
@@ -56,12 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="where pods preempt others, the null binder deletes victims, binds and says Scheduled, and nothing else",
     )
-    parser.add_argument(
-        "--cluster",
-        type=Path,
-        metavar="DIRECTORY",
-        help="keep the filled cluster of one workload there, or start from it if it was kept",
-    )
+    kept.add_option(parser)
     parser.add_argument("--resume", action="store_true", help="reuse the finished rounds of an interrupted race")
     parser.add_argument("--check", action="store_true", help="exit with 3 when the workload misses a threshold")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -158,23 +152,23 @@ def _race_one(
     scenario: Scenario, workload: Workload, paths: dict[str, Path], about: dict[str, Any], options: argparse.Namespace
 ) -> dict[str, Any]:
     stem = f"{scenario.name}-{workload.name}"
-    kept = options.results / "rounds"
-    kept.mkdir(parents=True, exist_ok=True)
+    done_before = options.results / "rounds"
+    done_before.mkdir(parents=True, exist_ok=True)
+    cluster = kept.KeptCluster.of(options.cluster, scenario, workload, paths)
     key = _key(scenario, workload, about)
     numbers = range(1, options.rounds + 1)
     rounds: list[Round] = []
     # Rounds that share a cluster are all run again: a finished one is of another cluster.
     for batch in [numbers] if workload.one_cluster else [[number] for number in numbers]:
-        file = kept / f"{stem}-{batch[0]}.json"
+        file = done_before / f"{stem}-{batch[0]}.json"
         done = _read_round(file, key) if options.resume and not workload.one_cluster else None
         if done is not None:
             rounds.append(done)
             continue
         span = f"rounds 1 to {batch[-1]}" if len(batch) > 1 else f"round {batch[0]} of {options.rounds}"
         print(f"{stem}: {span}", file=sys.stderr, flush=True)
-        cluster = KeptCluster.of(options.cluster, scenario, workload, paths) if options.cluster else None
         for each in race(scenario, workload, batch, paths, key, cluster):
-            (kept / f"{stem}-{each.number}.json").write_text(each.model_dump_json())
+            (done_before / f"{stem}-{each.number}.json").write_text(each.model_dump_json())
             rounds.append(each)
     result = report.document(scenario, workload, rounds, about)
     report.write(options.results, stem, result, report.plot(scenario, workload, rounds))

@@ -30,6 +30,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.primitives import quantity_milli_value
 
 _BATCH_ATTEMPTS = re.compile(r'^scheduler_batch_attempts_total\{.*result="(\w+)".*\} (\S+)$', re.MULTILINE)
+_NOT_KEPT = KeptCluster()
 _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0
 """Events have ended when none came for so long."""
@@ -45,7 +46,7 @@ def race(
     numbers: Sequence[int],
     binaries: dict[str, Path],
     key: str,
-    kept: KeptCluster | None = None,
+    kept: KeptCluster,
 ) -> list[Round]:
     """Run the rounds with these numbers of a workload with all contestants, all on one new cluster or the one that was
     kept; `key` identifies its settings for --resume.
@@ -54,7 +55,7 @@ def race(
         RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
     load_before, stolen = os.getloadavg()[0], stolen_seconds()
-    with servers.running(binaries, kept.data if kept else None) as cluster:
+    with servers.running(binaries, kept.data) as cluster:
         stage = _Round(scenario, workload, cluster, binaries, kept=kept)
         results = asyncio.run(stage.run(numbers[0], len(numbers)))
     return [
@@ -90,7 +91,7 @@ class _Round:
         cluster: RaceCluster,
         binaries: dict[str, Path],
         roots: dict[str, Path] | None = None,
-        kept: KeptCluster | None = None,
+        kept: KeptCluster = _NOT_KEPT,
     ) -> None:
         self._kept = kept
         self._scenario, self._workload = scenario, workload
@@ -112,7 +113,7 @@ class _Round:
         async with KubeClient(config, qps=0, user_agent="race", timeout=300) as client:
             self._world = World(client, self._scenario, self._workload.params, self._operations)
             self._seen = Observer(client)
-            await filled(self._world, self._cluster, self._kept)
+            await self._kept.fill(self._world, self._cluster)
             _log(f"{len(self._world.nodes)} nodes are there, filled")
             self._measured_loads = watcher.loads(self._world.nodes) if self._scenario.watcher else {}
             async with contextlib.AsyncExitStack() as stack:
@@ -302,14 +303,6 @@ async def batching(contestant: Contestant) -> dict[str, float]:
     if not matches:
         return {}
     return {"hints_used": attempts["hint_used"], "hints_not_used": attempts["hint_not_used"]}
-
-
-async def filled(world: World, cluster: RaceCluster, kept: KeptCluster | None) -> None:
-    """Build a world, or learn what a cluster that was kept has; keep it if it is to be."""
-    exists = kept is not None and kept.data is not None
-    await world.build(exists=exists)
-    if kept is not None and not exists:
-        kept.keep(cluster)
 
 
 @contextlib.asynccontextmanager

@@ -56,7 +56,6 @@ class World:
         self._scenario = scenario
         self._operations = operations
         self._templates = with_params(scenario.templates, params)
-        self._exists = False
         self.nodes: list[str] = []
         self.allocatable: dict[str, Json] = {}
         self.placed: list[str] = []
@@ -65,7 +64,6 @@ class World:
     async def build(self, *, exists: bool = False) -> None:
         """Namespace, definitions, nodes, and the pods that fill them for all contestants; if all that `exists`, only
         learn what it is."""
-        self._exists = exists
         if not exists:
             await self._client.post(
                 "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
@@ -74,13 +72,17 @@ class World:
                 await self._define(DIRECTORY / name)
         for operation in self._operations:
             if isinstance(operation, CreateNodes):
-                await self._create_nodes(operation)
+                bodies = self._learn_nodes(operation)
+                if not exists:
+                    await self._post_all("/api/v1/nodes", bodies)
         for operation in self._operations:
             if isinstance(operation, CreateObjects):
                 if not exists:
                     await self._create_objects(operation)
             elif isinstance(operation, CreatePods) and operation.placed and not operation.every_round:
-                self.placed += await self._create_placed(operation, "init")
+                self.placed += _names(operation, "init")
+                if not exists:
+                    await self._create_placed(operation, "init")
 
     async def refill(self, tag: str) -> None:
         """The pods that fill the nodes for one contestant only."""
@@ -88,7 +90,7 @@ class World:
             if isinstance(operation, CreatePods) and operation.every_round:
                 await self._create_placed(operation, f"{tag}-{number}")
 
-    async def _create_nodes(self, operation: CreateNodes) -> None:
+    def _learn_nodes(self, operation: CreateNodes) -> list[bytes]:
         render = Render(self._templates[operation.template], operation)
         first = len(self.nodes)
         bodies = [render(first + index) for index in range(int(operation.count))]
@@ -96,21 +98,17 @@ class World:
             node = json.loads(body)
             self.nodes.append(node["metadata"]["name"])
             self.allocatable[self.nodes[-1]] = node["status"]["allocatable"]
-        if not self._exists:
-            await self._post_all("/api/v1/nodes", bodies)
+        return bodies
 
     async def _create_objects(self, operation: CreateObjects) -> None:
         render = Render(self._templates[operation.template], operation)
         await self._post_all(operation.path, (render(index) for index in range(int(operation.count))))
 
-    async def _create_placed(self, operation: CreatePods, tag: str) -> list[str]:
+    async def _create_placed(self, operation: CreatePods, tag: str) -> None:
         template = pod_template(self._templates[operation.template], measured=False)
         template["spec"]["nodeName"] = "$node"
-        stem, count = f"{tag}-{operation.template}", int(operation.count)
-        names = [f"{stem}-{index:05d}" for index in range(count)]
-        if self._exists and not operation.every_round:
-            return names
-        render = Render(template, operation, name=f"{stem}-$index")
+        names = _names(operation, tag)
+        render = Render(template, operation, name=f"{tag}-{operation.template}-$index")
         status = self._templates[operation.template].get("status")
         run = Render({"status": status}, operation) if status else None
 
@@ -119,8 +117,7 @@ class World:
             if run is not None:
                 await self.report(names[index], run(index))
 
-        await at_once(map(place, range(count)), _CREATORS)
-        return names
+        await at_once(map(place, range(len(names))), _CREATORS)
 
     async def report(self, name: str, status: bytes) -> None:
         """Write a pod's status, as its kubelet would."""
@@ -213,3 +210,8 @@ class World:
         except Conflict:
             # Taken by the server the first time, when its answer was lost.
             return
+
+
+def _names(operation: CreatePods, tag: str) -> list[str]:
+    """The pods that fill the nodes."""
+    return [f"{tag}-{operation.template}-{index:05d}" for index in range(int(operation.count))]

@@ -167,7 +167,7 @@ class ContainerRunner:
             mounts=(*self._home.volumes.mounts(pod, container), self._termination_mount()),
             hostname=pod["spec"].get("hostname") or pod["metadata"]["name"],
             directory=self._home.directory,
-            log_file=self._node.log_file(pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"]),
+            log_file=self._log_file(),
         )
 
     def _termination_mount(self) -> VolumeMount:
@@ -179,6 +179,10 @@ class ContainerRunner:
 
     def _message_file(self) -> Path:
         return self._home.directory / "termination" / str(self.container["name"])
+
+    def _log_file(self) -> Path:
+        metadata = self._home.pod["metadata"]
+        return self._node.log_file(metadata["namespace"], metadata["name"], self.container["name"])
 
     # --- one instance -------------------------------------------------------------------------------------------------
     async def _run_once(self, startable: StartableContainer, image: LocalImage) -> int:
@@ -220,9 +224,7 @@ class ContainerRunner:
         except OSError:
             text = ""
         if not text and code != 0 and self.container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-            metadata = self._home.pod["metadata"]
-            log_file = self._node.log_file(metadata["namespace"], metadata["name"], self.container["name"])
-            text = logs.tail(log_file, self._node.containers.log_decoder())
+            text = logs.tail(self._log_file(), self._node.containers.log_decoder())
         return text
 
     # --- telling ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from devcluster.probes import http_ok
 from devcluster.processes import ServiceProcess
 from devcluster.state import Containers
 
+SCHEDULER_IMAGE = "localhost/secondary-scheduler/kube-scheduler"
+OPERATOR_IMAGE = "localhost/secondary-scheduler/operator"
 _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
 _LOAD_WATCHER = "/bin/load-watcher"
@@ -72,7 +74,7 @@ def node_agent(node: str, index: int, layout: Layout, pod_network: str, containe
 def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) -> None:
     """Which images real nodes can run, and as what: the entry points of this environment, and `further` ones."""
     images: dict[str, Any] = {
-        "localhost/secondary-scheduler/kube-scheduler": {
+        SCHEDULER_IMAGE: {
             "executables": {
                 _KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"],
                 _REBALANCER: [sys.executable, "-m", "secondary_scheduler.rebalancer"],
@@ -81,7 +83,7 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
             "appendArgs": {_KUBE_SCHEDULER: ["--bind-address=$(POD_IP)"]},
             "user": _IMAGE_USER,
         },
-        "localhost/secondary-scheduler/operator": {
+        OPERATOR_IMAGE: {
             "executables": {
                 _OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"],
                 _LOAD_WATCHER: [sys.executable, "-m", "secondary_scheduler.loadwatcher"],
