@@ -75,7 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         OSError,
     ) as error:
         return _fail(str(error), 1)
-    asyncio.run(agent.run())
+    try:
+        asyncio.run(agent.run())
+    except PodmanUnavailableError as error:
+        return _fail(str(error), 1)
     return 0
 
 

@@ -28,7 +28,7 @@ from devcluster.node_agent.podman.arguments import (
     environment_file,
     run_arguments,
 )
-from devcluster.node_agent.podman.host import AGENT_LABEL, RUNTIME, PodmanHost, last_line
+from devcluster.node_agent.podman.host import RUNTIME, PodmanHost, last_line, remove_containers
 from devcluster.node_agent.process import write_private
 from devcluster.node_agent.sandbox import StartError, VolumeMount
 from devcluster.node_agent.security import container_security
@@ -87,12 +87,7 @@ class PodmanContainers:
 
     async def remove_leftovers(self, pods: Path) -> int:
         """See ``containers.ContainerRuntime``."""
-        mark = f"--filter=label={AGENT_LABEL}={self.state_dir}"
-        _, listed, _ = await self.podman("ps", "--all", "--quiet", "--no-trunc", mark)
-        ids = listed.split()
-        if ids:
-            await self.remove(*ids)
-        return len(ids)
+        return await asyncio.to_thread(remove_containers, self.host.program, self.state_dir)
 
     async def remove(self, *names: str) -> None:
         """Kill and remove containers, with the volumes that their images made."""

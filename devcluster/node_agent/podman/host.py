@@ -80,7 +80,7 @@ def remove_containers(program: str, directory: Path) -> int:
     marked = [line.partition(" ") for line in done.stdout.splitlines()]
     ids = [name for name, _, state in marked if Path(state).is_relative_to(directory)]
     if ids:
-        removed = _run(program, "rm", "--force", "--volumes", "--time=0", *ids)
+        removed = _run(program, "rm", "--force", "--ignore", "--volumes", "--time=0", *ids)
         if removed.returncode != 0:
             raise PodmanUnavailableError(f"podman cannot remove containers: {last_line(removed.stderr)}")
     return len(ids)
