@@ -1,8 +1,8 @@
 """The upper bound on this machine: `python -m benchmarks.race.nullbinder KUBECONFIG [--victims N [--bare]]`.
 
-It decides nothing: it binds pods to nodes in turn, whether they fit or not, and writes the same Bindings and Events as
-a scheduler. With `--victims` it takes so many pods off the node first, with all the writes that a preemption consists
-of; with `--bare` too, it deletes, binds and writes Scheduled, and nothing else.
+It decides nothing: it binds pods to nodes in turn, whether they fit or not. It reads the same nodes and pods as a
+scheduler, and writes the same Bindings and Events. With `--victims` it takes so many pods off the node first, with all
+the writes that a preemption consists of; with `--bare` too, it deletes, binds and writes Scheduled, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import msgspec
 import uvloop
 
 from benchmarks.race.scenario import SCHEDULER_NAME
-from scheduler.kube.client import STRATEGIC_MERGE_PATCH, ClientConfig, KubeClient, KubeError
+from scheduler.kube.client import STRATEGIC_MERGE_PATCH, ClientConfig, KubeClient, KubeError, PageReader
 from scheduler.kube.primitives import format_micro_time, format_time
 
-_BINDERS, _WRITERS, _PAGE = 64, 32, 500
+_BINDERS, _WRITERS = 64, 32
 _BEHIND = 4
 """Events written at once while bindings are under way."""
 _YIELD_SECONDS = 0.05
@@ -102,11 +102,11 @@ class NullBinder:
 
     async def run(self) -> None:
         """Bind until cancelled."""
-        nodes, _ = await self._list("/api/v1/nodes", {})
+        nodes, _ = await self._list("/api/v1/nodes")
         self._nodes = itertools.cycle([node.metadata.name for node in nodes])
-        # Pods that have a node are of no use to one who decides nothing, and takes none away.
-        selector = {} if self._victims else {"fieldSelector": "spec.nodeName="}
-        pods, version = await self._list("/api/v1/pods", {**selector})
+        # Those that have a node, too: an API server that has written a long list has its garbage to collect.
+        selector = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+        pods, version = await self._list("/api/v1/pods", selector)
         for pod in pods:
             self._take(pod)
             if pod.spec.nodeName:
@@ -123,12 +123,12 @@ class NullBinder:
         await self._client.close()
         await self._event_client.close()
 
-    async def _list(self, path: str, selectors: dict[str, str | int]) -> tuple[list[_Object], str]:
+    async def _list(self, path: str, selectors: dict[str, str] | None = None) -> tuple[list[_Object], str]:
         items: list[_Object] = []
+        reader = PageReader(self._client, path, selectors)
         token = ""
         while True:
-            params = {**selectors, "limit": _PAGE, **({"continue": token} if token else {})}
-            page = _list_decoder.decode(await self._client.get(path, params))
+            page = _list_decoder.decode(await reader.request_page(token))
             items += page.items
             token = page.metadata.continue_
             if not token:
