@@ -69,7 +69,8 @@ def start(
     layout = cluster.layout
     file = layout.config("race.json")
     file.write_text(json.dumps(configuration(scenario, layout.kubeconfig, watcher)))
-    environment = {"PYTHONPATH": str(root)}
+    # What is not counted writes byte code for what is, also where the caller's environment forbids it: an image has it.
+    environment = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
     if role == NULL:
         argv = [sys.executable, "-m", "benchmarks.race.nullbinder", str(layout.kubeconfig)]
         argv += [f"--victims={params.get('victims', 0)}", *(["--bare"] if params.get("bare") else [])]
