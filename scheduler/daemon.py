@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import gc
 import os
@@ -12,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 
 from scheduler.catalog import POD_GROUP_METRICS
@@ -397,7 +397,7 @@ class Daemon:
             registry=self.metrics.registry,
             gauges=GaugeRefresh(self._loop, self._refresh_gauges),
             make_review_client=lambda: new_review_client(options, self.client_config),
-            review_seconds=dataclasses.astuple(options.review_memory),
+            review_seconds=msgspec.structs.astuple(options.review_memory),
             disabled_metrics=options.disabled_metrics | self._later_metrics(),
             metric_levels=self.configuration.profiles[0].kubernetes.metric_levels,
             configz=lambda: {

@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from scheduler.catalog import format_duration
 from scheduler.gates import GATES, POD_GROUP_GATES, SETTABLE_GATES, always
@@ -71,8 +72,7 @@ _POD_GROUPS_NOT_FOLLOWED = (
 _GATE = re.compile(r"(?:(?P<component>[a-z][a-z0-9-]*):)?(?P<name>[A-Za-z0-9]+)=(?P<value>\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class IdleSetting:
+class IdleSetting(Struct, frozen=True):
     """Something of the command line that has no effect: what was written, and why."""
 
     written: str

@@ -10,9 +10,10 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from scheduler import __version__
 from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, parse_duration
@@ -36,8 +37,7 @@ _ABOUT_CREDENTIALS = "what the configuration may do with tokens: whoever writes 
 _TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElection:
+class LeaderElection(Struct, frozen=True):
     """Lease settings after file and flags; durations in seconds."""
 
     enabled: bool
@@ -48,8 +48,7 @@ class LeaderElection:
     namespace: str
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What the command line says. None where a flag was not given and the file decides."""
 
     config: Path | None
@@ -125,8 +124,7 @@ class Options:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewMemory:
+class ReviewMemory(Struct, frozen=True):
     """For how many seconds the API server's word on a token counts: who it is, that it may read, that it may not."""
 
     authenticated: float = 10.0

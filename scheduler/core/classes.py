@@ -17,9 +17,9 @@ It must give exactly what asking every plugin about every node would; a property
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.core.plan import Column, Plan, make_plan
 from scheduler.core.shared import NotLocal, SharedAnswers, raw_scores
@@ -44,8 +44,7 @@ fits, every filter is asked all the same, for its reasons or because it steps ba
 _KEY = "core.classes"
 
 
-@dataclass(slots=True)
-class ClassColumns:
+class ClassColumns(Struct):
     """The columns of one class.
 
     Attributes:
@@ -175,8 +174,7 @@ class ClassColumns:
             self._ties = ties[:-1]
 
 
-@dataclass(slots=True)
-class _Memory:
+class _Memory(Struct):
     """What is kept of one profile and one table.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from scheduler.core.detail import MOST_REASON
 from scheduler.core.explain import Explanation, explain
@@ -15,8 +16,7 @@ from scheduler.state import Snapshot
 Outcome = Literal["sameNode", "otherNode", "onlyLivePlaced", "onlyShadowPlaced", "neitherPlaced"]
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedNode:
+class JudgedNode(Struct, frozen=True):
     """What a profile says of a node.
 
     Attributes:
@@ -33,8 +33,7 @@ class JudgedNode:
     scores: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedDecision:
+class ComparedDecision(Struct, frozen=True):
     """A decision and its shadow.
 
     Attributes:

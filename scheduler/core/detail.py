@@ -5,9 +5,10 @@ that they were computed from. Small whatever the number of nodes, so that the en
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.core.explain import Explanation, Score
 from scheduler.core.shortage import Shortage, find_shortage
@@ -21,8 +22,7 @@ MOST_REASON = 500
 """Characters of a reason: an extender or a CEL expression may write a long one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedNodes:
+class RejectedNodes(Struct, frozen=True):
     """The nodes that a plugin rejected for one reason. A node with several reasons is in several groups.
 
     Attributes:
@@ -37,8 +37,7 @@ class RejectedNodes:
     examples: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadInput:
+class LoadInput(Struct, frozen=True):
     """The load of a node as the plugins saw it, in percent of its capacity; None where the source says nothing.
 
     Attributes:
@@ -50,8 +49,7 @@ class LoadInput:
     age: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredNode:
+class ScoredNode(Struct, frozen=True):
     """A feasible node.
 
     Attributes:
@@ -68,8 +66,7 @@ class ScoredNode:
     load: Mapping[str, LoadInput]
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionDetail:
+class DecisionDetail(Struct, frozen=True):
     """A decision in some kilobytes.
 
     Attributes:

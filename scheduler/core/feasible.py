@@ -5,9 +5,9 @@ little, and the message of a pod that fits nowhere is complete either way.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.core.budget import attempt_rejection
 from scheduler.framework import (
@@ -26,8 +26,7 @@ from scheduler.state import Snapshot
 _NONE: RowArray = np.zeros(0, dtype=np.intp)
 
 
-@dataclass(slots=True)
-class FeasibleNodes:
+class FeasibleNodes(Struct):
     """The outcome: feasible rows, how many were looked at, why the rest is not feasible; or an error before any was
     looked at."""
 

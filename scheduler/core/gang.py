@@ -6,10 +6,11 @@ are still decided one after the other, each on an overlay with the earlier ones:
 once would be another problem (and NP-hard), and the plugins are written for one pod.
 """
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.core.asking import decide_asking
 from scheduler.core.decide import decide
@@ -49,8 +50,7 @@ def nobody(pod: PodInfo) -> Sequence[Extender]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class GangDecision:
+class GangDecision(Struct, frozen=True):
     """What became of the members that were tried.
 
     Attributes:
@@ -159,7 +159,7 @@ class _GangAttempt:
                 key = _equivalence_key(pod)
                 known = rejected.get(key)
                 if known is not None:
-                    self._note(pod, dataclasses.replace(known, pod=pod))
+                    self._note(pod, replace(known, pod=pod))
                     again.append(pod)
                     continue
                 answers = self._answers
@@ -234,7 +234,7 @@ class _GangAttempt:
             if extender.index not in self._silent:
                 extenders.append(extender)
             elif not extender.ignorable:
-                extenders.append(dataclasses.replace(extender, prioritize_verb=""))
+                extenders.append(replace(extender, prioritize_verb=""))
         return extenders
 
     def _resume(self, answered: Answered, question: Question) -> None:
@@ -282,7 +282,7 @@ class _GangAttempt:
         try:
             outcome = runner.run_pre_filter(state, pod, self._overlay)
             if len(filter_all(self._overlay, pod, runner, state, outcome, (placement.node,)).rows):
-                return dataclasses.replace(placement, state=state)
+                return replace(placement, state=state)
         except PluginError as error:
             reason = error
         return failed(self._overlay, pod, state, reason, placement.load_ages)
@@ -343,8 +343,8 @@ def _rejected(placement: Placement, status: Status) -> Placement:
     if status.is_rejection:
         message = f"0/1 nodes are available: 1 {status.message}."
         rejectors = frozenset({status.plugin} - {""})
-        return dataclasses.replace(placement, node=None, code=Code.UNSCHEDULABLE, message=message, rejectors=rejectors)
-    return dataclasses.replace(placement, node=None, code=Code.ERROR, message=status.message)
+        return replace(placement, node=None, code=Code.UNSCHEDULABLE, message=message, rejectors=rejectors)
+    return replace(placement, node=None, code=Code.ERROR, message=status.message)
 
 
 def gang_plugins(runner: ProfileRunner) -> tuple[GangPlugin, ...]:

@@ -7,9 +7,10 @@ that is drained of the first reason may be rejected for the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.core.detail import MOST_REASON, ScoredNode, scored_node
 from scheduler.core.explain import CODE_NAMES, Explanation, explain
@@ -21,8 +22,7 @@ _CODES = {**CODE_NAMES, Code.SUCCESS: "Success", Code.SKIP: "Skip"}
 _NO_OBJECTION = (_CODES[Code.SUCCESS], _CODES[Code.SKIP])
 
 
-@dataclass(frozen=True, slots=True)
-class PluginVerdict:
+class PluginVerdict(Struct, frozen=True):
     """What a plugin says of the node.
 
     Attributes:
@@ -43,8 +43,7 @@ class PluginVerdict:
         return self.code not in _NO_OBJECTION and not self.stepped_back
 
 
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
+class NodeVerdict(Struct, frozen=True):
     """A pod on one node.
 
     Attributes:

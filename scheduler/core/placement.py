@@ -1,10 +1,10 @@
 """What a decision about a pod ends with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.core.feasible import FeasibleNodes
 from scheduler.framework import Code, CodeArray, CycleState, Diagnosis, NodeCodes, PluginError, PodInfo
@@ -21,8 +21,7 @@ class Choice(NamedTuple):
     evaluated: int
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(Struct):
     """What became of one pod in one attempt.
 
     Attributes:

@@ -7,10 +7,10 @@ all nodes the plugin adds a constant.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from scheduler.core.shared import NotLocal, SharedAnswers, raw_scores, rejections, scores_in_range
@@ -51,8 +51,7 @@ _ANYTHING = Locality()
 _KEY = "core.plan"
 
 
-@dataclass(slots=True)
-class Ranged:
+class Ranged(Struct):
     """A plugin whose raw scores follow from the node, to be normalised over the feasible rows of each attempt.
 
     Attributes:
@@ -68,8 +67,7 @@ class Ranged:
     column: IntArray | None = None
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """The plugins of a profile, for one class of pods.
 
     Attributes:
@@ -241,8 +239,7 @@ def summed(
     return total
 
 
-@dataclass(slots=True)
-class _Sorted:
+class _Sorted(Struct):
     """The plugins of a profile where they say this of what their answers depend on; attributes as in `Plan`, with the
     ids of plugins beside those of which more than that is needed."""
 
@@ -258,8 +255,7 @@ class _Sorted:
     largest: int
 
 
-@dataclass(slots=True)
-class _Memory:
+class _Memory(Struct):
     """What is kept of a profile's plugins: `locality` by their ids, None for those without, and how they are sorted.
 
     Looked up once, as isinstance against a Protocol costs more than most plugins.

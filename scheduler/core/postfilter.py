@@ -1,7 +1,8 @@
 """What follows when a pod fits nowhere: PostFilter plugins, one of which may make room by preemption."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.core.budget import is_over_budget, preemption_rejection
 from scheduler.core.placement import Placement
@@ -9,8 +10,7 @@ from scheduler.framework import Asking, Diagnosis, Extender, PodInfo, PostFilter
 from scheduler.state import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterOutcome:
+class PostFilterOutcome(Struct, frozen=True):
     """What PostFilter made of a rejection.
 
     Attributes:

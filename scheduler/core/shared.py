@@ -9,10 +9,10 @@ use. Measurements are in docs/performance.md.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from scheduler.framework import (
@@ -87,8 +87,7 @@ def scores_in_range(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: Row
     return score
 
 
-@dataclass(slots=True)
-class SharedAnswer:
+class SharedAnswer(Struct):
     """What one plugin says of every node.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from scheduler.core.feasible import find_feasible, too_much_work
 from scheduler.framework import BoolArray, CycleState, FloatArray, PluginError, PodInfo, ProfileRunner, RowArray
@@ -18,16 +18,14 @@ NEAREST = 3
 _CPU = "cpu"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeShortage:
+class NodeShortage(Struct, frozen=True):
     """A node, and the quantities that it has too little of, by resource."""
 
     node: str
     missing: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """Where a pod would fit if it asked for nothing.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import Struct
 
 from scheduler.core import Placement, PostFilterOutcome
 from scheduler.engine.attempts import AttemptPipeline
@@ -48,8 +49,7 @@ class AttemptSteps(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AskedGang:
+class AskedGang(Struct, frozen=True):
     """An attempt at a gang.
 
     Attributes:

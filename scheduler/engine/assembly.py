@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.config import Configuration
 from scheduler.engine.attempts import AttemptPipeline
@@ -18,8 +19,7 @@ from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 
 
-@dataclass(frozen=True, slots=True)
-class Assembly:
+class Assembly(Struct, frozen=True):
     """Profiles on one state.
 
     Attributes:

@@ -7,7 +7,8 @@ the caller's. So a simulated pod goes through the same code as a live one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.core import (
     GangDecision,
@@ -40,8 +41,7 @@ from scheduler.state import ClusterState, Snapshot
 DecideGang = Callable[[Gang, Sequence[PodInfo], int], Asking[GangDecision]]
 
 
-@dataclass(frozen=True, slots=True)
-class GangReservation:
+class GangReservation(Struct, frozen=True):
     """What became of an attempt at a gang.
 
     Attributes:

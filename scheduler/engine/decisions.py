@@ -15,13 +15,13 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
 from scheduler.engine.allowance import Allowance
@@ -52,8 +52,7 @@ Result = Literal["binding", "scheduled", "unschedulable", "error"]
 log = structlog.get_logger(component="decisions")
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryLimits:
+class HistoryLimits(Struct, frozen=True):
     """How much is kept.
 
     Attributes:

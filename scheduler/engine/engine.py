@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.catalog import Watch
 from scheduler.config import Configuration, EffectiveProfile
@@ -45,8 +46,7 @@ from scheduler.observe import LoopWatchdog, Metrics, PodResources, Tracing
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(Struct, frozen=True):
     """Whether this process may act; asked each time.
 
     Attributes:
@@ -58,8 +58,7 @@ class Permissions:
     may_schedule: Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
+class Outputs(Struct, frozen=True):
     """Where the engine writes to.
 
     Attributes:

@@ -11,10 +11,10 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
+from msgspec import Struct, field
 
 from scheduler.core import GangDecision, Interested, Placement, gang_message, gang_plugins, nobody
 from scheduler.engine.attemptlog import AttemptLog
@@ -46,8 +46,7 @@ members that are bound stay where they are; an API server that refuses everythin
 log = structlog.get_logger(component="gangs")
 
 
-@dataclass(slots=True, eq=False)
-class ReservedGang:
+class ReservedGang(Struct, eq=False):
     """A gang that holds nodes and whose members are not all bound or rolled back.
 
     Attributes:
@@ -77,8 +76,7 @@ class ReservedGang:
         return self.placed_before + len(self.bound) + len(self.reserved)
 
 
-@dataclass(slots=True, eq=False)
-class BindingAttempt:
+class BindingAttempt(Struct, eq=False):
     """An attempt at a pod that has been given a node: what its binding needs.
 
     Attributes:
@@ -105,8 +103,7 @@ class BindingAttempt:
         return self.placement.node
 
 
-@dataclass(frozen=True, slots=True)
-class GangOutcome:
+class GangOutcome(Struct, frozen=True):
     """What the cycle does with the members after an attempt, in this order.
 
     Attributes:

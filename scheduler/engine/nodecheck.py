@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from scheduler.catalog import ExtensionPoint, NodeResourcesFitArgs
 from scheduler.config import Configuration
@@ -37,8 +37,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 log = structlog.get_logger(component="nodecheck")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRule:
+class CheckRule(Struct, frozen=True):
     """When nodes are checked for pods of a profile, and what for.
 
     Attributes:

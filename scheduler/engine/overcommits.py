@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework import MonotonicSeconds, PodInfo
 from scheduler.helpers import DoubleAllocations, ExtendedResources, KubeletRejections, may_be_devices
@@ -32,8 +32,7 @@ _RECENT_SECONDS = 600.0
 _REJECTIONS_REMEMBERED = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class OvercommitReport:
+class OvercommitReport(Struct, frozen=True):
     """What the operator and the log are told.
 
     Attributes:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
 import structlog
+from msgspec import Struct
 
 from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds
@@ -48,8 +48,7 @@ _MEASURE_SECONDS = 0.5
 log = structlog.get_logger(component="events")
 
 
-@dataclass(frozen=True, slots=True)
-class Regarding:
+class Regarding(Struct, frozen=True):
     """The object an event is about; its resource version is part of a series' identity, as upstream."""
 
     kind: str
@@ -72,8 +71,7 @@ class Regarding:
         return {key: value for key, value in reference.items() if value}
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(Struct):
     path: str
     count: int
     last_seen: MonotonicSeconds

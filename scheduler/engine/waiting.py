@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.framework import SUCCESS, Code, PodInfo, Status
 
@@ -12,8 +13,7 @@ MAX_WAIT_SECONDS = 900.0
 """Upstream's cap on how long a plugin may hold a pod."""
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     pod: PodInfo
     future: asyncio.Future[Status]
     pending: dict[str, asyncio.TimerHandle]

@@ -1,8 +1,9 @@
 """Calling plugins: what their answers are turned into, and what becomes of those that fail."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
+
+from msgspec import Struct, field
 
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.interface import PostFilterResult
@@ -41,8 +42,7 @@ class PluginError(Exception):
         super().__init__(self.status.error)
 
 
-@dataclass(slots=True)
-class PluginScores:
+class PluginScores(Struct):
     """One score plugin's numbers for the feasible rows."""
 
     plugin: str
@@ -56,8 +56,7 @@ class PluginScores:
         return self.normalized if self.weight == 1 else self.normalized * self.weight
 
 
-@dataclass(slots=True)
-class PermitOutcome:
+class PermitOutcome(Struct):
     """What Permit said: a status, and for every plugin that holds the pod how long at most (seconds)."""
 
     status: Status

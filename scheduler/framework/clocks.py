@@ -9,8 +9,9 @@ order of the queue, Events.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
+
+from msgspec import Struct
 
 WallSeconds = NewType("WallSeconds", float)
 """Seconds since the epoch, as the wall clock shows them: a number to compare with times from outside."""
@@ -35,8 +36,7 @@ else:
     MonotonicSeconds = float
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """The clocks of a process, or of a test or a simulation.
 
     Attributes:

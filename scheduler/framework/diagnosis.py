@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.framework.status import Code, CodeArray, IntArray, RowArray, Status, Verdicts
 
 NO_NODES = "no nodes available to schedule pods"
 
 
-@dataclass(slots=True)
-class Rejection:
+class Rejection(Struct):
     """One filter's rejections: a code and a set of reasons per row; `describe` as in `Verdicts`."""
 
     plugin: str
@@ -57,8 +56,7 @@ class Rejection:
         return counts
 
 
-@dataclass(slots=True)
-class Diagnosis:
+class Diagnosis(Struct):
     """Why no node was feasible in one attempt (Diagnosis of kube-scheduler).
 
     Rejections stay as columns until a caller asks for the message or for one node's status: most attempts that fail are

@@ -6,8 +6,9 @@ answers, a test makes them up. So a decision stays pure.
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from scheduler.config import Extender as ExtenderConfiguration
 from scheduler.framework.objects import PodInfo
@@ -25,8 +26,7 @@ class ExtenderError(Exception):
     """An extender did not answer, answered nonsense, or says that it failed; one line for the pod's event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extender:
+class Extender(Struct, frozen=True):
     """One extender, as the core needs it. An empty verb: it is not called for that.
 
     Attributes:
@@ -80,8 +80,7 @@ def configured_extenders(extenders: Sequence[ExtenderConfiguration]) -> tuple[Ex
     return tuple(sorted(built, key=lambda extender: extender.ignorable))
 
 
-@dataclass(frozen=True, slots=True)
-class FilterQuestion:
+class FilterQuestion(Struct, frozen=True):
     """Which of these nodes may the pod run on?"""
 
     extender: Extender
@@ -89,8 +88,7 @@ class FilterQuestion:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FilterAnswer:
+class FilterAnswer(Struct, frozen=True):
     """The nodes that are left, which are some of those asked about, and reasons for others; or an error.
 
     Attributes:
@@ -105,8 +103,7 @@ class FilterAnswer:
     unanswered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PrioritizeQuestion:
+class PrioritizeQuestion(Struct, frozen=True):
     """How good is each of these nodes for the pod? Put to several extenders at the same time."""
 
     extenders: tuple[Extender, ...]
@@ -114,8 +111,7 @@ class PrioritizeQuestion:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PrioritizeAnswer:
+class PrioritizeAnswer(Struct, frozen=True):
     """What to add to the nodes' totals: weighted, of all extenders that answered, 0 for a node that none names.
 
     Attributes:
@@ -128,8 +124,7 @@ class PrioritizeAnswer:
     unanswered: tuple[Extender, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(Struct, frozen=True):
     """Pods that would be evicted from a node, the most important first; `violations` of them break a
     PodDisruptionBudget."""
 
@@ -137,8 +132,7 @@ class Victims:
     violations: int
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptQuestion:
+class PreemptQuestion(Struct, frozen=True):
     """On which of these nodes may pods be preempted, and which pods?"""
 
     extender: Extender
@@ -146,8 +140,7 @@ class PreemptQuestion:
     victims: Mapping[str, Victims]
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptAnswer:
+class PreemptAnswer(Struct, frozen=True):
     """UIDs of the victims by node, and how many break a PodDisruptionBudget; or an error."""
 
     victims: Mapping[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
@@ -159,8 +152,7 @@ Answer = FilterAnswer | PrioritizeAnswer | PreemptAnswer
 """A question is answered by the answer of its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """What a computation is resumed with: the answer, and the cluster as it is by then. Nothing that was read from an
     earlier view is valid any more: nodes may have gone, and rows may hold other nodes."""
 

@@ -1,8 +1,9 @@
 """What a plugin is built with: the handle through which it has effects, the profile's filters, its environment."""
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion, SecondarySchedulerOptionsArgs
 from scheduler.framework.clocks import STOPPED_CLOCKS, Clocks, MonotonicSeconds, WallSeconds
@@ -22,8 +23,7 @@ PeriodicWork = Callable[[GiveWay], Awaitable[object]]
 Severity = Literal["info", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Struct, frozen=True):
     """A preemption to be carried out.
 
     Attributes:
@@ -207,8 +207,7 @@ def _no_file(variable: str) -> NamedFile:
     raise ValueError("open : no such file or directory")
 
 
-@dataclass(frozen=True, slots=True)
-class PluginEnvironment:
+class PluginEnvironment(Struct, frozen=True):
     """What plugins may learn of the process they run in. The composition root fills it: plugins themselves neither
     read a clock nor files. The default is for tests that need neither: its time stands still.
 
@@ -224,8 +223,7 @@ class PluginEnvironment:
     scheduler_names: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class PluginContext:
+class PluginContext(Struct, frozen=True):
     """What a plugin's constructor gets with its args.
 
     Attributes:

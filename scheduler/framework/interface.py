@@ -17,9 +17,10 @@ backs off and is tried again. Nobody else is affected.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.events import ClusterEvent, HintRegistration
@@ -108,8 +109,7 @@ class MemberTries(Enum):
     WHILE_POSSIBLE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Gang:
+class Gang(Struct, frozen=True):
     """Pods that are of use only together.
 
     Attributes:
@@ -137,15 +137,13 @@ class Gang:
         return max(0, self.minimum - self.placed)
 
 
-@dataclass(frozen=True, slots=True)
-class PreFilterResult:
+class PreFilterResult(Struct, frozen=True):
     """Nodes worth filtering, by name; None means all."""
 
     node_names: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
+class PostFilterResult(Struct, frozen=True):
     """What PostFilter decided about `status.nominatedNodeName`: leave it (None), clear it (""), or set it; and the
     pods to be evicted for it."""
 

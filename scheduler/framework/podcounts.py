@@ -1,9 +1,10 @@
 """Questions about the pods on nodes that the state answers from counts it keeps up to date."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.podterms import AffinityTerm
@@ -35,8 +36,7 @@ class PodQuery(NamedTuple):
         return all(clause.matches(pod.namespace, pod.labels) for clause in self.clauses)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSet:
+class NodeSet(Struct, frozen=True):
     """Some nodes. Equal tokens must mean equal masks for as long as `NodeView.topology` stays the same."""
 
     token: Hashable

@@ -1,14 +1,14 @@
 """Affinity terms between pods, compiled once per class of pods (k8s.io/kube-scheduler/framework, AffinityTerm)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from scheduler.kube.model import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from scheduler.kube.primitives import Selector, SelectorError, label_selector
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(Struct, frozen=True):
     """One term. A pod is meant when its namespace is listed or selected, and its labels are selected.
 
     The API server has folded matchLabelKeys and mismatchLabelKeys into the selector.
@@ -26,16 +26,14 @@ class AffinityTerm:
         return self.selector.matches(labels)
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedAffinityTerm:
+class WeightedAffinityTerm(Struct, frozen=True):
     """A preferred term; the weight of an anti-affinity term is positive too."""
 
     weight: int
     term: AffinityTerm
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerms:
+class PodTerms(Struct, frozen=True):
     """A pod's terms by kind.
 
     `error` is set where a selector cannot be read; the kind it stands in is then empty, as upstream leaves it.

@@ -5,10 +5,10 @@ code and reasons decide what happens next. An exception is a bug or trouble, and
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
@@ -42,8 +42,7 @@ class Code(IntEnum):
 REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """A plugin's answer for the pod as a whole, or for one node."""
 
     code: Code = Code.SUCCESS
@@ -76,10 +75,8 @@ class Status:
         return self if self.plugin else Status(self.code, self.reasons, plugin, self.error)
 
 
-class UnknownOutcome(Status):
+class UnknownOutcome(Status, frozen=True):
     """An error of a write that may be carried out all the same: the answer was lost, or is not the API server's."""
-
-    __slots__ = ()
 
 
 SUCCESS = Status()
@@ -101,8 +98,7 @@ def failure(error: str, plugin: str = "") -> Status:
     return Status(Code.ERROR, (), plugin, error)
 
 
-@dataclass(slots=True)
-class Verdicts:
+class Verdicts(Struct):
     """A filter's answers for the rows it was asked about, in their order.
 
     Upstream allocates a Status per rejected node. On 5,000 nodes that fit nowhere this would be 5,000 objects per

@@ -1,8 +1,9 @@
 """What plugins read: columns over nodes, with the pods that this attempt adds or removes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from scheduler.framework.load import LoadColumns
 from scheduler.framework.objects import NodeInfo, PodInfo, Resources, SpecInfo
@@ -15,8 +16,7 @@ PodAmounts = Callable[[PodInfo], Resources]
 """Says what a pod counts as using."""
 
 
-@dataclass(slots=True)
-class LabelColumn:
+class LabelColumn(Struct):
     """Values of one label key: `codes[row]` indexes `values`, -1 where the node has no such label. Values that no node
     has any more may be among them. Codes keep their meaning for as long as `NodeView.topology` stays the same."""
 
@@ -25,8 +25,7 @@ class LabelColumn:
     index: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class TaintColumn:
+class TaintColumn(Struct):
     """Taint sets: `codes[row]` indexes `classes`; nodes with equal taints share a class. Codes keep their meaning for
     as long as `NodeView.topology` stays the same."""
 

@@ -1,8 +1,7 @@
 """Statistics of a node's load for the load-aware plugins (scheduler-plugins v0.34.7, pkg/trimaran/resourcestats.go)."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework import BoolArray, FloatArray
 from scheduler.helpers.staleness import is_load
@@ -11,8 +10,7 @@ MEGA = 1.0 / 1024.0 / 1024.0
 """Memory is scored in MiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceStats:
+class ResourceStats(Struct, frozen=True):
     """Use of one resource per row: CPU in milli-units, memory in MiB."""
 
     capacity: FloatArray
@@ -47,8 +45,7 @@ def resource_stats(
     return ResourceStats(capacity, request, average * capacity / 100.0, deviation * capacity / 100.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """One resource's load per row, in per cent of the capacity.
 
     Attributes:

@@ -1,8 +1,7 @@
 """Which nodes' load is fresh, stale or absent, and what replaces it (`SecondarySchedulerOptions.load`)."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from scheduler.catalog import LoadOptions
 from scheduler.framework import (
@@ -52,8 +51,7 @@ class FreshnessCheck:
         return self._complete and is_fresh(self._oldest, view.now, self._max_age)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadDecision:
+class LoadDecision(Struct, frozen=True):
     """What each row is scored by: fresh load, an estimate from requests, or nothing. Each row is in exactly one."""
 
     fresh: BoolArray

@@ -18,11 +18,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.kube.client.config import ClientConfig
 from scheduler.kube.client.errors import Conflict, ConnectionFailed, KubeError, MalformedResponse, NotFound
@@ -40,8 +40,7 @@ _COALESCE: Final = 0.05
 """Seconds that an early renewal waits for more annotations."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LeaseSettings:
+class LeaseSettings(Struct, frozen=True, kw_only=True):
     """Which Lease, and the three periods in seconds. Raises ValueError for periods that do not fit together."""
 
     namespace: str

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Struct, field
 from prometheus_client import CollectorRegistry
 
 from scheduler.observe.clients import ClientAuthorities
@@ -50,8 +50,7 @@ class SplitReviewClient:
         await self._authorization.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(Struct, frozen=True, kw_only=True):
     """What the endpoints answer with, on their own thread.
 
     Nothing of it may read what the scheduling loop changes: `gauges` have the loop set what is shown; `checks` and

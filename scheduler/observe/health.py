@@ -6,7 +6,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _DIGITS = re.compile(r"[0-9]+")
 Check = Callable[[], str | None]
@@ -15,8 +16,7 @@ Note = Callable[[str, str, str | None], None]
 """Takes the result of a check: endpoint, name, and the reason why it fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChecks:
+class HealthChecks(Struct, frozen=True):
     """The checks of each endpoint, by name."""
 
     healthz: Mapping[str, Check]
@@ -25,8 +25,7 @@ class HealthChecks:
 
     def of(self, endpoint: str) -> Mapping[str, Check] | None:
         """The checks of `healthz`, `livez` or `readyz`; None for any other name."""
-        checks: Mapping[str, Check] | None = getattr(self, endpoint, None) if endpoint in self.__slots__ else None
-        return checks
+        return getattr(self, endpoint) if endpoint in self.__struct_fields__ else None
 
 
 class FailureLog:

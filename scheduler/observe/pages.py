@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from scheduler import __version__
 
@@ -34,8 +35,7 @@ class Page(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStatus:
+class ProcessStatus(Struct, frozen=True):
     """What `/statusz` shows.
 
     Attributes:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PodsQuestion:
+class PodsQuestion(Struct, frozen=True):
     """Why pods are where they are.
 
     Attributes:
@@ -22,8 +21,7 @@ class PodsQuestion:
     node: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueueQuestion:
+class QueueQuestion(Struct, frozen=True):
     """What waits.
 
     Attributes:
@@ -35,23 +33,20 @@ class QueueQuestion:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeQuestion:
+class NodeQuestion(Struct, frozen=True):
     """What is known of a node; names no pod."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenQuestion:
+class ChosenQuestion(Struct, frozen=True):
     """The last decisions that chose a node, of all namespaces."""
 
     node: str
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShadowQuestion:
+class ShadowQuestion(Struct, frozen=True):
     """The last decisions in which a shadow differs.
 
     Attributes:

@@ -10,10 +10,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
 import structlog
+from msgspec import Struct
 
 AttributeValue = str | int | float | Sequence[str]
 SpanOutcome = Literal["exported", "queue_full", "export_failed"]
@@ -74,8 +74,7 @@ class SpanSender(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLimits:
+class QueueLimits(Struct, frozen=True):
     """How much waits, and for how long.
 
     Attributes:

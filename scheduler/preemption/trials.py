@@ -8,9 +8,9 @@ are alike cost 12 ms instead of 37 at 5,000 nodes (docs/performance.md).
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.framework import (
     CycleState,
@@ -118,8 +118,7 @@ class Budgets:
         return violating, others
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """One node while it is tried: the pods in the order in which they are given another chance, by index in the batch,
     of which the first so many violate a budget; and its victims."""
 

@@ -8,9 +8,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from scheduler.framework import (
     Code,
@@ -86,8 +87,7 @@ class VictimRules:
         return ReprieveResult.REPRIEVED if fits else ReprieveResult.EVICTED
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A node on which the pod fits without these pods, the most important first; `violations` of them break a
     PodDisruptionBudget."""
 
@@ -106,8 +106,7 @@ class NodeOutcome(NamedTuple):
     error: str = ""
 
 
-@dataclass(slots=True)
-class DryRunResult:
+class DryRunResult(Struct):
     """What came of trying nodes: candidates, and for the others how many there are and why not."""
 
     candidates: list[Candidate] = field(default_factory=list)

@@ -1,8 +1,9 @@
 """A pod in the queue, and where a pod can be."""
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
+
+from msgspec import Struct, field
 
 from scheduler.framework import MonotonicSeconds, PodInfo, WallSeconds
 
@@ -17,8 +18,7 @@ class Requeue(IntEnum):
     IMMEDIATELY = 2
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPod:
+class QueuedPod(Struct, eq=False):
     """A pod waiting or in flight (upstream's QueuedPodInfo).
 
     Attributes:

@@ -17,10 +17,10 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.kube.client.errors import (
     Expired,
@@ -73,8 +73,7 @@ class Sink(Protocol[Item]):
         """Report an object that cannot be decoded. An older state of it, if any, is stale."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectorTiming:
+class ReflectorTiming(Struct, frozen=True, kw_only=True):
     """Timeouts and delays in seconds. The defaults follow client-go; tests shorten them."""
 
     backoff_first: float = 0.8
@@ -95,8 +94,7 @@ class ReflectorTiming:
     """How long a list older than the last one is refused, before it is believed to be a restored backup."""
 
 
-@dataclass(slots=True)
-class ReflectorState:
+class ReflectorState(Struct):
     """What a reflector is doing, for health checks and metrics. `time.monotonic()` for all times."""
 
     synced: bool = False

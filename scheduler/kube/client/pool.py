@@ -9,11 +9,11 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohappyeyeballs
+from msgspec import Struct
 
 from scheduler.kube.client.connection import Connection
 from scheduler.kube.client.errors import ConfigError
@@ -42,8 +42,7 @@ class NotConnected(Exception):
         self.os_error = os_error
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where an API server is.
 
     Attributes:

@@ -8,8 +8,9 @@ connection must not be used again. All that is kept while something is missing i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 HEAD_LIMIT: Final = 64 << 10
 """Bytes of a head, with those of the informational answers before it, and of a trailer."""
@@ -36,8 +37,7 @@ class MalformedAnswer(Exception):
     """The bytes are no answer to a request over HTTP/1.1."""
 
 
-@dataclass(slots=True)
-class Head:
+class Head(Struct):
     """What comes before the body.
 
     Attributes:

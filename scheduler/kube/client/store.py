@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from scheduler.kube.model import EventType, Object, ObjectMeta, newer_version
 
 U = TypeVar("U")
 
 
-@dataclass(slots=True)
-class Changes(Generic[U]):
+class Changes(Struct, Generic[U]):
     """What an update changed. Apply `deleted` first: a recreated object (same name, new UID) is deleted and added."""
 
     deleted: list[U] = field(default_factory=list)

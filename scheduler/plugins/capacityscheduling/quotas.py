@@ -1,7 +1,8 @@
 """ElasticQuotas as numbers, and what exceeds them (pkg/capacityscheduling of scheduler-plugins 0.34.7)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from scheduler.framework import Resources
 from scheduler.helpers import parse_resources
@@ -13,8 +14,7 @@ _ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")
 NO_RESOURCES: Resources = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """A namespace's quota: what it is guaranteed (`min`), and its limit (`max`; None: it has none)."""
 
     namespace: str
@@ -32,8 +32,7 @@ class Quota:
         return _exceeds(request, used, NO_RESOURCES, self.least)
 
 
-@dataclass(frozen=True, slots=True)
-class Quotas:
+class Quotas(Struct, frozen=True):
     """The quotas in force, by namespace."""
 
     by_namespace: Mapping[str, Quota] = field(default_factory=dict)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.framework import (
@@ -47,8 +47,7 @@ class Rejected(Exception):
     """The pod cannot be scheduled on any node now; the text says why."""
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
+class Attempt(Struct, eq=False):
     """What an attempt knows.
 
     Attributes:

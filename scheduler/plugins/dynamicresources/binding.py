@@ -7,10 +7,10 @@ the version that is known; after a conflict the claim is read again, and what ha
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.framework import (
     SUCCESS,

@@ -7,11 +7,11 @@ For these the scheduler makes a ResourceClaim of its own: in memory while it dec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework import SUCCESS, Handle, NodeView, Objects, PodInfo, RowArray, Status, failure, gather
 from scheduler.helpers import ExtendedResources, may_be_devices
@@ -62,8 +62,7 @@ class Group(NamedTuple):
     rows: RowArray
 
 
-@dataclass(slots=True, eq=False)
-class Extended:
+class Extended(Struct, eq=False):
     """The extended resources of a pod, some of which are a class's.
 
     Attributes:
@@ -148,8 +147,7 @@ def special_owner(claim: ResourceClaim) -> str:
     return owner.uid if owner is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     name: str
     count: int
 

@@ -4,7 +4,8 @@ k8s.io/dynamic-resource-allocation/structured/internal/incubating, 0.36.3)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.cel import CompileError, EvaluationError, Selector
@@ -52,8 +53,7 @@ class SelectorCache:
         return selector
 
 
-@dataclass(slots=True, eq=False)
-class Request:
+class Request(Struct, eq=False):
     """A request, or one of its alternatives.
 
     Attributes:
@@ -115,8 +115,7 @@ def consumed_by(
     return consumption(device.device, amounts, (others, *more), as_steps=as_steps)
 
 
-@dataclass(slots=True)
-class Wanted:
+class Wanted(Struct):
     """A claim to allocate: its requests, each with its alternatives (one for a plain request), and constraints."""
 
     claim: ResourceClaim

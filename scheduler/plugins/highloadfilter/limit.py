@@ -3,10 +3,10 @@
 All shares are per cent, NaN where the use is not measured.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.catalog import HighLoadFilterArgs
 from scheduler.framework import BoolArray, Code, CodeArray, FloatArray, IntArray, LoadColumns, NodeView, is_fresh
@@ -49,8 +49,7 @@ def predicted_of_node(measured: float, amount: float, allocatable: float) -> flo
     return np.inf if amount > 0.0 else measured
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """The limit, and what happens where nothing is known."""
 
     cpu: float

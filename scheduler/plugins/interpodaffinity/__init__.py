@@ -3,9 +3,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.catalog import InterPodAffinityArgs
 from scheduler.framework import (
@@ -109,8 +109,7 @@ class DomainCounts:
         return twin
 
 
-@dataclass(slots=True)
-class _PreFilterState:
+class _PreFilterState(Struct):
     """Matching pods per domain (preFilterState); AddPod and RemovePod change them for what-if runs."""
 
     own: OwnTerms
@@ -123,8 +122,7 @@ class _PreFilterState:
         return _PreFilterState(self.own, self.affinity.clone(), self.anti_affinity.clone(), self.existing.clone())
 
 
-@dataclass(slots=True)
-class _PreScoreState:
+class _PreScoreState(Struct):
     """Sums of weights per domain, by topology key."""
 
     weights: dict[str, IntArray] = field(default_factory=dict)

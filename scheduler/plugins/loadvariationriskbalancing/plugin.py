@@ -1,8 +1,7 @@
 """LoadVariationRiskBalancing as it is by default (`compatibility: safe`)."""
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from scheduler.catalog import LoadVariationRiskBalancingArgs
 from scheduler.framework import (

@@ -1,9 +1,9 @@
 """The beta distribution over columns (scheduler-plugins v0.34.7, pkg/trimaran/lowriskovercommitment/beta.go)."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework import BoolArray, FloatArray
 
@@ -19,8 +19,7 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-@dataclass(frozen=True, slots=True)
-class BetaFit:
+class BetaFit(Struct, frozen=True):
     """Beta distributions by row; `valid` is false where the moments belong to none, and alpha and beta are NaN."""
 
     alpha: FloatArray

@@ -1,9 +1,9 @@
 """LowRiskOverCommitment as it is by default (`compatibility: safe`)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.catalog import LowRiskOverCommitmentArgs
 from scheduler.framework import (
@@ -31,8 +31,7 @@ from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_ris
 NAME = "LowRiskOverCommitment"
 
 
-@dataclass(slots=True)
-class _LoadRisk:
+class _LoadRisk(Struct):
     """Load risk per row of the table, worked out again only where what it follows from has changed.
 
     It does not depend on the pod to be placed, and beta distributions are expensive.

@@ -2,10 +2,10 @@
 (scheduler-plugins v0.34.7, pkg/networkaware/networkoverhead)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.catalog import ActionType, NetworkOverheadArgs
 from scheduler.framework import (
@@ -51,8 +51,7 @@ NAME = "NetworkOverhead"
 REASON = "node(s) exceeded more network cost limits of the pod's dependencies than they kept"
 
 
-@dataclass(frozen=True, slots=True)
-class _Overhead:
+class _Overhead(Struct, frozen=True):
     """By row: dependencies whose limit is kept, those whose limit is exceeded, and the sum of costs."""
 
     satisfied: IntArray
@@ -60,8 +59,7 @@ class _Overhead:
     cost: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class _TopologyMap:
+class _TopologyMap(Struct, frozen=True):
     """Places of nodes and the paths between them, valid until a node's labels or a NetworkTopology change."""
 
     versions: tuple[int, int]

@@ -7,10 +7,10 @@ Amounts are float64: milli-units of cpu, whole units of everything else.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework import FloatArray
 
@@ -23,8 +23,7 @@ Kernel = Callable[[Amount, Amount], Amount]
 column of 5,000 nodes costs as much as the arithmetic. No `allocatable` may be 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic(Generic[Amount]):
+class Arithmetic(Struct, Generic[Amount], frozen=True):
     """What Python and numpy spell differently. On columns, the first operand is overwritten with the result."""
 
     at_least: Callable[[Amount, float], Amount]

@@ -1,15 +1,15 @@
 """What a pod asks of NUMA zones, worked out once per class of pods."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from scheduler.framework import ContainerResources, Resources, SpecInfo
 from scheduler.plugins.noderesourcetopologymatch.topology import is_native
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """Attributes:
     guaranteed: whether cpu, memory and huge pages come from zones of its own.
     ignored: whether no zone can matter: a best-effort pod without devices.

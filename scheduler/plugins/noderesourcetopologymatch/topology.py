@@ -5,7 +5,8 @@ CPU in milli-units, everything else in whole units, as pods are counted.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.kube.model import NodeResourceTopology, TopologyAttribute, TopologyZone
 from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
@@ -32,8 +33,7 @@ _DEPRECATED = {
 _IGNORED_POLICIES = frozenset({"", "None", "BestEffort", "Restricted"})
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyManager:
+class TopologyManager(Struct, frozen=True):
     """How the node's kubelet aligns resources (pkg/noderesourcetopology/nodeconfig of scheduler-plugins)."""
 
     policy: str = "none"
@@ -41,8 +41,7 @@ class TopologyManager:
     max_zones: int = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(Struct, frozen=True):
     """A NUMA zone: what pods may still take from it, and how far other zones are, by their numbers."""
 
     number: int
@@ -50,8 +49,7 @@ class Zone:
     costs: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """A node's zones in the order in which they are listed. `flaws` says what in the object made no sense."""
 
     manager: TopologyManager

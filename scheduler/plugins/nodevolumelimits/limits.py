@@ -1,8 +1,7 @@
 """What drivers say about nodes, as columns."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.framework import IntArray, NodeView, Objects
 from scheduler.helpers.csimigration import migrated_plugins
@@ -23,8 +22,7 @@ def limits_of(node: CSINode | None) -> dict[str, int]:
     }
 
 
-@dataclass(slots=True)
-class Columns:
+class Columns(Struct):
     """Entries for rows without a node, and where a driver has no limit, are NO_LIMIT.
 
     Attributes:

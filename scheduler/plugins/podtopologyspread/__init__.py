@@ -1,9 +1,9 @@
 """PodTopologySpread: pods of a kind spread evenly over zones, nodes or other domains (plugins/podtopologyspread)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.catalog import PodTopologySpreadArgs
 from scheduler.framework import (
@@ -57,8 +57,7 @@ _SYSTEM_DEFAULTS: tuple[ConstraintLike, ...] = (
 )
 
 
-@dataclass(slots=True)
-class _ConstraintCounts:
+class _ConstraintCounts(Struct):
     """A constraint in one attempt: matching pods per domain (TpValueToMatchNum), and the domains there are."""
 
     constraint: Constraint
@@ -83,8 +82,7 @@ class _ConstraintCounts:
         return self.constraint.max_skew - self.matches_self + least
 
 
-@dataclass(slots=True)
-class _PreFilterState:
+class _PreFilterState(Struct):
     """What PreFilter computed (preFilterState); AddPod and RemovePod change it for what-if runs."""
 
     constraints: list[_ConstraintCounts] = field(default_factory=list)

@@ -1,9 +1,10 @@
 """Which constraints hold for a pod: its own, or defaults with a selector deduced from what owns and serves it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery, SpecInfo
 from scheduler.helpers import has_untolerated_taint, node_matches
@@ -28,8 +29,7 @@ _OWNERS = {
 _SELECTOR_KINDS = ("Service", *_OWNERS.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """One constraint with every default filled in."""
 
     max_skew: int

@@ -1,9 +1,9 @@
 """Which nodes count for a constraint, remembered while nodes keep their labels and taints."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework import BoolArray, IntArray, NodeSet, NodeView, PodInfo
 from scheduler.helpers import required_affinity_mask, untolerated_mask
@@ -16,8 +16,7 @@ _NO_NODE = ""
 """Stands for all keys that no node has: no label's key is empty."""
 
 
-@dataclass(slots=True)
-class CountedNodes:
+class CountedNodes(Struct):
     """The nodes that count for a constraint, and the domains they make.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework import (
     MAX_SCORE,
@@ -22,8 +22,7 @@ from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, Constraint
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets, matching_pods
 
 
-@dataclass(slots=True)
-class PreScoreState:
+class PreScoreState(Struct):
     """What PreScore found for the feasible rows.
 
     Attributes:

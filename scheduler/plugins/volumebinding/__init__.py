@@ -2,9 +2,9 @@
 (pkg/scheduler/framework/plugins/volumebinding)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.catalog import ActionType, VolumeBindingArgs
 from scheduler.framework import (
@@ -60,8 +60,7 @@ _NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
-@dataclass(slots=True)
-class _StateData:
+class _StateData(Struct):
     """What an attempt knows: the pod's claims, the cluster it looks at, what it found last, and, once reserved, what
     is to be bound."""
 

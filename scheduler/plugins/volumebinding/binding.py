@@ -4,10 +4,10 @@ The order is upstream's: assume all, write volumes, write claims, then look at w
 undone when a later step fails: the volume controller or the next attempt goes on from there.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from scheduler.framework import SUCCESS, Handle, NodeInfo, Objects, PodInfo, Status, failure
 from scheduler.helpers.csimigration import handle_of, migrated_plugins, migration_of, source_of, translated_affinity
@@ -33,8 +33,7 @@ _INITIAL_PAUSE, _MAX_PAUSE = 0.1, 1.0
 """Seconds between looks at what the watch brought; upstream looks once a second."""
 
 
-@dataclass(slots=True)
-class PodVolumes:
+class PodVolumes(Struct):
     """What a pod uses on its node: volumes for claims (StaticBindings), and claims to provision (DynamicProvisions)."""
 
     static: list[tuple[PersistentVolume, PersistentVolumeClaim]] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """A pod's claims: bound, to be bound once a node is chosen, or to be bound by now."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from scheduler.framework import Objects, PodInfo
 from scheduler.helpers.volumes import (
@@ -16,8 +16,7 @@ from scheduler.helpers.volumes import (
 from scheduler.kube.model import PersistentVolumeClaim, StorageClass
 
 
-@dataclass(slots=True)
-class PodClaims:
+class PodClaims(Struct):
     """Claims in the order of the pod's volumes."""
 
     bound: list[PersistentVolumeClaim] = field(default_factory=list)

@@ -5,10 +5,10 @@ same for all nodes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray, gather_codes
 from scheduler.helpers import selector_mask
@@ -43,8 +43,7 @@ _NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME = (1 << bit for bit in range(len(REASONS)))
 
 
-@dataclass(slots=True)
-class ClaimMatch:
+class ClaimMatch(Struct):
     """One claim's volume per row: `chosen` indexes `volumes`, -1 for none."""
 
     claim: PersistentVolumeClaim
@@ -52,8 +51,7 @@ class ClaimMatch:
     chosen: IntArray
 
 
-@dataclass(slots=True)
-class VolumeMatches:
+class VolumeMatches(Struct):
     """Which volumes serve the claims on some rows.
 
     Attributes:

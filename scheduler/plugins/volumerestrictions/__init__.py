@@ -2,9 +2,9 @@
 the cluster may use (plugins/volumerestrictions)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.catalog import ActionType
 from scheduler.framework import (
@@ -43,8 +43,7 @@ REASON_IN_USE = (
 _READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
-@dataclass(slots=True)
-class _ReadWriteOncePodState:
+class _ReadWriteOncePodState(Struct):
     """The pod's claims for one pod only, and how many uses of them by other pods there are."""
 
     claims: frozenset[str]

@@ -6,10 +6,9 @@ tests/integration/scheduler/test_extenders.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from scheduler.config import load_configuration
 from scheduler.core import sample_size

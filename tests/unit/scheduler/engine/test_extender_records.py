@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from scheduler.engine.extenderrecords import (
     AnswerRecord,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import gc
 import gzip
@@ -19,6 +18,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import msgspec
 import pytest
 import requests
 from prometheus_client import CollectorRegistry, Counter
@@ -127,7 +127,7 @@ def inspect(question: Question) -> dict[str, Any]:
             raise UnansweredError(429, "too much was asked lately")
         case PodsQuestion(node=None):
             return {"asked": [question.namespace, question.pod, question.most]}
-    return {"asked": {type(question).__name__: list(dataclasses.asdict(question).values())}}
+    return {"asked": {type(question).__name__: list(msgspec.structs.astuple(question))}}
 
 
 @pytest.fixture

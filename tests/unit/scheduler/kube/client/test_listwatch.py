@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -403,13 +403,13 @@ async def test_an_optional_resource_that_may_not_be_read_counts_as_empty_after_a
     """A missing rule must not keep everything else waiting for ever."""
     api.next_lists = [answer(403, "Forbidden")] * 1000
     api.put("a")
-    timing = dataclasses.replace(QUICK, refused=3600.0)
+    timing = msgspec.structs.replace(QUICK, refused=3600.0)
     async with reflecting(api, timing, optional=True) as (mirror, reflector):
         refusals: list[object] = []
         reflector.on_refusal = refusals.append
         await eventually_on_loop(lambda: len(api.lists) > 1)
         assert not reflector.synced.is_set(), "not at once: the rule may be just about to be made"
-        object.__setattr__(timing, "refused", 0.0)  # the while is over
+        msgspec.structs.force_setattr(timing, "refused", 0.0)  # the while is over
         await asyncio.wait_for(reflector.synced.wait(), 60)
         assert reflector.state.unread
         assert isinstance(reflector.refusal, Forbidden)
