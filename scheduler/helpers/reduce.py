@@ -1,13 +1,23 @@
 """From API objects to `PodInfo` and `NodeInfo`: done once per object version, on arrival."""
 
 import math
+from functools import lru_cache
 from hashlib import blake2b
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
-from scheduler.framework import NO_SECCOMP_PATHS, HostPort, NodeInfo, PodInfo, SeccompPaths, SpecInfo, pod_terms
+from scheduler.framework import (
+    NO_SECCOMP_PATHS,
+    HostPort,
+    NodeInfo,
+    PodInfo,
+    Resources,
+    SeccompPaths,
+    SpecInfo,
+    pod_terms,
+)
 from scheduler.helpers.declared import declared
 from scheduler.helpers.features import needed_features
 from scheduler.helpers.holding import holds, is_attachable
@@ -22,7 +32,7 @@ from scheduler.helpers.resources import (
     pod_requests,
     runs_as_specified,
 )
-from scheduler.kube.model import Node, Pod, SecurityContext, Volume
+from scheduler.kube.model import Node, Pod, ResourceList, SecurityContext, Volume
 from scheduler.kube.primitives import (
     CompiledNodeSelector,
     SelectorError,
@@ -39,6 +49,9 @@ _LOCALHOST = "Localhost"
 _GROUP_LENGTH = 300
 _ANNOTATION = "seccomp.security.alpha.kubernetes.io"
 """Part of the keys under which the security-profiles-operator notes profiles."""
+_FEW_RESOURCES = 32
+"""What of more resources is allocatable is not remembered, as whoever may write a node chooses their number."""
+_Amounts = tuple[tuple[str, str | int | float], ...]
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -239,11 +252,6 @@ def reduce_node(node: Node) -> NodeInfo:
         ValueError: a quantity of the node cannot be read.
     """
     meta, status = node.metadata, node.status
-    allocatable = {
-        name: max(0, quantity_milli_value(amount) if name == "cpu" else quantity_value(amount))
-        for name, amount in status.allocatable.items()
-        if name in ("cpu", "memory", "ephemeral-storage") or is_scalar_resource(name)
-    }
     return NodeInfo(
         name=meta.name,
         uid=meta.uid,
@@ -251,7 +259,7 @@ def reduce_node(node: Node) -> NodeInfo:
         annotations=meta.annotations,
         taints=node.spec.taints,
         unschedulable=node.spec.unschedulable,
-        allocatable=allocatable,
+        allocatable=_allocatable(status.allocatable),
         allowed_pods=max(0, quantity_value(status.allocatable.get("pods", 0))),
         capacity_cpu=max(0, quantity_milli_value(status.capacity.get("cpu", 0))),
         capacity_memory=max(0, quantity_value(status.capacity.get("memory", 0))),
@@ -261,6 +269,25 @@ def reduce_node(node: Node) -> NodeInfo:
         resource_version=meta.resource_version,
         declared_features=status.declared_features,
     )
+
+
+def _allocatable(amounts: ResourceList) -> Resources:
+    """Return the amounts that are counted; nodes of one kind share the mapping."""
+    items = tuple(amounts.items())
+    return _shared_allocatable(items) if len(items) <= _FEW_RESOURCES else _counted(items)
+
+
+@lru_cache(maxsize=128)
+def _shared_allocatable(amounts: _Amounts) -> Resources:
+    return _counted(amounts)
+
+
+def _counted(amounts: _Amounts) -> Resources:
+    return {
+        name: max(0, quantity_milli_value(amount) if name == "cpu" else quantity_value(amount))
+        for name, amount in amounts
+        if name in ("cpu", "memory", "ephemeral-storage") or is_scalar_resource(name)
+    }
 
 
 def normalized_image(name: str) -> str:

@@ -205,7 +205,9 @@ class NodeTable:
         """Note which labels nodes have: only those get a column, as anybody's selector may mention any others."""
         before = len(self._label_nodes)
         if new is not None:
-            self._label_nodes.update(new.labels.keys())
+            nodes = self._label_nodes
+            for key in new.labels:
+                nodes[key] += 1
         if len(self._label_nodes) != before:
             self.label_keys += 1
         for key in old.labels if old is not None else ():
@@ -229,7 +231,7 @@ class NodeTable:
 
     def _note_incomplete(self, row: int, info: NodeInfo) -> None:
         """Keep `complete` true to its word: that every node has cpu and memory."""
-        if all(info.allocatable.get(name, 0) > 0 for name in ("cpu", "memory")):
+        if info.allocatable.get("cpu", 0) > 0 and info.allocatable.get("memory", 0) > 0:
             self._incomplete.discard(row)
         else:
             self._incomplete.add(row)
@@ -380,7 +382,8 @@ class NodeTable:
         """Forget where the images are whose presence on a node has changed."""
         if old is not None and new is not None and old.images == new.images:
             return
-        self._image_nodes.update(new.images.keys() if new is not None else ())
+        for name in new.images if new is not None else ():
+            self._image_nodes[name] += 1
         for name in old.images if old is not None else ():
             self._image_nodes[name] -= 1
             if not self._image_nodes[name]:
