@@ -5,7 +5,18 @@ differential fuzzing. There is no type checker and no cost estimator, as the API
 expression that reaches a scheduler.
 """
 
-from scheduler.cel.device import Outcome, SelectableDevice, Selector
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from scheduler.cel.errors import CelError, CompileError, CostExceeded, EvaluationError
+from scheduler.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from scheduler.cel.device import Outcome, SelectableDevice, Selector
+
+if not TYPE_CHECKING:
+    # Few clusters have a device class; the evaluator is imported with the first selector.
+    __getattr__ = lazy_attributes(__name__, dict.fromkeys(("Outcome", "SelectableDevice", "Selector"), "device"))
 
 __all__ = ["CelError", "CompileError", "CostExceeded", "EvaluationError", "Outcome", "SelectableDevice", "Selector"]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from scheduler import cel
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
-from scheduler.cel import CompileError, EvaluationError, Selector
+from scheduler.cel import CompileError, EvaluationError
 from scheduler.kube.model import DeviceClass, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaim
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget
@@ -30,9 +31,9 @@ class SelectorCache:
     _MAX = 1_000
 
     def __init__(self) -> None:
-        self._selectors: dict[str, Selector | CompileError] = {}
+        self._selectors: dict[str, cel.Selector | CompileError] = {}
 
-    def get(self, expression: str) -> Selector:
+    def get(self, expression: str) -> cel.Selector:
         """Return a selector.
 
         Raises:
@@ -43,7 +44,7 @@ class SelectorCache:
             if len(self._selectors) >= self._MAX:
                 del self._selectors[next(iter(self._selectors))]
             try:
-                selector = Selector(expression)
+                selector = cel.Selector(expression)
             except CompileError as error:
                 selector = error
         # The last one used goes last.
