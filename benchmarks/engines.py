@@ -24,8 +24,8 @@ from benchmarks.remembering import interval
 
 IMPORTS = """
 import re, time
-from scheduler.__main__ import _import_structlog
-_import_structlog()
+from scheduler.imports import import_structlog
+import_structlog()
 import scheduler.daemon
 print(time.process_time())
 print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])

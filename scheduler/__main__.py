@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from scheduler.extras import requires_extra
+from scheduler.imports import import_structlog
 
 _GC_THRESHOLD_WHILE_STARTING = 1_000_000
 """Objects between two collections until the first lists are in: all that is made until then stays."""
@@ -17,23 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # pydantic would read the metadata of every installed package to find plugins, and import what says it is one.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     with requires_extra("kube-scheduler", "scheduler"):
-        _import_structlog()
+        import_structlog()
         from scheduler.app import run
 
         return run(sys.argv[1:] if arguments is None else arguments)
-
-
-def _import_structlog() -> None:
-    """Import it without what it takes for colours and greenlets where they are installed: 80 ms for what no daemon
-    shows or has."""
-    hidden = [name for name in ("rich", "colorama", "greenlet") if name not in sys.modules]
-    for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        import structlog  # noqa: F401
-    finally:
-        for name in hidden:
-            del sys.modules[name]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import uvloop
 
 from scheduler.clusterversion import followed_minor
 from scheduler.config import Configuration
+from scheduler.imports import import_numpy
 from scheduler.kube.client import ClientConfig, KubeClient, PageReader
 from scheduler.options import USER_AGENT, Options
 
@@ -62,10 +63,15 @@ async def _run(options: Options, configuration: Configuration, load: Load, clien
             pods.close()
 
 
+def _import() -> None:
+    import_numpy()
+    import_module("scheduler.daemon")
+
+
 async def _import_daemon() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     try:
-        await asyncio.to_thread(import_module, "scheduler.daemon")
+        await asyncio.to_thread(_import)
     finally:
         sys.setswitchinterval(before)

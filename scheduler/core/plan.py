@@ -7,15 +7,14 @@ all nodes the plugin adds a constant.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from scheduler.core.shared import NotLocal, SharedAnswers, raw_scores, rejections, scores_in_range
 from scheduler.framework import (
     MAX_SCORE,
+    AnyArray,
     BoolArray,
     CycleState,
     DependsOn,
@@ -42,7 +41,7 @@ RateBlock = Callable[[FloatArray], SmallIntArray | IntArray]
 Declare = Callable[[PodInfo, NodeView], Locality]
 Weighted = tuple[ScorePlugin, int]
 Blocks = tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]]
-Column = NDArray[np.int16] | NDArray[np.int64]
+Column = SmallIntArray | IntArray
 """Totals; in 16 bits where they fit, which is quicker to search."""
 _LARGEST_SMALL = 2**15 - 1
 _MOST_SORTED = 256
@@ -134,8 +133,8 @@ class Plan(Struct):
             Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
         """
         total = self.floor
-        columns: list[tuple[NDArray[Any], int]] = []
-        rejecting: list[NDArray[Any]] = []
+        columns: list[tuple[AnyArray, int]] = []
+        rejecting: list[AnyArray] = []
         for scorer, weight, locality in self.node_scores:
             answer = shared.answer(scores_in_range, scorer, locality, pod, view)
             total += answer.same * weight
@@ -147,7 +146,7 @@ class Plan(Struct):
                 rejecting.append(verdicts.column)
             elif verdicts.same:
                 total = -1
-        base: NDArray[Any] = np.full(view.table.capacity, total, dtype=self.dtype)
+        base: AnyArray = np.full(view.table.capacity, total, dtype=self.dtype)
         if total < 0:
             return base
         for column, weight in columns:
@@ -169,7 +168,7 @@ class Plan(Struct):
             Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
         """
         rows: slice | RowArray = slice(view.size) if view.dense else view.rows
-        start: NDArray[Any] = base[rows]
+        start: AnyArray = base[rows]
         for scorer, weight, locality in self.shared_scores:
             answer = shared.answer(scores_in_range, scorer, locality, pod, view, of_pods=True)
             assert answer.column is not None
@@ -199,7 +198,7 @@ class Plan(Struct):
         fits, rates, filters, scores = by_block
         everyone = rows is view.rows and view.dense
         block = view.basics[:, : view.size] if everyone else view.basics.take(rows, axis=1, mode="clip")
-        total: NDArray[Any] = summed(pod, view, rows, base, filters, scores) if filters or scores else base
+        total: AnyArray = summed(pod, view, rows, base, filters, scores) if filters or scores else base
         passed = total >= 0
         for rate, weight in rates:
             rated = rate(block)

@@ -9,14 +9,14 @@ use. Measurements are in docs/performance.md.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from scheduler.framework import (
     MAX_SCORE,
+    AnyArray,
     BoolArray,
     CycleState,
     FilterPlugin,
@@ -37,7 +37,7 @@ _FEWEST = 16
 _FEW_ROWS = 16
 
 P = TypeVar("P", FilterPlugin, ScorePlugin)
-Ask = Callable[[P, PodInfo, NodeView, RowArray], NDArray[Any]]
+Ask = Callable[[P, PodInfo, NodeView, RowArray], AnyArray]
 Version = Callable[[NodeView], Hashable]
 
 
@@ -99,7 +99,7 @@ class SharedAnswer(Struct):
     """
 
     same: int
-    column: NDArray[Any] | None
+    column: AnyArray | None
     position: int
     version: Hashable
     of_pods: bool

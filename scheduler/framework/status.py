@@ -6,17 +6,20 @@ code and reasons decide what happens next. An exception is a bug or trouble, and
 
 from collections.abc import Callable
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-SmallIntArray = NDArray[np.int16]
-RowArray = NDArray[np.intp]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-CodeArray = NDArray[np.int8]
+# As numpy.typing.NDArray has it: that module takes 50 ms to import.
+_Shape = tuple[Any, ...]
+AnyArray = np.ndarray[_Shape, np.dtype[Any]]
+IntArray = np.ndarray[_Shape, np.dtype[np.int64]]
+SmallIntArray = np.ndarray[_Shape, np.dtype[np.int16]]
+RowArray = np.ndarray[_Shape, np.dtype[np.intp]]
+FloatArray = np.ndarray[_Shape, np.dtype[np.float64]]
+BoolArray = np.ndarray[_Shape, np.dtype[np.bool_]]
+CodeArray = np.ndarray[_Shape, np.dtype[np.int8]]
 
 MAX_REASONS = 63
 """Bits a verdict has for reasons; a plugin with more folds the rest into the last one. Not 64: int64 has a sign."""

@@ -14,10 +14,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduler.framework import (
     BoolArray,
+    CodeArray,
     CycleState,
     FilterRunner,
     FloatArray,
@@ -193,7 +193,7 @@ class CachedOutcomes:
             return self._no_candidate(pod, view, rules, rows, rows_to_try)
         return self._best(view, candidates, rng)
 
-    def _rows_needed(self, rows: RowArray, status: NDArray[np.int8], wanted: int) -> int:
+    def _rows_needed(self, rows: RowArray, status: CodeArray, wanted: int) -> int:
         """Return how many rows it takes at least until there are so many candidates, one of which breaks no budget: as
         if those not tried yet were such."""
         possible = np.flatnonzero(status <= _CANDIDATE)

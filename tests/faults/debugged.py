@@ -35,9 +35,9 @@ def import_everything() -> None:
     """Import all that a running scheduler imports, with a clock that can still be skewed."""
     # Before anything takes a reference to it.
     time.time = _skewed_time
-    from scheduler.__main__ import _import_structlog
+    from scheduler.imports import import_structlog
 
-    _import_structlog()
+    import_structlog()
     import scheduler.plugins
 
     modules = ["scheduler.app", "scheduler.start", "scheduler.daemon", "scheduler.observe.endpoints", "yaml"]

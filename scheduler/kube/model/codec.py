@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -94,9 +95,20 @@ class Codec(Generic[T]):
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
-        self._object = msgspec.json.Decoder(kind)
-        self._list: msgspec.json.Decoder[_List[T]] = msgspec.json.Decoder(_List[kind])  # type: ignore[valid-type]
-        self._event: msgspec.json.Decoder[_Event[T]] = msgspec.json.Decoder(_Event[kind])  # type: ignore[valid-type]
+
+    # Each is made when it is first needed: most daemons watch half of the kinds, and get no single object of any.
+
+    @cached_property
+    def _object(self) -> msgspec.json.Decoder[T]:
+        return msgspec.json.Decoder(self.kind)
+
+    @cached_property
+    def _list(self) -> msgspec.json.Decoder[_List[T]]:
+        return msgspec.json.Decoder(_List[self.kind])  # type: ignore[name-defined]
+
+    @cached_property
+    def _event(self) -> msgspec.json.Decoder[_Event[T]]:
+        return msgspec.json.Decoder(_Event[self.kind])  # type: ignore[name-defined]
 
     def decode(self, data: bytes | Raw) -> T:
         """Decode one object; raise DecodeError with the path of the offending field."""

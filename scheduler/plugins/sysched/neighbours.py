@@ -1,17 +1,16 @@
 """The system calls of the pods on each node, kept as long as neither the pods nor their profiles change."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduler.framework import IntArray, NodeView, PodInfo
 from scheduler.helpers import StaleRows
 from scheduler.plugins.sysched.profiles import Profiles
 
 _WORD = 64
-_Words = NDArray[np.uint64]
+_Words = np.ndarray[tuple[Any, ...], np.dtype[np.uint64]]
 
 
 class _Columns(NamedTuple):

@@ -1,0 +1,62 @@
+"""Imports of libraries without the parts of them that no daemon needs: a start waits for each."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Final
+
+_FOR_COLORS: Final = ("rich", "colorama", "greenlet")
+_NUMPY_TYPING: Final = "numpy._typing"
+
+
+def import_structlog() -> None:
+    """Import it without what it takes for colors and greenlets where they are installed: 80 ms."""
+    with _in_place_of(dict.fromkeys(_FOR_COLORS)):
+        import structlog  # noqa: F401
+
+
+def import_numpy() -> None:
+    """Import it without its types for annotations, of which numpy.linalg takes one word: 50 ms, half of all.
+
+    `numpy.typing` can be imported later, as ever.
+    """
+    if "numpy" not in sys.modules:
+        with _in_place_of({_NUMPY_TYPING: _Typing(_NUMPY_TYPING)}):
+            import numpy  # noqa: F401
+
+
+class _Annotation:
+    """What stands for NDArray: nobody reads it while the scheduler runs."""
+
+    def __class_getitem__(cls, item: object) -> Any:
+        return Any
+
+
+class _Typing(ModuleType):
+    """`numpy._typing` that knows NDArray; who asks it for anything else gets that from the module itself."""
+
+    NDArray = _Annotation
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(_NUMPY_TYPING) is self:
+            del sys.modules[_NUMPY_TYPING]
+        return getattr(importlib.import_module(_NUMPY_TYPING), name)
+
+
+@contextlib.contextmanager
+def _in_place_of(modules: dict[str, ModuleType | None]) -> Iterator[None]:
+    """Let imports find these instead of modules that have not been imported yet; None for one that is not there."""
+    stand_ins = {name: module for name, module in modules.items() if name not in sys.modules}
+    sys.modules.update(stand_ins)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name, module in stand_ins.items():
+            if name in sys.modules and sys.modules[name] is module:
+                del sys.modules[name]
