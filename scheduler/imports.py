@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -25,6 +26,8 @@ def import_numpy() -> None:
     `numpy.typing` can be imported later, as ever.
     """
     if "numpy" not in sys.modules:
+        # Else OpenBLAS starts a thread for each further processor, which spins for 50 ms; we have no use for them.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         with _in_place_of({_NUMPY_TYPING: _Typing(_NUMPY_TYPING)}):
             import numpy  # noqa: F401
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -90,3 +91,9 @@ with _in_place_of({"numpy._typing": _Typing("numpy._typing")}):
 assert ArrayLike is numpy.typing.ArrayLike and "_typing" in sys.modules["numpy._typing"].__name__
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_start_has_no_threads_for_matrices() -> None:
+    code = f"{DAEMON}\nimport os\nassert len(os.listdir('/proc/self/task')) == 1"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
