@@ -107,8 +107,9 @@ class Daemon:
         self._stopping = False
         self._reflectors: dict[str, Reflector[Any, Any]] = {}
         connection = configuration.model.client_connection
-        # A rate limit of its own, as upstream: a flood of Events never delays a binding.
-        self.event_client = self._new_client(f"{USER_AGENT}/events", connection.qps, connection.burst)
+        # A rate limit of its own, as upstream: a flood of Events never delays a binding. The connections are shared:
+        # most Events are written when the bindings no longer use theirs.
+        self.event_client = self._new_client(f"{USER_AGENT}/events", connection.qps, connection.burst, client)
         client.observe(self.metrics.clients.observer(self.client_config.server))
         self.check_client = None
         if check_rules(configuration):
@@ -155,9 +156,9 @@ class Daemon:
         )
         self._version = VersionFollower(client, configuration, self._reporter.report_version, self._leaders_minor)
 
-    def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
+    def _new_client(self, agent: str, qps: float, burst: int, beside: KubeClient | None = None) -> KubeClient:
         observer = self.metrics.clients.observer(self.client_config.server)
-        return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent, observer=observer)
+        return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent, observer=observer, beside=beside)
 
     def _new_extending(self) -> Extending | None:
         """The extenders of the configuration, with a client that reads what they are sent."""

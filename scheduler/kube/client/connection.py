@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from typing import Final, NamedTuple, cast
 
+from scheduler.kube.client.credentials import ResumingContext
 from scheduler.kube.client.responses import AnswerParser, Head, MalformedAnswer
 
 ERROR_BODY: Final = 64 << 10
@@ -101,6 +102,11 @@ class Connection(asyncio.Protocol):
             exchange.lost(None)
         else:
             transport.write(request)
+
+    def remember_session(self) -> None:
+        """Let later connections with its TLS context resume its session; call it after an answer."""
+        if isinstance(self.tls, ResumingContext) and self._transport is not None:
+            self.tls.remember(self._transport.get_extra_info("ssl_object"))
 
     def abort(self) -> None:
         """Close it at once; what is under way fails."""

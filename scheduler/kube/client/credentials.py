@@ -39,7 +39,7 @@ class Credentials:
         )
         self._tls_signature: _Signature = ()
         self._tls_checked_at = float("-inf")
-        self._tls: ssl.SSLContext | None = None
+        self._tls: ResumingContext | None = None
 
     @property
     def config(self) -> ClientConfig:
@@ -70,7 +70,7 @@ class Credentials:
             self._token.forget()
         return self._token is not None
 
-    def ssl_context(self) -> ssl.SSLContext:
+    def ssl_context(self) -> ResumingContext:
         """Return the TLS context, rebuilt whenever a certificate file has changed.
 
         Raise ConfigError for files that cannot be used, unless an earlier context still works.
@@ -146,8 +146,34 @@ class _RecordReader(ssl.SSLObject):
         return super().read(min(len, _RECORD), buffer)
 
 
-def _context(config: ClientConfig) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+class ResumingContext(ssl.SSLContext):
+    """Begins connections to one server with the last session that this server gave a ticket for.
+
+    A resumed session proves neither certificate again, so a context must not outlive its certificates.
+    """
+
+    session: ssl.SSLSession | None = None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """As the base, which event loops call without a session."""
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session or self.session)
+
+    def remember(self, connected: ssl.SSLObject) -> None:
+        """Keep the session of a connection that has been answered: a ticket comes after the handshake."""
+        if self.session is None or not connected.session_reused:
+            session = connected.session
+            self.session = session if session is not None and session.has_ticket else None
+
+
+def _context(config: ClientConfig) -> ResumingContext:
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslobject_class = _RecordReader
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -55,7 +55,7 @@ class Observer(Protocol):
         stands for the begin of a stream."""
 
 
-_CONNECTIONS: Final = 320
+_CONNECTIONS: Final = 384
 """Each caller limits how many requests it has under way, to some dozens. This leaves room for requests that hang, so
 that the others still find a connection."""
 _REPEATED: Final = ("GET", "HEAD", "PUT", "DELETE")
@@ -85,14 +85,16 @@ class KubeClient:
         timeout: float = 30.0,
         max_bytes: int = 256 << 20,
         observer: Observer | None = None,
+        beside: KubeClient | None = None,
     ) -> None:
         """Configure; nothing is opened yet.
 
         `qps` and `burst` limit the rate of requests (0 or less: no limit), watches included. `timeout` (seconds) spans
         a request with its retries, but not the wait for the rate limit. `max_bytes` caps the body of an answer.
-        `observer` is told of waits and exchanges, for metrics.
+        `observer` is told of waits and exchanges, for metrics. `beside`: use the connections and credentials of another
+        client with this configuration, which is closed after this one.
         """
-        self._credentials = Credentials(config)
+        self._credentials: Credentials = Credentials(config) if beside is None else beside._credentials
         self._secure = self._credentials.secure
         address = Address.of(config.server, config.tls_server_name)
         self._prefix = address.prefix
@@ -101,7 +103,8 @@ class KubeClient:
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._observer = observer
-        self._pool = ConnectionPool(address, limit=_CONNECTIONS)
+        self._owns_pool = beside is None
+        self._pool: ConnectionPool = ConnectionPool(address, limit=_CONNECTIONS) if beside is None else beside._pool
         self._streams = ConnectionPool(address, limit=None)
         self._closed = False
 
@@ -123,7 +126,8 @@ class KubeClient:
     async def close(self) -> None:
         """Close all connections; the client cannot be used any more."""
         self._closed = True
-        await self._pool.close()
+        if self._owns_pool:
+            await self._pool.close()
         await self._streams.close()
 
     async def wait_for_rate(self) -> None:
@@ -261,22 +265,36 @@ class KubeClient:
             request = self._writer.write("GET", target, self._credentials.authorization())
             self._require_open()
             try:
-                connection = await self._streams.open(self._tls(), deadline)
-                try:
-                    stream = await connection.open(request, timeout=deadline - time.monotonic(), silence=silence)
-                    if stream.head.status == 200:
-                        return connection, stream
-                    answer = await _refusal(stream)
-                except BaseException:
-                    self._streams.release(connection)
-                    raise
+                connection, stream = await self._begin_stream(request, deadline, silence)
             except (NotConnected, *_FAILURES) as error:
                 raise connection_error("GET", path, error, sent=True) from error
-            self._streams.release(connection)
+            if stream.head.status == 200:
+                return connection, stream
+            try:
+                answer = await _refusal(stream)
+            except _FAILURES as error:
+                raise connection_error("GET", path, error, sent=True) from error
+            finally:
+                self._streams.release(connection)
             failure = self._failure("GET", path, answer)
             if reread or not isinstance(failure, Unauthorized) or not self._credentials.reread():
                 raise failure
             reread = True
+
+    async def _begin_stream(self, request: bytes, deadline: float, silence: float) -> tuple[Connection, Stream]:
+        """Send a request on the connection that a list has just left, which need not be kept for another, or on a new
+        one; on a new one, too, where the server has just closed the other."""
+        tls = self._tls()
+        kept = self._streams.take_from(self._pool, tls)
+        while True:
+            connection = kept or await self._streams.open(tls, deadline)
+            try:
+                return connection, await connection.open(request, timeout=deadline - time.monotonic(), silence=silence)
+            except BaseException as error:
+                self._streams.release(connection)
+                if kept is None or not isinstance(error, ConnectionClosed) or error.answered or self._closed:
+                    raise
+                kept = None
 
     async def _chunks(self, path: str, stream: Stream) -> AsyncIterator[bytes]:
         try:

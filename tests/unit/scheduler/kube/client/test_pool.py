@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from scheduler.kube.client import ConfigError, pool
+from scheduler.kube.client import ConfigError, ConnectionFailed, KubeClient, KubeError, pool
 from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
-from tests.unit.scheduler.kube.client.hostile import HostileServer, hostile_server
+from tests.unit.scheduler.kube.client.hostile import HostileServer, Visit, hostile_server
 
 
 @pytest.fixture
@@ -172,3 +172,61 @@ def test_addresses(server: str, address: Address) -> None:
 def test_an_address_that_cannot_be_is_refused(server: str) -> None:
     with pytest.raises(ConfigError, match="server"):
         Address.of(server, None)
+
+
+async def test_a_client_beside_another_uses_its_connections_and_leaves_them_open(server: HostileServer) -> None:
+    async with KubeClient(server.config, user_agent="first") as first:
+        async with KubeClient(server.config, user_agent="second", beside=first) as second:
+            await first.post("/a", {})
+            await second.post("/b", {})
+        await first.post("/c", {})
+        with pytest.raises(KubeError, match="closed"):
+            await second.post("/d", {})
+    assert len(server.visits) == 1
+    assert [request.split()[1] for request in server.requests] == [b"/a", b"/b", b"/c"]
+    assert [b"User-Agent: second" in request for request in server.requests] == [False, True, False]
+
+
+async def read(client: KubeClient) -> bytes:
+    async with client.stream("/watch", timeout=60, silence=60) as chunks:
+        return b"".join([chunk async for chunk in chunks])
+
+
+async def test_a_watch_goes_on_with_the_connection_of_the_list(server: HostileServer) -> None:
+    async with KubeClient(server.config) as client:
+        await client.get("/list")
+        assert await read(client) == b"{}"
+        await client.get("/list")
+    assert [request.split()[1] for request in server.requests] == [b"/list", b"/watch", b"/list"]
+    assert len(server.visits) == 2, "the connection ended with the watch"
+
+
+async def test_a_watch_has_a_new_connection_where_the_server_has_closed_the_one_of_the_list(
+    server: HostileServer,
+) -> None:
+    answer_all = server.script
+
+    async def script(visit: Visit) -> None:
+        if visit.number:
+            await answer_all(visit)
+            return
+        await visit.request()
+        await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await visit.request()
+
+    server.script = script
+    async with KubeClient(server.config) as client:
+        await client.get("/list")
+        assert await read(client) == b"{}"
+    assert [request.split()[1] for request in server.requests] == [b"/watch"]
+
+
+async def test_a_watch_that_a_new_connection_loses_fails(server: HostileServer) -> None:
+    async def script(visit: Visit) -> None:
+        await visit.request()
+
+    server.script = script
+    async with KubeClient(server.config) as client:
+        with pytest.raises(ConnectionFailed):
+            await read(client)
+    assert len(server.visits) == 1
