@@ -91,7 +91,7 @@ class NullBinder:
 
     def __init__(self, config: ClientConfig, victims: int = 0, *, bare: bool = False) -> None:
         self._client = KubeClient(config, qps=0, user_agent="null-binder")
-        self._event_client = KubeClient(config, qps=0, user_agent="null-binder-events")
+        self._event_client = KubeClient(config, qps=0, user_agent="null-binder-events", beside=self._client)
         self._victims, self._bare = victims, bare
         self._on_node: defaultdict[str, deque[_Meta]] = defaultdict(deque)
         self._nodes: itertools.cycle[str] = itertools.cycle(())
@@ -120,8 +120,8 @@ class NullBinder:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
         await self._event_client.close()
+        await self._client.close()
 
     async def _list(self, path: str, selectors: dict[str, str] | None = None) -> tuple[list[_Object], str]:
         items: list[_Object] = []
