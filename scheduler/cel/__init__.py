@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 
 if not TYPE_CHECKING:
     # Few clusters have a device class; the evaluator is imported with the first selector.
-    __getattr__ = lazy_attributes(__name__, dict.fromkeys(("Outcome", "SelectableDevice", "Selector"), "device"))
+    __getattr__ = lazy_attributes(__name__, {"Outcome": "device", "SelectableDevice": "device", "Selector": "device"})
 
 __all__ = ["CelError", "CompileError", "CostExceeded", "EvaluationError", "Outcome", "SelectableDevice", "Selector"]

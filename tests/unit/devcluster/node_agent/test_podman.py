@@ -270,7 +270,7 @@ def test_only_the_containers_of_the_cluster_are_removed(monkeypatch: pytest.Monk
     listing = f"1 {ours}/data/real-0\n2 {others}/data/real-0\n3 <no value>\n4 {ours}/data/real-1"
     put_podman(tmp_path, monkeypatch, f"""case "$1" in ps) echo '{listing}';; *) echo "$@" >> {log};; esac""")
     containers.remove(ours, known="podman")
-    assert log.read_text() == "rm --force --volumes --time=0 1 4\n"
+    assert log.read_text() == "rm --force --ignore --volumes --time=0 1 4\n"
 
 
 def test_a_cluster_of_processes_does_not_ask_podman(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
