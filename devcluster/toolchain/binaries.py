@@ -99,10 +99,10 @@ class Binary:
 
 
 _KUBERNETES_SECONDS = {
-    "kube-apiserver": 180,
-    "kube-controller-manager": 55,
-    "kube-scheduler": 5,
-    "kubectl": 15,
+    "kube-apiserver": 280,
+    "kube-controller-manager": 85,
+    "kube-scheduler": 8,
+    "kubectl": 20,
 }
 
 
@@ -133,7 +133,7 @@ def _scheduler_plugins(name: str, group: str, version: str, minor: str) -> Binar
 BINARIES: dict[str, Binary] = {
     binary.name: binary
     for binary in (
-        Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "3.6.5", build_seconds=45),
+        Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "3.6.5", build_seconds=115),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
         _kubernetes("kube-scheduler"),
@@ -145,7 +145,7 @@ BINARIES: dict[str, Binary] = {
             "sigs.k8s.io/kwok/cmd/kwok",
             _KWOK,
             f"-X sigs.k8s.io/kwok/pkg/consts.Version={_KWOK}",
-            build_seconds=85,
+            build_seconds=115,
         ),
         # Built without a version stamp, so a release on PATH is recognised and ours is found by its cache name.
         # Without the clients of the clouds, in which it could find targets: they are half of it. Debian 12's has all
@@ -158,7 +158,7 @@ BINARIES: dict[str, Binary] = {
             on_path=OnPath.AT_LEAST,
             tags="remove_all_sd",
             oldest="2.42.0",
-            build_seconds=70,
+            build_seconds=130,
         ),
         Binary(
             "promtool",
@@ -166,7 +166,7 @@ BINARIES: dict[str, Binary] = {
             "github.com/prometheus/prometheus/cmd/promtool",
             _PROMETHEUS,
             tags="remove_all_sd",
-            build_seconds=32,
+            build_seconds=45,
         ),
         Binary(
             "pulumi",
@@ -176,7 +176,7 @@ BINARIES: dict[str, Binary] = {
             f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={_PULUMI}",
             OnPath.AT_LEAST,
             version_argument="version",
-            build_seconds=100,
+            build_seconds=120,
         ),
         _scheduler_plugins("scheduler-plugins", "scheduler-plugins", "0.34.7", "1.34"),
         # The newest that the module proxy serves.
