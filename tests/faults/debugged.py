@@ -110,11 +110,9 @@ def block_on_signal(how: str, seconds: float) -> None:
 
 def shorten_silence(seconds: float) -> None:
     """Let watches count as dead after so many seconds without a word."""
-    from scheduler.kube.client import ReflectorTiming
+    from scheduler.kube.client import ReflectorTiming, listwatch
 
-    defaults = ReflectorTiming.__init__.__kwdefaults__
-    assert defaults is not None
-    defaults["silence"] = seconds
+    listwatch.ReflectorTiming = functools.partial(ReflectorTiming, silence=seconds)  # type: ignore[assignment, misc]
 
 
 def take_the_first_of_ties() -> None:
