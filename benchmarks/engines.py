@@ -24,8 +24,9 @@ from benchmarks.remembering import interval
 
 IMPORTS = """
 import re, time
-from scheduler.imports import import_structlog
+from scheduler.imports import import_numpy, import_structlog
 import_structlog()
+import_numpy()
 import scheduler.daemon
 print(time.process_time())
 print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])

@@ -273,15 +273,11 @@ def reduce_node(node: Node) -> NodeInfo:
 
 def _allocatable(amounts: ResourceList) -> Resources:
     """Return the amounts that are counted; nodes of one kind share the mapping."""
-    items = tuple(amounts.items())
-    return _shared_allocatable(items) if len(items) <= _FEW_RESOURCES else _counted(items)
+    count = _counted if len(amounts) <= _FEW_RESOURCES else _counted.__wrapped__
+    return count(tuple(amounts.items()))
 
 
 @lru_cache(maxsize=128)
-def _shared_allocatable(amounts: _Amounts) -> Resources:
-    return _counted(amounts)
-
-
 def _counted(amounts: _Amounts) -> Resources:
     return {
         name: max(0, quantity_milli_value(amount) if name == "cpu" else quantity_value(amount))

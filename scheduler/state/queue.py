@@ -180,11 +180,7 @@ class SchedulingQueue:
         # A relist after a lost watch brings every pod once more.
         if known is not None or pod.uid in self._in_flight:
             return self.update(known.pod if known is not None else None, pod)
-        queued = self._new_entry(pod)
-        if not self._passes_gates(queued, UNSCHEDULABLE_POD_ADD.label):
-            return "gated"
-        self._push_active(queued, UNSCHEDULABLE_POD_ADD.label)
-        return "active"
+        return self._to_active(self._new_entry(pod), UNSCHEDULABLE_POD_ADD.label)
 
     def update(self, old: PodInfo | None, new: PodInfo) -> QueueName:
         """Take in a changed pod; one that is unknown is added. The same resource version again changes nothing."""

@@ -126,26 +126,17 @@ class ConnectionPool:
         """Return an idle connection with this TLS context; None if there is none, or the limit is reached."""
         if not self._idle or self._slots_taken >= self._limit:
             return None
-        connection = self._pop(tls)
-        if connection is not None:
-            self._slots_taken += 1
-            self._in_use.add(connection)
-        return connection
+        return self.take_from(self, tls)
 
     def take_from(self, other: ConnectionPool, tls: ssl.SSLContext | None) -> Connection | None:
-        """Take an idle connection over from another pool; None if there is none. This pool has no limit."""
-        connection = other._pop(tls)
-        if connection is not None:
-            self._slots_taken += 1
-            self._in_use.add(connection)
-        return connection
-
-    def _pop(self, tls: ssl.SSLContext | None) -> Connection | None:
-        """Remove the idle connection that was used last: the others grow old and are closed."""
+        """Take an idle connection over from a pool; None if there is none. The limit is not looked at."""
         oldest = asyncio.get_running_loop().time() - _KEEP_ALIVE
-        while self._idle:
-            connection = self._idle.pop()
+        while other._idle:
+            # The one that was used last: the others grow old and are closed.
+            connection = other._idle.pop()
             if connection.tls is tls and connection.idle_since > oldest and connection.reusable:
+                self._slots_taken += 1
+                self._in_use.add(connection)
                 return connection
             connection.abort()
         return None
