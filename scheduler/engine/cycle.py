@@ -416,6 +416,7 @@ class SchedulingCycle:
             self._counts.volume_error(status, "bind")
             return status
         self._log.pre_bound(pod)
+        await self._failures.settle(pod.uid)
         bound = (
             None
             if self._extenders is None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from scheduler.engine.handle import EngineHandle
 from scheduler.framework import SUCCESS, PodInfo, Status
@@ -71,6 +72,9 @@ class _Written(NamedTuple):
 class FailureReporter:
     """Writes each failure once: a condition that says the same already is not patched again.
 
+    Of each pod one patch is under way at a time. On two connections the API server could apply the older one last, and
+    the pod would keep a reason that no longer holds.
+
     Args:
         annotated: scheduler names of the profiles whose pods get the command that explains the failure.
         quiet: scheduler names of the profiles whose pods are no reason for a new node while a quota holds them.
@@ -80,6 +84,8 @@ class FailureReporter:
         self._annotated = frozenset(annotated)
         self._quiet = frozenset(quiet)
         self._written: OrderedDict[str, _Written] = OrderedDict()
+        self._unsent: dict[str, dict[str, Any]] = {}
+        self._turns: dict[str, asyncio.Event] = {}
         self._patches = asyncio.Semaphore(PATCHES_AT_ONCE)
 
     def report(self, handle: EngineHandle, pod: PodInfo, failure: AttemptFailure) -> None:
@@ -105,12 +111,16 @@ class FailureReporter:
         status: dict[str, object] = {"conditions": [_condition(pod, reason, message, handle.now())]}
         if nominate:
             status["nominatedNodeName"] = nominated_node or None
-        patch: dict[str, object] = {"status": status}
+        if pod.uid in self._unsent:
+            # What is newer goes in its place; a nomination that it takes back stays taken back.
+            self._unsent[pod.uid]["status"].update(status)
+            return
+        self._unsent[pod.uid] = patch = {"status": status}
         if pod.scheduler_name in self._annotated:
             # With the condition: the API server takes annotations there, so it needs neither a request nor a right.
             command = f"kubectl secondary-scheduler explain pod {pod.name} -n {pod.namespace}"
             patch["metadata"] = {"annotations": {EXPLAIN_ANNOTATION: command}}
-        handle.spawn(self._patch(handle, pod, patch), f"status {pod.key}")
+        handle.spawn(self._patch(handle, pod), f"status {pod.key}")
 
     def _reason(self, pod: PodInfo, failure: AttemptFailure) -> str:
         """The condition's reason; Events and metrics say Unschedulable in any case."""
@@ -122,7 +132,7 @@ class FailureReporter:
 
         The next report takes it back, whether or not the watch has shown it by then.
         """
-        async with self._patches:
+        async with self._turn(pod.uid):
             if not is_wanted():
                 return SUCCESS
             last = self._written.get(pod.uid) or _Written("", "", None)
@@ -130,18 +140,50 @@ class FailureReporter:
             return await handle.patch_pod(pod, {"status": {"nominatedNodeName": node}}, "status")
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is bound or gone."""
+        """Forget a pod that is bound or gone; what has not been sent about it is dropped."""
         self._written.pop(uid, None)
+        self._unsent.pop(uid, None)
 
-    async def _patch(self, handle: EngineHandle, pod: PodInfo, patch: dict[str, object]) -> None:
-        written = False
-        try:
-            async with self._patches:
-                written = (await handle.patch_pod(pod, patch, "status")).is_success
-        finally:
-            if not written:
-                # The next attempt must not believe that it was.
-                self._written.pop(pod.uid, None)
+    async def settle(self, uid: str) -> None:
+        """Drop what has not been sent about a pod and wait for what is under way.
+
+        The API server sets the condition with the binding: a patch from before it must not come after it.
+        """
+        if self._unsent.pop(uid, None) is not None:
+            self._written.pop(uid, None)
+        while (turn := self._turns.get(uid)) is not None:
+            await turn.wait()
+
+    async def _patch(self, handle: EngineHandle, pod: PodInfo) -> None:
+        async with self._turn(pod.uid):
+            patch, sent = self._unsent.pop(pod.uid, None), self._written.get(pod.uid)
+            if patch is None:
+                return
+            is_written = False
+            try:
+                is_written = (await handle.patch_pod(pod, patch, "status")).is_success
+            finally:
+                if not is_written and self._written.get(pod.uid) is sent:
+                    # The next attempt must not believe that it was.
+                    self._written.pop(pod.uid, None)
+
+    @asynccontextmanager
+    async def _turn(self, uid: str) -> AsyncIterator[None]:
+        """Wait for a place among the patches under way, and for those of the same pod from before."""
+        async with self._patches:
+            former, turn = self._turns.get(uid), asyncio.Event()
+            self._turns[uid] = turn
+            try:
+                if former is not None:
+                    await former.wait()
+                yield
+            finally:
+                turn.set()
+                if former is not None and not former.is_set():
+                    # Cancelled before its time: who comes next waits for what this one waited for.
+                    self._turns[uid] = former
+                elif self._turns.get(uid) is turn:
+                    del self._turns[uid]
 
 
 def _condition(pod: PodInfo, reason: str, message: str, now: float) -> dict[str, object]:
