@@ -119,7 +119,8 @@ def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespa
     about = report.machine(paths)
     if others:
         for scenario, workload in chosen:
-            runs = race_checkouts(scenario, workload, options.rounds, paths, others)
+            cluster = kept.KeptCluster.of(options.cluster, scenario, workload, paths)
+            runs = race_checkouts(scenario, workload, options.rounds, paths, others, cluster)
             if options.json:
                 print(json.dumps([{name: run.figures for name, run in each.items()} for each in runs]), flush=True)
                 continue

@@ -30,7 +30,6 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.primitives import quantity_milli_value
 
 _BATCH_ATTEMPTS = re.compile(r'^scheduler_batch_attempts_total\{.*result="(\w+)".*\} (\S+)$', re.MULTILINE)
-_NOT_KEPT = KeptCluster()
 _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0
 """Events have ended when none came for so long."""
@@ -71,15 +70,22 @@ def race(
 
 
 def race_checkouts(
-    scenario: Scenario, workload: Workload, rounds: int, binaries: dict[str, Path], others: dict[str, Path]
+    scenario: Scenario,
+    workload: Workload,
+    rounds: int,
+    binaries: dict[str, Path],
+    others: dict[str, Path],
+    kept: KeptCluster,
 ) -> list[dict[str, ContestantRun]]:
-    """Run ours and those of other checkouts by their names, alternately, all rounds on one new cluster.
+    """Run ours and those of other checkouts by their names, alternately, all rounds on one new cluster or the one that
+    was kept.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
-    with servers.running(binaries) as cluster:
-        stage = _Round(scenario, workload, cluster, binaries, {**others, OURS: contestants.ROOT})
+    roots = {**others, OURS: contestants.ROOT}
+    with servers.running(binaries, kept.data) as cluster:
+        stage = _Round(scenario, workload, cluster, binaries, roots, kept=kept)
         return asyncio.run(stage.run(1, rounds))
 
 
@@ -91,7 +97,8 @@ class _Round:
         cluster: RaceCluster,
         binaries: dict[str, Path],
         roots: dict[str, Path] | None = None,
-        kept: KeptCluster = _NOT_KEPT,
+        *,
+        kept: KeptCluster,
     ) -> None:
         self._kept = kept
         self._scenario, self._workload = scenario, workload
