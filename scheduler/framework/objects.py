@@ -172,6 +172,7 @@ class PodInfo(Struct, frozen=True, eq=False):
         deleting: a deletion timestamp is set.
         terminal: it has ended and occupies nothing.
         phase: as its status says.
+        conditions: PodScheduled, DisruptionTarget and, of a pod that is ready, Ready without its time and reason.
         reason: why it ended, as its status says; "" while it has not.
         priority_class: name of the class its priority was taken from, or "".
         scheduling_group: name of its PodGroup of scheduling.k8s.io, in its own namespace, or "".

@@ -279,6 +279,8 @@ class ClusterState:
 
     def _replace(self, placed: _Placed, pod: PodInfo) -> None:
         old = placed.pod
+        # Equal, but another copy, which the pod would hold for as long as it lives beside that of the keys here.
+        msgspec.structs.force_setattr(pod, "uid", old.uid)
         placed.pod = pod
         self._namespaces.replace(old, pod)
         same_place = old.node_name == pod.node_name

@@ -117,6 +117,43 @@ def test_the_time_of_binding_is_the_pod_scheduled_condition() -> None:
     assert math.isnan(reduce_pod(api_pod("p", status={"conditions": [refused]})).assigned_at)
 
 
+def test_of_the_conditions_those_stay_that_somebody_reads() -> None:
+    time = {"lastTransitionTime": "2026-01-01T00:00:05Z"}
+    types = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", "DisruptionTarget"]
+    pods = [
+        reduce_pod(api_pod(name, status={"conditions": [{"type": kind, "status": "True", **time} for kind in types]}))
+        for name in ("a", "b")
+    ]
+    kept = [(condition.type, condition.last_transition_time) for condition in pods[0].conditions]
+    assert kept == [
+        ("Ready", None),
+        ("PodScheduled", time["lastTransitionTime"]),
+        ("DisruptionTarget", time["lastTransitionTime"]),
+    ]
+    assert pods[0].conditions[0] is pods[1].conditions[0]
+    unready = reduce_pod(api_pod("c", status={"conditions": [{"type": "Ready", "status": "False"}]}))
+    assert unready.conditions == ()
+
+
+def test_words_that_many_pods_share_are_kept_once() -> None:
+    one, other = (
+        reduce_pod(
+            api_pod(
+                name,
+                metadata={"namespace": "team-" + "a" * len(name)},
+                nodeName="node-" + "1" * len(name),
+                schedulerName="scheduler-" + "b" * len(name),
+                status={"phase": "Run" + "ning"[: 4 * len(name)]},
+            )
+        )
+        for name in ("p", "q")
+    )
+    assert one.namespace is other.namespace
+    assert one.node_name is other.node_name
+    assert one.scheduler_name is other.scheduler_name
+    assert one.phase is other.phase
+
+
 def test_a_node_is_reduced_to_amounts() -> None:
     info = reduce_node(
         api_node("n", allocatable={"cpu": "3500m", "memory": "1Ki", "pods": "7", "foo": "1", "example.com/x": "2"}, capacity={"cpu": "4"},

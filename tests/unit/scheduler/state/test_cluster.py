@@ -55,6 +55,17 @@ def expected_usage(placed: dict[str, PodInfo], names: list[str]) -> dict[str, di
     return result
 
 
+def test_a_pod_that_is_updated_has_one_copy_of_its_uid() -> None:
+    state = ClusterState()
+    uid, again = ("".join(["pod", "-", "1"]) for _ in range(2))
+    assert uid is not again
+    state.assume(msgspec.structs.replace(pod("p"), uid=uid), "n0", NOW)
+    state.upsert_pod(msgspec.structs.replace(pod("p"), uid=again, node_name="n0"))
+    kept = state.pod("pod-1")
+    assert kept is not None
+    assert kept.uid is uid
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from(["bind", "move", "resize", "delete", "end", "assume", "forget", "confirm", "node", "no node"]),
