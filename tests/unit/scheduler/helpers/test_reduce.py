@@ -136,7 +136,7 @@ def test_of_the_conditions_those_stay_that_somebody_reads() -> None:
 
 
 def test_words_that_many_pods_share_are_kept_once() -> None:
-    one, other = (
+    first, second = (
         reduce_pod(
             api_pod(
                 name,
@@ -148,10 +148,10 @@ def test_words_that_many_pods_share_are_kept_once() -> None:
         )
         for name in ("p", "q")
     )
-    assert one.namespace is other.namespace
-    assert one.node_name is other.node_name
-    assert one.scheduler_name is other.scheduler_name
-    assert one.phase is other.phase
+    assert first.namespace is second.namespace
+    assert first.node_name is second.node_name
+    assert first.scheduler_name is second.scheduler_name
+    assert first.phase is second.phase
 
 
 def test_a_node_is_reduced_to_amounts() -> None:
