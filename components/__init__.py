@@ -39,15 +39,12 @@ if TYPE_CHECKING:
     from .operator_monitor import OperatorMonitor, OperatorMonitorArgs
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
     from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
+    from .optional_objects import OptionalObjects
     from .page import Page, PageArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
     from .rebalancer import Rebalancer, RebalancerArgs
     from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
-    from .scheduler_installation import (
-        OptionalObjects,
-        SchedulerInstallation,
-        SchedulerInstallationArgs,
-    )
+    from .scheduler_installation import SchedulerInstallation, SchedulerInstallationArgs
     from .scheduler_roles import SchedulerRoles, SchedulerRolesArgs
     from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
     from .upstream_operator import UpstreamOperator, UpstreamOperatorArgs
@@ -117,7 +114,7 @@ if not TYPE_CHECKING:
             "SchedulerConfiguration": "scheduler_configuration",
             "SchedulerConfigurationArgs": "scheduler_configuration",
             "MetricAccess": "metric_access",
-            "OptionalObjects": "scheduler_installation",
+            "OptionalObjects": "optional_objects",
             "SchedulerInstallation": "scheduler_installation",
             "SchedulerInstallationArgs": "scheduler_installation",
             "SchedulerRoles": "scheduler_roles",

@@ -12,7 +12,7 @@ import pulumi
 
 from .installation import InstallMode
 from .metric_access import MetricAccess
-from .scheduler_installation import OptionalObjects as _OptionalObjects
+from .optional_objects import OptionalObjects as _OptionalObjects
 from .scheduler_installation import SchedulerInstallation as _SchedulerInstallation
 from .scheduler_installation import SchedulerInstallationArgs as _Args
 

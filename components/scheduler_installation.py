@@ -23,6 +23,7 @@ from .metric_access import MetricAccess
 from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import NAMESPACE, cluster_scoped_name
 from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
+from .optional_objects import OptionalObjects
 from .page import Page, PageArgs
 from .parts import Parts
 from .rebalancer import Rebalancer, RebalancerArgs
@@ -30,30 +31,6 @@ from .scheduler import RunningScheduler, SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
 from .settings import ManagedLoadWatcher, OptInPlan, PagePlan, RebalancerPlan, load_watcher_name, pruned_by
-
-
-@dataclass(frozen=True)
-class OptionalObjects:
-    """Which optional objects to create.
-
-    Attributes:
-        priority_class: a PriorityClass for the scheduler's pods.
-        network_policy: limits of what the pods may reach, and who may reach them.
-        flow_schemas: fair shares of a busy API server.
-        admission_policies: limits of what a SecondaryScheduler may run; they need Kubernetes 1.30.
-        service_monitor: None: the operator creates it where the cluster has the kind; without one on OpenShift only.
-        prometheus_rule: None: on OpenShift only. Brings the scraping of our operator and of a rebalancer that the
-            program installs, for the alerts about them, unless service_monitor is False.
-        grafana_dashboard: a ConfigMap with the Grafana dashboard; for one installation of a cluster.
-    """
-
-    priority_class: bool = True
-    network_policy: bool = True
-    flow_schemas: bool = True
-    admission_policies: bool = True
-    service_monitor: bool | None = None
-    prometheus_rule: bool | None = None
-    grafana_dashboard: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
