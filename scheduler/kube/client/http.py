@@ -58,6 +58,8 @@ class Observer(Protocol):
 _CONNECTIONS: Final = 384
 """Each caller limits how many requests it has under way, to some dozens. This leaves room for requests that hang, so
 that the others still find a connection."""
+_OPENING: Final = 8
+"""Connections that are opened at a time, for requests. Watches have no such limit: each needs one of its own."""
 _REPEATED: Final = ("GET", "HEAD", "PUT", "DELETE")
 """Sent once more where the connection ends before an answer begins: mostly, the server has just closed it."""
 _UNSAFE: Final = re.compile(r"[^\x21-\x7e]")
@@ -104,7 +106,9 @@ class KubeClient:
         self._max_bytes = max_bytes
         self._observer = observer
         self._owns_pool = beside is None
-        self._pool: ConnectionPool = ConnectionPool(address, limit=_CONNECTIONS) if beside is None else beside._pool
+        self._pool: ConnectionPool = (
+            ConnectionPool(address, limit=_CONNECTIONS, opening=_OPENING) if beside is None else beside._pool
+        )
         self._streams = ConnectionPool(address, limit=None)
         self._closed = False
 
@@ -342,7 +346,9 @@ class KubeClient:
         lost: ConnectionClosed | None = None
         while True:
             try:
-                connection = (pool.take(tls) if lost is None else None) or await pool.open(tls, deadline)
+                connection = (pool.take(tls) if lost is None else None) or await pool.open(
+                    tls, deadline, at_once=lost is not None
+                )
             except NotConnected:
                 if lost is not None:
                     raise lost from None

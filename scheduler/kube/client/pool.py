@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohappyeyeballs
@@ -101,18 +101,30 @@ class Address(Struct, frozen=True):
         return connection
 
 
+class _Waiter(NamedTuple):
+    """Who waits gets a connection, or None: the place to open one, which counts as taken."""
+
+    tls: ssl.SSLContext | None
+    place: asyncio.Future[Connection | None]
+
+
 class ConnectionPool:
     """At most `limit` connections in use at a time (None: any number); they are given out in the order of arrival.
+
+    Of these at most `opening` are being opened at a time (None: any number). Of a hundred requests at once the first
+    would else wait for a hundred handshakes; as it is, those that wait go on with the connections of the first.
 
     Every connection that `take` or `open` returned is given back by `release`.
     """
 
-    def __init__(self, address: Address, *, limit: int | None) -> None:
+    def __init__(self, address: Address, *, limit: int | None, opening: int | None = None) -> None:
         self._address = address
         self._limit = sys.maxsize if limit is None else limit
+        self._most_opening = sys.maxsize if opening is None else opening
         self._in_use: set[Connection] = set()
-        self._slots_taken = 0
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._places_taken = 0
+        self._opening = 0
+        self._waiters: deque[_Waiter] = deque()
         self._idle: deque[Connection] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -124,7 +136,7 @@ class ConnectionPool:
 
     def take(self, tls: ssl.SSLContext | None) -> Connection | None:
         """Return an idle connection with this TLS context; None if there is none, or the limit is reached."""
-        if not self._idle or self._slots_taken >= self._limit:
+        if not self._idle or self._places_taken >= self._limit:
             return None
         return self.take_from(self, tls)
 
@@ -135,58 +147,75 @@ class ConnectionPool:
             # The one that was used last: the others grow old and are closed.
             connection = other._idle.pop()
             if connection.tls is tls and connection.idle_since > oldest and connection.reusable:
-                self._slots_taken += 1
+                self._places_taken += 1
                 self._in_use.add(connection)
                 return connection
             connection.abort()
         return None
 
-    async def open(self, tls: ssl.SSLContext | None, deadline: float) -> Connection:
-        """Return a new connection, or at the limit the next that is free.
+    async def open(self, tls: ssl.SSLContext | None, deadline: float, *, at_once: bool = False) -> Connection:
+        """Return a new connection, or the next that is free where that comes first or the limit is reached.
 
-        `deadline` is a time of time.monotonic. Raises NotConnected.
+        `deadline` is a time of time.monotonic. `at_once`: whatever else is being opened. Raises NotConnected.
         """
-        if self._slots_taken >= self._limit:
-            await self._wait_for_slot(deadline)
-            self._slots_taken -= 1
-            connection = self.take(tls)
-            if connection is not None:
-                return connection
-        self._slots_taken += 1
+        if self._places_taken < self._limit and (at_once or self._opening < self._most_opening):
+            self._places_taken += 1
+            self._opening += 1
+        else:
+            free = await self._wait_for_place(tls, deadline)
+            if free is not None:
+                return free
         try:
             connection = await self._address.connect(tls, deadline - time.monotonic())
         except BaseException:
-            self._free_slot()
+            self._places_taken -= 1
+            self._opening -= 1
+            # Often all fail then, and each after seconds: one after the other they would miss their deadlines.
+            self._serve_waiters(at_once=True)
             raise
         self._in_use.add(connection)
+        self._opening -= 1
+        self._serve_waiters()
         if self._closed:
             connection.abort()
         return connection
 
-    async def _wait_for_slot(self, deadline: float) -> None:
-        """Wait for a slot, which the one before hands over: it counts as taken."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+    async def _wait_for_place(self, tls: ssl.SSLContext | None, deadline: float) -> Connection | None:
+        place: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(_Waiter(tls, place))
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                await waiter
+                return await place
         except BaseException as error:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._free_slot()
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self._give_back(place.result())
+            place.cancel()
             if isinstance(error, TimeoutError):
                 late = TimeoutError("no connection became free in time")
                 raise NotConnected(self._address.host, self._address.port, late) from None
             raise
 
-    def _free_slot(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._slots_taken -= 1
+    def _serve_waiters(self, *, at_once: bool = False) -> None:
+        while self._waiters and self._places_taken < self._limit:
+            waiter = self._waiters[0]
+            connection = None
+            if not waiter.place.done():
+                connection = self.take(waiter.tls)
+                if connection is None:
+                    if not at_once and self._opening >= self._most_opening:
+                        return
+                    self._places_taken += 1
+                    self._opening += 1
+                waiter.place.set_result(connection)
+            self._waiters.popleft()
+
+    def _give_back(self, connection: Connection | None) -> None:
+        if connection is not None:
+            self.release(connection)
+            return
+        self._places_taken -= 1
+        self._opening -= 1
+        self._serve_waiters()
 
     def release(self, connection: Connection) -> None:
         """Give a connection back, whatever became of it."""
@@ -201,7 +230,8 @@ class ConnectionPool:
                 self._sweep = loop.call_later(_KEEP_ALIVE, self._close_old)
         else:
             connection.abort()
-        self._free_slot()
+        self._places_taken -= 1
+        self._serve_waiters()
 
     async def close(self) -> None:
         """Close all connections; what is under way fails."""
@@ -209,9 +239,9 @@ class ConnectionPool:
         if self._sweep is not None:
             self._sweep.cancel()
         for waiter in self._waiters:
-            if not waiter.done():
+            if not waiter.place.done():
                 closed = ConnectionAbortedError("the client was closed")
-                waiter.set_exception(NotConnected(self._address.host, self._address.port, closed))
+                waiter.place.set_exception(NotConnected(self._address.host, self._address.port, closed))
         connections = [*self._idle, *self._in_use]
         self._idle.clear()
         for connection in connections:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from scheduler.kube.client import ConfigError, ConnectionFailed, KubeClient, KubeError, pool
+from scheduler.kube.client.connection import Connection
 from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
 from tests.unit.scheduler.kube.client.hostile import HostileServer, Visit, hostile_server
 
@@ -62,6 +63,109 @@ async def test_who_no_longer_waits_keeps_nobody_from_a_connection(server: Hostil
     third = connections.take(None)
     assert third is second
     connections.release(second)
+    await connections.close()
+
+
+class Gate:
+    """Connections are there once the test lets them: `Address.connect` waits for it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waiting: list[asyncio.Future[None]] = []
+        connect = Address.connect
+
+        async def gated(address: Address, tls: ssl.SSLContext | None, seconds: float) -> Connection:
+            opened = asyncio.get_running_loop().create_future()
+            self.waiting.append(opened)
+            await opened
+            return await connect(address, tls, seconds)
+
+        monkeypatch.setattr(Address, "connect", gated)
+
+    async def reached(self, number: int) -> None:
+        """So many have been started, and no more are to come."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(self.waiting) == number
+
+
+async def test_of_many_requests_at_once_those_that_wait_go_on_with_the_connections_of_the_first(
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=2)
+    asked = [asyncio.create_task(connections.open(None, later())) for _ in range(5)]
+    await gate.reached(2)
+    gate.waiting[0].set_result(None)
+    first = await asked[0]
+    await gate.reached(3)
+    connections.release(first)
+    assert await asked[3] is first
+    connections.release(first)
+    assert await asked[4] is first
+    for opened in gate.waiting[1:]:
+        opened.set_result(None)
+    others = [await asked[number] for number in (1, 2)]
+    assert len({first, *others}) == connections.in_use == 3
+    await gate.reached(3)
+    for connection in (first, *others):
+        connections.release(connection)
+    assert connections.in_use == 0
+    await connections.close()
+
+
+async def test_who_needs_a_new_connection_waits_for_no_other(
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=1)
+    asked = [asyncio.create_task(connections.open(None, later(), at_once=True)) for _ in range(3)]
+    await gate.reached(3)
+    for opened in gate.waiting:
+        opened.set_result(None)
+    for connection in await asyncio.gather(*asked):
+        connections.release(connection)
+    await connections.close()
+
+
+async def test_when_one_cannot_be_opened_all_that_wait_try_at_once(
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=1)
+    asked = [asyncio.create_task(connections.open(None, later())) for _ in range(4)]
+    await gate.reached(1)
+    gate.waiting[0].set_exception(NotConnected("host", 1, OSError("gone")))
+    await gate.reached(4)
+    for opened in gate.waiting[1:]:
+        opened.set_result(None)
+    with pytest.raises(NotConnected, match="gone"):
+        await asked[0]
+    opened_now = await asyncio.gather(*asked[1:])
+    assert connections.in_use == 3
+    for connection in opened_now:
+        connections.release(connection)
+    await connections.close()
+
+
+async def test_who_no_longer_waits_gives_back_the_place_to_open_a_connection(
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    connections = ConnectionPool(Address.of(server.config.server, None), limit=1, opening=1)
+    asked = [asyncio.create_task(connections.open(None, later())) for _ in range(3)]
+    await gate.reached(1)
+    gate.waiting[0].set_result(None)
+    first = await asked[0]
+    first.abort()
+    connections.release(first)
+    asked[1].cancel()  # it has been given the place, and cannot use it any more
+    await gate.reached(2)
+    gate.waiting[1].set_result(None)
+    connection = await asked[2]
+    assert asked[1].cancelled()
+    connections.release(connection)
+    assert connections.take(None) is connection
+    connections.release(connection)
     await connections.close()
 
 
