@@ -93,18 +93,18 @@ async def test_of_many_requests_at_once_those_that_wait_go_on_with_the_connectio
 ) -> None:
     gate = Gate(monkeypatch)
     connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=2)
-    asked = [asyncio.create_task(connections.open(None, later())) for _ in range(5)]
+    requests = [asyncio.create_task(connections.open(None, later())) for _ in range(5)]
     await gate.reached(2)
     gate.waiting[0].set_result(None)
-    first = await asked[0]
+    first = await requests[0]
     await gate.reached(3)
     connections.release(first)
-    assert await asked[3] is first
+    assert await requests[3] is first
     connections.release(first)
-    assert await asked[4] is first
+    assert await requests[4] is first
     for opened in gate.waiting[1:]:
         opened.set_result(None)
-    others = [await asked[number] for number in (1, 2)]
+    others = [await requests[number] for number in (1, 2)]
     assert len({first, *others}) == connections.in_use == 3
     await gate.reached(3)
     for connection in (first, *others):
@@ -118,11 +118,11 @@ async def test_who_needs_a_new_connection_waits_for_no_other(
 ) -> None:
     gate = Gate(monkeypatch)
     connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=1)
-    asked = [asyncio.create_task(connections.open(None, later(), at_once=True)) for _ in range(3)]
+    requests = [asyncio.create_task(connections.open(None, later(), at_once=True)) for _ in range(3)]
     await gate.reached(3)
     for opened in gate.waiting:
         opened.set_result(None)
-    for connection in await asyncio.gather(*asked):
+    for connection in await asyncio.gather(*requests):
         connections.release(connection)
     await connections.close()
 
@@ -132,15 +132,15 @@ async def test_when_one_cannot_be_opened_all_that_wait_try_at_once(
 ) -> None:
     gate = Gate(monkeypatch)
     connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=1)
-    asked = [asyncio.create_task(connections.open(None, later())) for _ in range(4)]
+    requests = [asyncio.create_task(connections.open(None, later())) for _ in range(4)]
     await gate.reached(1)
     gate.waiting[0].set_exception(NotConnected("host", 1, OSError("gone")))
     await gate.reached(4)
     for opened in gate.waiting[1:]:
         opened.set_result(None)
     with pytest.raises(NotConnected, match="gone"):
-        await asked[0]
-    opened_now = await asyncio.gather(*asked[1:])
+        await requests[0]
+    opened_now = await asyncio.gather(*requests[1:])
     assert connections.in_use == 3
     for connection in opened_now:
         connections.release(connection)
@@ -152,17 +152,17 @@ async def test_who_no_longer_waits_gives_back_the_place_to_open_a_connection(
 ) -> None:
     gate = Gate(monkeypatch)
     connections = ConnectionPool(Address.of(server.config.server, None), limit=1, opening=1)
-    asked = [asyncio.create_task(connections.open(None, later())) for _ in range(3)]
+    requests = [asyncio.create_task(connections.open(None, later())) for _ in range(3)]
     await gate.reached(1)
     gate.waiting[0].set_result(None)
-    first = await asked[0]
+    first = await requests[0]
     first.abort()
     connections.release(first)
-    asked[1].cancel()  # it has been given the place, and cannot use it any more
+    requests[1].cancel()  # it has been given the place, and cannot use it any more
     await gate.reached(2)
     gate.waiting[1].set_result(None)
-    connection = await asked[2]
-    assert asked[1].cancelled()
+    connection = await requests[2]
+    assert requests[1].cancelled()
     connections.release(connection)
     assert connections.take(None) is connection
     connections.release(connection)
