@@ -149,8 +149,8 @@ class FailureReporter:
 
         The API server sets the condition with the binding: a patch from before it must not come after it.
         """
-        if self._unsent.pop(uid, None) is not None:
-            self._written.pop(uid, None)
+        if uid in self._unsent:
+            self.forget(uid)
         while (turn := self._turns.get(uid)) is not None:
             await turn.wait()
 

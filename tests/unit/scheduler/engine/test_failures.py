@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure, FailureReporter
@@ -43,6 +44,16 @@ def report(engine: Engine, reporter: FailureReporter, pod: PodInfo, message: str
     reporter.report(engine.handle, pod, failure)
 
 
+@asynccontextmanager
+async def first_under_way(api: SlowApi) -> AsyncIterator[tuple[Engine, PodInfo, FailureReporter]]:
+    """An engine, a pod of another scheduler, and a reporter whose first patch of it has no answer yet."""
+    async with started(Engine(api)) as engine:
+        pod, reporter = engine.add_pod("p", scheduler="other"), FailureReporter()
+        report(engine, reporter, pod, "first")
+        await eventually(lambda: api.messages() == ["first"], "sent")
+        yield engine, pod, reporter
+
+
 async def turns_of_the_loop() -> None:
     """Let everything run that does not wait for an answer."""
     for _ in range(50):
@@ -51,10 +62,7 @@ async def turns_of_the_loop() -> None:
 
 async def test_a_newer_reason_waits_until_the_older_one_is_written_and_replaces_those_between_them() -> None:
     api = SlowApi()
-    async with started(Engine(api)) as engine:
-        pod, reporter = engine.add_pod("p", scheduler="other"), FailureReporter()
-        report(engine, reporter, pod, "first")
-        await eventually(lambda: api.messages() == ["first"], "sent")
+    async with first_under_way(api) as (engine, pod, reporter):
         report(engine, reporter, pod, "second", nominated="n1")
         report(engine, reporter, pod, "third", nominated="n1")
         await turns_of_the_loop()
@@ -80,10 +88,7 @@ async def test_pods_do_not_wait_for_each_other() -> None:
 
 async def test_a_failed_patch_is_written_again_and_one_that_succeeded_after_it_is_not() -> None:
     api = SlowApi()
-    async with started(Engine(api)) as engine:
-        pod, reporter = engine.add_pod("p", scheduler="other"), FailureReporter()
-        report(engine, reporter, pod, "first")
-        await eventually(lambda: len(api.answers) == 1, "sent")
+    async with first_under_way(api) as (engine, pod, reporter):
         report(engine, reporter, pod, "second")
         api.answers[0].set_exception(ConnectionLost("gone"))
         await eventually(lambda: len(api.answers) == 2, "the newer one")
@@ -118,10 +123,7 @@ async def test_a_binding_waits_for_the_patch_that_is_under_way() -> None:
 
 async def test_what_was_not_sent_before_a_pod_is_bound_is_dropped_and_written_if_that_fails() -> None:
     api = SlowApi()
-    async with started(Engine(api)) as engine:
-        pod, reporter = engine.add_pod("p", scheduler="other"), FailureReporter()
-        report(engine, reporter, pod, "first")
-        await eventually(lambda: len(api.answers) == 1, "sent")
+    async with first_under_way(api) as (engine, pod, reporter):
         report(engine, reporter, pod, "second")
         settled = asyncio.ensure_future(reporter.settle(pod.uid))
         await turns_of_the_loop()
@@ -141,10 +143,7 @@ async def test_what_was_not_sent_before_a_pod_is_bound_is_dropped_and_written_if
 
 async def test_a_nomination_that_is_given_up_in_its_turn_lets_nobody_overtake_what_is_under_way() -> None:
     api = SlowApi()
-    async with started(Engine(api)) as engine:
-        pod, reporter = engine.add_pod("p", scheduler="other"), FailureReporter()
-        report(engine, reporter, pod, "first")
-        await eventually(lambda: len(api.answers) == 1, "sent")
+    async with first_under_way(api) as (engine, pod, reporter):
         nomination = asyncio.ensure_future(reporter.nominate(engine.handle, pod, "n1", lambda: True))
         await turns_of_the_loop()
         nomination.cancel()

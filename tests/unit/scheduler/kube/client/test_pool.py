@@ -81,6 +81,11 @@ class Gate:
 
         monkeypatch.setattr(Address, "connect", gated)
 
+    @staticmethod
+    def let(waiting: list[asyncio.Future[None]]) -> None:
+        for opened in waiting:
+            opened.set_result(None)
+
     async def reached(self, number: int) -> None:
         """So many have been started, and no more are to come."""
         for _ in range(20):
@@ -102,8 +107,7 @@ async def test_of_many_requests_at_once_those_that_wait_go_on_with_the_connectio
     assert await requests[3] is first
     connections.release(first)
     assert await requests[4] is first
-    for opened in gate.waiting[1:]:
-        opened.set_result(None)
+    gate.let(gate.waiting[1:])
     others = [await requests[number] for number in (1, 2)]
     assert len({first, *others}) == connections.in_use == 3
     await gate.reached(3)
@@ -120,8 +124,7 @@ async def test_who_needs_a_new_connection_waits_for_no_other(
     connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=1)
     requests = [asyncio.create_task(connections.open(None, later(), at_once=True)) for _ in range(3)]
     await gate.reached(3)
-    for opened in gate.waiting:
-        opened.set_result(None)
+    gate.let(gate.waiting)
     for connection in await asyncio.gather(*requests):
         connections.release(connection)
     await connections.close()
@@ -136,8 +139,7 @@ async def test_when_one_cannot_be_opened_all_that_wait_try_at_once(
     await gate.reached(1)
     gate.waiting[0].set_exception(NotConnected("host", 1, OSError("gone")))
     await gate.reached(4)
-    for opened in gate.waiting[1:]:
-        opened.set_result(None)
+    gate.let(gate.waiting[1:])
     with pytest.raises(NotConnected, match="gone"):
         await requests[0]
     opened_now = await asyncio.gather(*requests[1:])
