@@ -57,6 +57,8 @@ class Observer:
         self._client = client
         self.present: set[str] = set()
         """Names of the race's pods that exist now."""
+        self._placed: set[str] = set()
+        """Those of them that have a node, whose later changes are no binding."""
         self.created: dict[str, float] = {}
         self.bound: dict[str, float] = {}
         self.node: dict[str, str] = {}
@@ -131,11 +133,13 @@ class Observer:
         name = event.object.metadata.name
         if event.type == "DELETED":
             self.present.discard(name)
+            self._placed.discard(name)
             return
         self.present.add(name)
         self.created.setdefault(name, now)
         node = event.object.spec.nodeName
-        if node and name not in self.bound:
+        if node and name not in self._placed:
+            self._placed.add(name)
             self.bound[name] = now
             self.node[name] = node
             self.on_bound(name)
