@@ -279,20 +279,26 @@ class NodeInputs:
         """Put no more pods on a node: to the plugins it has room for none."""
         node = self._closed[name] = self._state.node(name)
         if node is not None:
-            self._tell(self._show(node))
+            self._tell(self._put(_closed(node)))
 
     def reopen(self, name: str) -> None:
         """End what `close` began."""
         node = self._closed.pop(name)
         if node is not None:
-            self._tell(self._show(node))
+            self._tell(self._put(node))
 
     def replace(self, items: Sequence[NodeUpdate], resource_version: ResourceVersion) -> None:
         """Take a complete list: what is not in it is gone."""
         seen = {update.node.name for update in items}
         self._remove(name for name in self._state.node_names if name not in seen)
+        known = [update for update in items if self._state.node(update.node.name) is not None]
+        new = [update for update in items if self._state.node(update.node.name) is None]
+        nodes = [self._shown(update) for update in new]
+        self._state.add_nodes(nodes)
+        changes: list[_Change] = [(NODE_ADD, None, node) for node in nodes]
+        changes += [change for update in known for change in self._upsert(update)]
         # All at once: thousands of pods may wait here at a start, and each would be asked about each node.
-        self._queue.on_events([change for update in items for change in self._upsert(update)])
+        self._queue.on_events(changes)
         self._name_shared_addresses()
         self._wake()
 
@@ -318,11 +324,16 @@ class NodeInputs:
 
     def _upsert(self, update: NodeUpdate) -> list[_Change]:
         """Take in a node; returns what the queue has to be told."""
+        return self._put(self._shown(update))
+
+    def _shown(self, update: NodeUpdate) -> NodeInfo:
+        """Note a node's addresses; returns what the plugins see of it."""
         node = update.node
         self._shared |= self._addresses.set(node.name, update.addresses)
-        if node.name in self._closed:
-            self._closed[node.name] = node
-        return self._show(node)
+        if node.name not in self._closed:
+            return node
+        self._closed[node.name] = node
+        return _closed(node)
 
     def _name_shared_addresses(self) -> None:
         """Only after a batch: while addresses move between nodes, one may be seen with two for a moment."""
@@ -336,9 +347,7 @@ class NodeInputs:
                 )
         self._shared.clear()
 
-    def _show(self, node: NodeInfo) -> list[_Change]:
-        if node.name in self._closed:
-            node = msgspec.structs.replace(node, allowed_pods=0)
+    def _put(self, node: NodeInfo) -> list[_Change]:
         _, old = self._state.upsert_node(node)
         if old is None:
             return [(NODE_ADD, None, node)]
@@ -358,3 +367,8 @@ class NodeInputs:
             if old is not None:
                 self._addresses.remove(name)
                 self._queue.on_event(NODE_DELETE, old=old)
+
+
+def _closed(node: NodeInfo) -> NodeInfo:
+    closed: NodeInfo = msgspec.structs.replace(node, allowed_pods=0)
+    return closed

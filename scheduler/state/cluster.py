@@ -7,7 +7,7 @@ turns on one thread, so a decision reads the columns themselves.
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -69,9 +69,7 @@ class ClusterState:
         old = self.table.infos[row] if row is not None else None
         if old is None:
             row = self.table.set_node(info)
-            for pod in self._by_node.get(info.name, {}).values():
-                self.table.add_usage(row, pod, 1)
-                self._aggregates.add(row, pod, 1)
+            self._count_pods_of(row, info.name)
             return ActionType.ADD, None
         changes = node_changes(old, info)
         # These stand in columns too, but no rejected pod waits for them: images, capacity, being cordoned. Everything
@@ -83,6 +81,11 @@ class ClusterState:
             # Only what no column holds has changed, such as the resource version.
             self.table.infos[row] = info
         return changes, old
+
+    def add_nodes(self, infos: Sequence[NodeInfo]) -> None:
+        """Add nodes that are not known, each once; as `upsert_node` for each."""
+        for row, info in zip(self.table.add_nodes(infos), infos, strict=True):
+            self._count_pods_of(row, info.name)
 
     def remove_node(self, name: str) -> NodeInfo | None:
         """Remove a node; its pods stay known until they are deleted themselves."""
@@ -318,6 +321,12 @@ class ClusterState:
         del pods[pod.uid]
         if not pods:
             del self._by_node[pod.node_name]
+
+    def _count_pods_of(self, row: int, name: str) -> None:
+        """Count the pods that came before their node."""
+        for pod in self._by_node.get(name, {}).values():
+            self.table.add_usage(row, pod, 1)
+            self._aggregates.add(row, pod, 1)
 
     def _use(self, pod: PodInfo, sign: int) -> None:
         row = self.table.row_of.get(pod.node_name)

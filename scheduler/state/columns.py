@@ -5,7 +5,7 @@ few, and the verdicts are gathered by code.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 import numpy as np
@@ -62,6 +62,12 @@ class Amounts:
             self.wide_rows.add(row)
         else:
             self.wide_rows.discard(row)
+
+    def set_all_allocatable(self, rows: range, amounts: Sequence[int]) -> None:
+        """Set the allocatable amounts of rows that hold none yet."""
+        self.allocatable[rows.start : rows.stop] = amounts
+        if max(amounts, default=0) >= WIDE:
+            self.wide_rows.update(row for row, amount in zip(rows, amounts, strict=True) if amount >= WIDE)
 
     def clear(self, row: int) -> None:
         """Empty a row."""

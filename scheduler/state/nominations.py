@@ -49,10 +49,13 @@ class Nominator:
 
         A nomination that stands in neither was made here and is still on its way to the API server: it stays.
         """
-        known = self._node_of.get(pod.uid)
         node = pod.nominated_node
-        if not node and known is not None and (old is None or not old.nominated_node):
-            node = known
+        if not node:
+            known = self._node_of.get(pod.uid)
+            if known is None:
+                return
+            if old is None or not old.nominated_node:
+                node = known
         self.set(pod, node)
 
     def remove(self, uid: str) -> None:

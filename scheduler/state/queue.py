@@ -180,12 +180,12 @@ class SchedulingQueue:
         # A relist after a lost watch brings every pod once more.
         if known is not None or pod.uid in self._in_flight:
             return self.update(known.pod if known is not None else None, pod)
-        return self._to_active(self._new_entry(pod), UNSCHEDULABLE_POD_ADD.label)
+        return self._take_new(pod, UNSCHEDULABLE_POD_ADD.label)
 
     def update(self, old: PodInfo | None, new: PodInfo) -> QueueName:
         """Take in a changed pod; one that is unknown is added. The same resource version again changes nothing."""
         if old is not None and old.resource_version and old.resource_version == new.resource_version:
-            return self.queue_of(new.uid) or self._to_active(self._new_entry(new), _UPDATED)
+            return self.queue_of(new.uid) or self._take_new(new, _UPDATED)
         if new.uid in self._in_flight:
             if old is not None:
                 for event in pod_update_events(old, new):
@@ -193,7 +193,7 @@ class SchedulingQueue:
             return "in-flight"
         queued = self.get(new.uid)
         if queued is None:
-            return self._to_active(self._new_entry(new), _UPDATED)
+            return self._take_new(new, _UPDATED)
         before, queued.pod = queued.pod, new
         for heap in (self._active, self._backoff, self._error_backoff):
             if new.uid in heap:
@@ -292,8 +292,9 @@ class SchedulingQueue:
         """Wake the unschedulable pods that an event may help, of all priorities or up to one, except the pod
         with a UID; returns how many moved."""
         self._note(event, old, new)
-        wakes = self._waking.registrations_for(event)
-        moved = 0
+        if not self._unschedulable:
+            return 0
+        moved, wakes = 0, self._waking.registrations_for(event)
         # Most events, such as a changed condition of a pod, are news to no plugin: thousands of pods may wait here.
         for queued in self._waking.concerned(self._unschedulable, event, old, new):
             if max_priority is not None and queued.pod.priority > max_priority:
@@ -402,8 +403,9 @@ class SchedulingQueue:
 
     # Internals ------------------------------------------------------------------------------------------------------
 
-    def _new_entry(self, pod: PodInfo) -> QueuedPod:
-        return QueuedPod(pod, self._clocks.wall(), self._clocks.monotonic())
+    def _take_new(self, pod: PodInfo, event: str) -> QueueName:
+        """Take in a pod that is in no queue."""
+        return self._to_active(QueuedPod(pod, self._clocks.wall(), self._clocks.monotonic()), event, is_new=True)
 
     def _backoff_order(self, queued: QueuedPod) -> tuple[MonotonicSeconds, Any]:
         # All that end in one second become active together, so their order must already be that of the active queue.
@@ -470,10 +472,11 @@ class SchedulingQueue:
         self._active.push(queued.pod.uid, self.order(queued), queued)
         self._observer.entered("active", event)
 
-    def _to_active(self, queued: QueuedPod, event: str) -> QueueName:
+    def _to_active(self, queued: QueuedPod, event: str, *, is_new: bool = False) -> QueueName:
         if not self._passes_gates(queued, event):
             return "gated"
-        self._remove(queued.pod.uid)
+        if not is_new:
+            self._remove(queued.pod.uid)
         self._push_active(queued, event)
         return "active"
 

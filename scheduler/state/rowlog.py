@@ -28,10 +28,21 @@ class RowLog:
     def add(self, row: int) -> None:
         """Append a row."""
         if self._used == len(self._rows):
-            self._make_room()
+            self._make_room(1)
         self._rows[self._used] = row
         self._used += 1
         self.end += 1
+
+    def extend(self, rows: range) -> None:
+        """Append many rows."""
+        if len(rows) > _CAPACITY // 2:
+            self.forget(self.end + len(rows))
+            return
+        if self._used + len(rows) > len(self._rows):
+            self._make_room(len(rows))
+        self._rows[self._used : self._used + len(rows)] = rows
+        self._used += len(rows)
+        self.end += len(rows)
 
     def since(self, position: int) -> RowArray | None:
         """Return the rows from a position on, repetitions included; None when the log does not reach back that far.
@@ -48,13 +59,17 @@ class RowLog:
         self.start = self.end
         self._used = 0
 
-    def _make_room(self) -> None:
-        if len(self._rows) < _CAPACITY:
-            longer = np.zeros(2 * len(self._rows), dtype=np.intp)
-            longer[: self._used] = self._rows
+    def _make_room(self, more: int) -> None:
+        length = len(self._rows)
+        while length < min(self._used + more, _CAPACITY):
+            length *= 2
+        if length > len(self._rows):
+            longer = np.zeros(length, dtype=np.intp)
+            longer[: self._used] = self._rows[: self._used]
             self._rows = longer
+        if self._used + more <= length:
             return
         kept = self._used // 2
-        self._rows[:kept] = self._rows[self._used - kept :].copy()
+        self._rows[:kept] = self._rows[self._used - kept : self._used].copy()
         self.start += self._used - kept
         self._used = kept

@@ -53,7 +53,27 @@ def test_pods_that_differ_in_identity_only_share_one_spec() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_whatever_a_filter_can_see_makes_another_class(change: dict) -> None:
-    assert class_key(api_pod("a", container("1"))) != class_key(api_pod("a", container("1"), **change))
+    plain, changed = api_pod("a", container("1")), api_pod("a", container("1"), **change)
+    assert class_key(plain) != class_key(changed)
+    reducer = PodReducer()
+    assert reducer.reduce(plain).spec is not reducer.reduce(changed).spec
+
+
+def test_a_pod_has_the_spec_of_its_class_whichever_came_before_it() -> None:
+    reducer = PodReducer()
+    small, large = (api_pod(amount, container(amount)) for amount in ("1", "2"))
+    first, *specs = (reducer.reduce(each).spec for each in (small, large, large, small, small))
+    assert [spec is first for spec in specs] == [False, False, True, True]
+    assert [spec.requests["cpu"] for spec in (first, *specs)] == [1000, 2000, 2000, 1000, 1000]
+
+
+def test_a_pod_with_a_number_beyond_64_bits_is_refused_after_pods_without_one() -> None:
+    reducer = PodReducer()
+    fine, vast = (api_pod("p", container("1", requests={"example.com/x": amount})) for amount in (1, 1 << 70))
+    for _ in range(2):
+        reducer.reduce(fine)
+        with pytest.raises(ValueError, match="beyond 64 bits"):
+            reducer.reduce(vast)
 
 
 def test_the_token_volume_of_the_api_server_does_not_make_every_pod_a_class_of_its_own() -> None:

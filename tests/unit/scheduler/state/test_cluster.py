@@ -1,5 +1,6 @@
 """The pod cache: usage follows from objects, whatever happened on the way. Leaves out the queue and the plugins."""
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -166,6 +167,77 @@ def test_a_relisted_state_equals_the_one_reached_by_watching(
     for info in pods[1::2]:
         listed.upsert_pod(info, NOW)
     assert usage(listed) == usage(watched.state)
+
+
+new_nodes = st.builds(
+    lambda cpu, memory, pods, gpu, zone, taint, cordoned, image: node(
+        "",
+        allocatable={"cpu": cpu, "memory": memory, "pods": pods, **({"example.com/gpu": gpu} if gpu else {})},
+        labels={"zone": zone} if zone else {},
+        taints=[("k", taint, "NoSchedule")] if taint else [],
+        unschedulable=cordoned,
+        images={image: 7} if image else {},
+    ),
+    st.sampled_from(["0", "4", "500m"]),
+    st.sampled_from(["1Gi", "100Ti"]),
+    st.sampled_from(["0", "110"]),
+    st.sampled_from(["", "2"]),
+    st.sampled_from(["", "a", "b"]),
+    st.sampled_from(["", "x", "y"]),
+    st.booleans(),
+    st.sampled_from(["", "i:1", "j:1"]),
+)
+
+
+def columns(state: ClusterState) -> dict[str, object]:
+    """All that a table shows of its nodes."""
+    view, table = state.snapshot(NOW), state.table
+    zone, images = view.labels("zone"), {name: view.image(name) for name in ("i:1", "j:1")}
+    cpu = view.load(load({}).source).cpu_average
+    names = ["cpu", "memory", "ephemeral-storage", "example.com/gpu"]
+    return {
+        "rows": table.row_of,
+        "infos": table.infos[: table.size],
+        "allocatable": {name: view.allocatable(name).tolist() for name in names},
+        "requested": {name: view.requested(name).tolist() for name in names},
+        "pods": (view.pod_count.tolist(), view.allowed_pods.tolist()),
+        "cordoned": view.unschedulable.tolist(),
+        "capacity": table.capacity_cpu[: table.size].tolist(),
+        "zone": [zone.values[code] if code >= 0 else None for code in zone.codes[: table.size].tolist()],
+        "taints": [view.taints.classes[code] for code in view.taints.codes[: table.size].tolist()],
+        "images": {
+            name: image and (image.present[: table.size].tolist(), image.nodes) for name, image in images.items()
+        },
+        "load": [None if math.isnan(value) else value for value in cpu[: table.size].tolist()],
+        "complete": (table.complete, table._wide),
+    }
+
+
+@settings(max_examples=tries(100), deadline=None)
+@given(st.lists(st.lists(new_nodes, max_size=70), min_size=1, max_size=3), st.sets(st.integers(0, 5)), st.booleans())
+def test_many_nodes_at_once_are_what_they_are_one_by_one(
+    batches: list[list[NodeInfo]], removed: set[int], measured: bool
+) -> None:
+    at_once, singly = ClusterState(), ClusterState()
+    states = (at_once, singly)
+    for state in states:
+        state.set_load(load({"n0": 50.0, "n70": 20.0} if measured else {}))
+        state.upsert_pod(on(sized(0, 3), "n1"), NOW)
+    named = itertools.count()
+    for batch in batches:
+        # Columns that were asked for before the next nodes come must hold them, too.
+        before = [(columns(state), state.table.membership, state.generation) for state in states]
+        infos: list[NodeInfo] = [msgspec.structs.replace(info, name=f"n{next(named)}") for info in batch]
+        at_once.add_nodes(infos)
+        for info in infos:
+            singly.upsert_node(info)
+        assert columns(at_once) == columns(singly)
+        for state, (_, membership, generation) in zip(states, before, strict=True):
+            assert state.table.changed_since(generation) == {state.table.row_of[info.name] for info in infos}
+            assert not infos or state.table.membership != membership
+        for name in [f"n{index}" for index in removed]:
+            for state in states:
+                state.remove_node(name)
 
 
 def test_rows_are_reused_and_come_back_empty() -> None:

@@ -31,6 +31,25 @@ def test_a_full_log_forgets_its_older_half(monkeypatch: pytest.MonkeyPatch) -> N
     assert 300 - log.start >= 64
 
 
+@pytest.mark.parametrize("number", [3, 40, 64, 65, 200])
+@pytest.mark.parametrize("before", [0, 60, 64, 127, 130])
+def test_many_rows_at_once_are_read_as_if_added_one_by_one(
+    before: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rowlog, "_CAPACITY", 128)
+    log = RowLog()
+    for row in range(before):
+        log.add(row)
+    log.extend(range(before, before + number))
+    log.add(before + number)
+    assert log.end == before + number + 1
+    assert log.since(log.start - 1) is None or log.start == 0
+    rows = log.since(log.start)
+    assert rows is not None
+    assert rows.tolist() == list(range(log.start, log.end))
+    assert (log.since(before) is not None) is (number <= 64)
+
+
 def test_after_forgetting_every_earlier_reader_is_told_to_look_at_everything() -> None:
     log = RowLog()
     log.add(1)
