@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from scheduler.catalog import ActionType, KubernetesVersion, Watch, descriptors, lookup
+from scheduler.catalog import ActionType, KubernetesVersion, Watch, is_custom_resource, lookup
 from scheduler.framework import ClusterEvent
 from scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
 from scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
@@ -142,7 +142,7 @@ def event_prefix(watch: Watch) -> str:
 def is_custom(watch: Watch) -> bool:
     """Return whether a CustomResourceDefinition of a plugin has the resource, not Kubernetes itself."""
     group = watch.api_version.partition("/")[0]
-    return any(f"{watch.resource}.{group}" in descriptor.crds for descriptor in descriptors())
+    return is_custom_resource(f"{watch.resource}.{group}")
 
 
 def new_reflector(watch: Watch, client: KubeClient, inputs: ObjectInputs) -> Reflector[Any, Any]:

@@ -6,7 +6,16 @@ import os
 import subprocess
 import sys
 
-LATER = ("requests", "urllib3", "prometheus_api_client", "cryptography", "aiohttp", "rich", "numpy._typing")
+LATER = (
+    "requests",
+    "urllib3",
+    "prometheus_api_client",
+    "cryptography",
+    "aiohttp",
+    "rich",
+    "numpy._typing",
+    "importlib.metadata",
+)
 NOT_FOR_A_SCHEDULER = ("rebalancing", "spec", "rewrite", "difference", "complete")
 OWN_MODULES = 240
 """At most. Whoever needs more looks at `python -X importtime` first: they take a third of the imports' time."""

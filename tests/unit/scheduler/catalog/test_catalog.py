@@ -1,5 +1,6 @@
 """The catalogue: names, roles, and that reading it stays light."""
 
+import importlib.metadata
 import inspect
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def fresh_registry() -> object:
 def test_an_installed_package_adds_its_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = catalog.PolicyRule(("",), ("pods",), ("patch",))
     mine = PluginDescriptor("Mine", frozenset({ExtensionPoint.SCORE}), implemented=True, factory="m:f", rules=(rule,))
-    monkeypatch.setattr(registry, "entry_points", lambda group: [EntryPoint("mine", mine)])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [EntryPoint("mine", mine)])
     registry.out_of_tree_descriptors.cache_clear()
     assert catalog.lookup("Mine") is mine
     assert "Mine" in catalog.known_names()
@@ -124,7 +125,7 @@ def test_an_installed_package_adds_its_plugin(monkeypatch: pytest.MonkeyPatch) -
     ids=["no descriptor", "no factory", "taken name"],
 )
 def test_a_package_that_offers_nonsense_is_named(monkeypatch: pytest.MonkeyPatch, target: object, reason: str) -> None:
-    monkeypatch.setattr(registry, "entry_points", lambda group: [EntryPoint("mine", target)])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [EntryPoint("mine", target)])
     registry.out_of_tree_descriptors.cache_clear()
     with pytest.raises(catalog.PluginPackageError, match=reason):
         catalog.out_of_tree_descriptors()
