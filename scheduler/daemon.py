@@ -223,7 +223,7 @@ class Daemon:
             asyncio.create_task(self._version.run(), name="version"),
             asyncio.create_task(self._takeover.run(), name="takeover"),
         ]
-        sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
+        sync = asyncio.create_task(self._fill_caches(reflectors), name="sync")
         if server:
             lasting.append(asyncio.create_task(serve_later(server, sync), name="serving"))
         if self.elector:
@@ -302,7 +302,18 @@ class Daemon:
         if self._extending is not None:
             await self._extending.close()
 
-    async def _wait_for_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
+    async def _fill_caches(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
+        loads = asyncio.create_task(self._read_first_loads(reflectors["nodes"]), name="first loads")
+        try:
+            await self._wait_for_lists(reflectors)
+            await loads
+        finally:
+            loads.cancel()
+        self._synced = True
+        log.info("caches are filled", nodes=self.engine.state.node_count, pods=self.engine.state.pod_count)
+        self.engine.cycle.wake()
+
+    async def _wait_for_lists(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
         for resource, reflector in reflectors.items():
             while not reflector.synced.is_set():
                 try:
@@ -315,14 +326,11 @@ class Daemon:
         # even once, now, which would take a tenth of a second to free a few thousand objects.
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        await self._read_first_loads()
-        self._synced = True
-        log.info("caches are filled", nodes=self.engine.state.node_count, pods=self.engine.state.pod_count)
-        self.engine.cycle.wake()
 
-    async def _read_first_loads(self) -> None:
-        """Read the load for the first time, after the nodes, to which it is matched, and before the first decision. A
-        source that does not answer delays it by two seconds at most."""
+    async def _read_first_loads(self, nodes: Reflector[Any, Any]) -> None:
+        """Read the load for the first time, after the nodes, to which it is matched, and before the first decision,
+        while pods are still listed. A source that does not answer delays it by two seconds at most."""
+        await nodes.synced.wait()
         self._feeds.start(self.client_config, self._reporter.report_load)
         await self._feeds.wait_for_first_reads(_FIRST_LOAD_SECONDS)
 
