@@ -279,7 +279,7 @@ class NodeInputs:
         """Put no more pods on a node: to the plugins it has room for none."""
         node = self._closed[name] = self._state.node(name)
         if node is not None:
-            self._tell(self._put(_closed(node)))
+            self._tell(self._put(_without_room(node)))
 
     def reopen(self, name: str) -> None:
         """End what `close` began."""
@@ -333,7 +333,7 @@ class NodeInputs:
         if node.name not in self._closed:
             return node
         self._closed[node.name] = node
-        return _closed(node)
+        return _without_room(node)
 
     def _name_shared_addresses(self) -> None:
         """Only after a batch: while addresses move between nodes, one may be seen with two for a moment."""
@@ -369,6 +369,6 @@ class NodeInputs:
                 self._queue.on_event(NODE_DELETE, old=old)
 
 
-def _closed(node: NodeInfo) -> NodeInfo:
+def _without_room(node: NodeInfo) -> NodeInfo:
     closed: NodeInfo = msgspec.structs.replace(node, allowed_pods=0)
     return closed

@@ -154,7 +154,7 @@ class NodeTable:
 
     def add_nodes(self, infos: Sequence[NodeInfo]) -> Sequence[int]:
         """Add nodes that are not here, each once; returns their rows. As `set_node` for each, but column by column."""
-        if self._free:
+        if self._free or not infos:
             return [self.set_node(info) for info in infos]
         rows = range(self.size, self.size + len(infos))
         capacity = self.capacity
