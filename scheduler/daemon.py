@@ -306,6 +306,10 @@ class Daemon:
         loads = asyncio.create_task(self._read_first_loads(reflectors["nodes"]), name="first loads")
         try:
             await self._wait_for_lists(reflectors)
+            # What imports and the first lists made lives as long as the process: the collector never looks at it again.
+            # Not even once, now, which would take a tenth of a second to free a few thousand objects.
+            gc.freeze()
+            gc.set_threshold(50_000, 20, 50)
             await loads
         finally:
             loads.cancel()
@@ -322,10 +326,6 @@ class Daemon:
                 except TimeoutError:
                     # Nothing is scheduled before: say why, as a missing RBAC rule would go unnoticed.
                     log.warning("cache is not filled yet", resource=resource, reason=str(reflector.state.error or ""))
-        # What imports and the first lists made lives as long as the process: the collector never looks at it again. Not
-        # even once, now, which would take a tenth of a second to free a few thousand objects.
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
 
     async def _read_first_loads(self, nodes: Reflector[Any, Any]) -> None:
         """Read the load for the first time, after the nodes, to which it is matched, and before the first decision,

@@ -291,11 +291,11 @@ class NodeInputs:
         """Take a complete list: what is not in it is gone."""
         seen = {update.node.name for update in items}
         self._remove(name for name in self._state.node_names if name not in seen)
-        known = [update for update in items if self._state.node(update.node.name) is not None]
-        new = [update for update in items if self._state.node(update.node.name) is None]
-        nodes = [self._shown(update) for update in new]
-        self._state.add_nodes(nodes)
-        changes: list[_Change] = [(NODE_ADD, None, node) for node in nodes]
+        names = self._state.node_names
+        known = [update for update in items if update.node.name in names]
+        new = [self._shown(update) for update in items if update.node.name not in names]
+        self._state.add_nodes(new)
+        changes: list[_Change] = [(NODE_ADD, None, node) for node in new]
         changes += [change for update in known for change in self._upsert(update)]
         # All at once: thousands of pods may wait here at a start, and each would be asked about each node.
         self._queue.on_events(changes)

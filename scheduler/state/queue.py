@@ -210,8 +210,7 @@ class SchedulingQueue:
 
     def delete(self, uid: str) -> bool:
         """Drop a pod that was deleted or bound; True when it was waiting here."""
-        removed = self._remove(uid)
-        return removed is not None
+        return self._remove(uid) is not None
 
     # Going out ------------------------------------------------------------------------------------------------------
 
@@ -383,8 +382,7 @@ class SchedulingQueue:
             if now - queued.queued_at > self._unschedulable_after:
                 queued.flushed = True
                 verdict = self._waking.verdict(queued, UNSCHEDULABLE_TIMEOUT, None, None)
-                label = UNSCHEDULABLE_TIMEOUT.label
-                moved += self._requeue(queued, verdict, label) not in ("unschedulable", "gated")
+                moved += self._requeue(queued, verdict, UNSCHEDULABLE_TIMEOUT.label) not in ("unschedulable", "gated")
         return moved
 
     def backoff_until(self, queued: QueuedPod) -> MonotonicSeconds:

@@ -130,24 +130,16 @@ class NodeTable:
                 self._add_resource(name)
         for name, amounts in self.amounts.items():
             amounts.set_allocatable(row, info.allocatable.get(name, 0))
-        self._note_incomplete(row, info)
-        self._check_amounts()
         self.pods.set_allocatable(row, info.allowed_pods)
         self.capacity_cpu[row] = info.capacity_cpu
         self.unschedulable[row] = info.unschedulable
-        self.taints.set(row, info.taints)
+        self._note_facts(row, old, info)
+        self._check_amounts()
         if old is None or old.labels != info.labels:
-            self._count_labels(old, info)
-            for key, column in self._labels.items():
-                set_label(column, row, info.labels.get(key))
             self._drop_label_columns()
             self.topology = next(_MEMBERSHIPS)
         elif old.taints != info.taints:
             self.topology = next(_MEMBERSHIPS)
-        self._forget_images(old, info)
-        if old is None:
-            for source, load in self._load.items():
-                set_load_row(load, row, self._readings[source], info.name)
         self.node_log.add(row)
         self.touch(row)
         return row
@@ -157,11 +149,7 @@ class NodeTable:
         if self._free or not infos:
             return [self.set_node(info) for info in infos]
         rows = range(self.size, self.size + len(infos))
-        capacity = self.capacity
-        while capacity < rows.stop:
-            capacity *= 2
-        if capacity > self.capacity:
-            self._grow(capacity)
+        self._reserve(rows.stop)
         self.size = rows.stop
         place = slice(rows.start, rows.stop)
         self.infos[place] = infos
@@ -175,14 +163,7 @@ class NodeTable:
         self.capacity_cpu[place] = [info.capacity_cpu for info in infos]
         self.unschedulable[place] = [info.unschedulable for info in infos]
         for row, info in zip(rows, infos, strict=True):
-            self.taints.set(row, info.taints)
-            self._note_incomplete(row, info)
-            self._count_labels(None, info)
-            for key, column in self._labels.items():
-                set_label(column, row, info.labels.get(key))
-            self._forget_images(None, info)
-            for source, load in self._load.items():
-                set_load_row(load, row, self._readings[source], info.name)
+            self._note_facts(row, None, info)
         self._check_amounts()
         self._drop_label_columns()
         self._membership_changed()
@@ -218,6 +199,19 @@ class NodeTable:
         self.node_log.add(row)
         self.touch(row)
         return info
+
+    def _note_facts(self, row: int, old: NodeInfo | None, info: NodeInfo) -> None:
+        """Set what is not an amount: taints, labels, images, and a new node's load."""
+        self._note_incomplete(row, info)
+        self.taints.set(row, info.taints)
+        if old is None or old.labels != info.labels:
+            self._count_labels(old, info)
+            for key, column in self._labels.items():
+                set_label(column, row, info.labels.get(key))
+        self._forget_images(old, info)
+        if old is None:
+            for source, load in self._load.items():
+                set_load_row(load, row, self._readings[source], info.name)
 
     def _add_resource(self, name: str) -> Amounts:
         amounts = self.amounts[name] = Amounts(self.capacity)
@@ -286,8 +280,7 @@ class NodeTable:
             # Columns stay as short as the cluster was large; an autoscaler would make them grow for ever.
             row = self._free.pop()
         else:
-            if self.size == self.capacity:
-                self._grow(self.capacity * 2)
+            self._reserve(self.size + 1)
             row = self.size
             self.size += 1
         self.row_of[name] = row
@@ -300,6 +293,13 @@ class NodeTable:
         self.topology = next(_MEMBERSHIPS)
         # A column ends with the last row, so that it is another array once there is one more.
         self.layout = next(_MEMBERSHIPS)
+
+    def _reserve(self, size: int) -> None:
+        capacity = self.capacity
+        while capacity < size:
+            capacity *= 2
+        if capacity > self.capacity:
+            self._grow(capacity)
 
     def _grow(self, capacity: int) -> None:
         for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.declared.values(), self.pods):
