@@ -1,8 +1,9 @@
 """The upper bound on this machine: `python -m benchmarks.race.nullbinder KUBECONFIG [--victims N [--bare]]`.
 
 It decides nothing: it binds pods to nodes in turn, whether they fit or not. It reads the same nodes and pods as a
-scheduler, and writes the same Bindings and Events. With `--victims` it takes so many pods off the node first, with all
-the writes that a preemption consists of; with `--bare` too, it deletes, binds and writes Scheduled, and nothing else.
+scheduler, and writes the same Bindings and Events, and an Event as late as the scheduler does and no later. With
+`--victims` it takes so many pods off the node first, with all the writes that a preemption consists of; with `--bare`
+too, it deletes, binds and writes Scheduled, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ from benchmarks.race.scenario import SCHEDULER_NAME
 from scheduler.kube.client import STRATEGIC_MERGE_PATCH, ClientConfig, KubeClient, KubeError, PageReader
 from scheduler.kube.primitives import format_micro_time, format_time
 
-_BINDERS, _WRITERS = 64, 32
-_BEHIND = 4
-"""Events written at once while bindings are under way."""
+BINDERS, WRITERS = 64, 64
+BEHIND = 1
+"""Events written at once while bindings are under way and none is late."""
+SHORT_BACKLOG_SECONDS, LATE_IN_SHORT_BACKLOG, LATE_IN_LONG_BACKLOG = 11.0, 8.5, 5.0
+"""The seconds after which an Event no longer waits for bindings, as in `scheduler.engine.recorder`: with Events that
+come when all is bound it would be no bound of a scheduler whose Events come within 10 s. Copied, as the import of the
+engine would count as the null binder's start; a test compares them."""
 _YIELD_SECONDS = 0.05
 
 
@@ -74,6 +79,7 @@ class _Note(NamedTuple):
     action: str
     text: str
     related: _Meta | None = None
+    since: float = 0.0
 
 
 _list_decoder = msgspec.json.Decoder(_List)
@@ -98,7 +104,8 @@ class NullBinder:
         self._pods: asyncio.Queue[_Meta] = asyncio.Queue()
         self._events: deque[_Note] = deque()
         self._written = asyncio.Event()
-        self._binding = 0
+        self._binding = self._bound = 0
+        self._began = 0.0
 
     async def run(self) -> None:
         """Bind until cancelled."""
@@ -112,9 +119,9 @@ class NullBinder:
             if pod.spec.nodeName:
                 self._on_node[pod.spec.nodeName].append(pod.metadata)
         async with asyncio.TaskGroup() as group:
-            for _ in range(_BINDERS):
+            for _ in range(BINDERS):
                 group.create_task(self._bind())
-            for number in range(_WRITERS):
+            for number in range(WRITERS):
                 group.create_task(self._write(number))
             group.create_task(self._watch(version))
 
@@ -155,6 +162,7 @@ class NullBinder:
         while True:
             pod = await self._pods.get()
             node = next(self._nodes)
+            self._began = self._began or time.monotonic()
             self._binding += 1
             try:
                 await self._place(pod, node)
@@ -163,6 +171,7 @@ class NullBinder:
                 continue
             finally:
                 self._binding -= 1
+            self._bound += 1
             self._note(
                 _Note(
                     pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
@@ -208,12 +217,22 @@ class NullBinder:
         await self._client.patch(f"{_path(pod)}/status", patch, content_type=STRATEGIC_MERGE_PATCH)
 
     def _note(self, note: _Note) -> None:
-        self._events.append(note)
+        self._events.append(note._replace(since=time.monotonic()))
         self._written.set()
+
+    def _writers(self) -> int:
+        """Return how many Events may be written at once now."""
+        if not self._binding or not self._events:
+            return WRITERS
+        now = time.monotonic()
+        age = now - self._events[0].since
+        left = self._pods.qsize() * (now - self._began) / max(self._bound, 1)
+        late = LATE_IN_SHORT_BACKLOG if age + left <= SHORT_BACKLOG_SECONDS else LATE_IN_LONG_BACKLOG
+        return WRITERS if age >= late else BEHIND
 
     async def _write(self, number: int) -> None:
         while True:
-            if number >= _BEHIND and self._binding:
+            if number >= self._writers():
                 await asyncio.sleep(_YIELD_SECONDS)
                 continue
             if not self._events:

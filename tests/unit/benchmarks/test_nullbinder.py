@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.race.nullbinder import NullBinder, _Meta
+from benchmarks.race import nullbinder
+from benchmarks.race.nullbinder import NullBinder, _Meta, _Note
+from scheduler.engine import cycle, recorder
 from scheduler.kube.client import ClientConfig
 
 
@@ -45,3 +47,39 @@ async def test_it_takes_the_victims_off_a_node_before_it_binds(bare: bool) -> No
     assert client.writes[-2:] == ["DELETE low-2", "POST high binding"], "the last victim when the others are gone"
     assert sorted(note.reason for note in binder._events) == ["FailedScheduling", "Preempted", "Preempted", "Preempted"]
     assert [meta.name for meta in binder._on_node["n1"]] == ["low-3"]
+
+
+def test_its_events_wait_for_bindings_as_long_as_the_schedulers() -> None:
+    assert cycle.MAX_BINDING == nullbinder.BINDERS
+    assert recorder.WRITERS_BEHIND_BINDINGS == nullbinder.BEHIND
+    assert recorder.SHORT_BACKLOG_SECONDS == nullbinder.SHORT_BACKLOG_SECONDS
+    late = (recorder.WRITERS_BY_AGE_IN_SHORT_BACKLOG[-1], recorder.WRITERS_BY_AGE_IN_LONG_BACKLOG[-1])
+    assert late == (
+        (nullbinder.LATE_IN_SHORT_BACKLOG, nullbinder.WRITERS),
+        (nullbinder.LATE_IN_LONG_BACKLOG, nullbinder.WRITERS),
+    )
+
+
+@pytest.mark.parametrize(
+    ("binding", "waiting", "age", "writers"),
+    [
+        (0, 0, 0.0, nullbinder.WRITERS),
+        (1, 100, 4.9, nullbinder.BEHIND),
+        (1, 100, 8.4, nullbinder.BEHIND),
+        (1, 100, 8.6, nullbinder.WRITERS),
+        (1, 10_000, 4.9, nullbinder.BEHIND),
+        (1, 10_000, 5.1, nullbinder.WRITERS),
+    ],
+)
+def test_few_events_are_written_beside_bindings_until_one_is_late(
+    binding: int, waiting: int, age: float, writers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binder = NullBinder(ClientConfig(server="https://127.0.0.1:1"))
+    monkeypatch.setattr(nullbinder.time, "monotonic", lambda: 100.0)
+    binder._note(_Note(_Meta("a"), "Normal", "Scheduled", "Binding", "assigned"))
+    monkeypatch.setattr(nullbinder.time, "monotonic", lambda: 100.0 + age)
+    binder._binding, binder._began = binding, 100.0 + age - 1.0
+    binder._bound = 100
+    for number in range(waiting):
+        binder._pods.put_nowait(_Meta(f"pod-{number}"))
+    assert binder._writers() == writers
