@@ -18,6 +18,7 @@ from scheduler.catalog import (
     TrimaranArgs,
 )
 from scheduler.config import EffectiveProfile
+from scheduler.imports import import_requests
 from scheduler.kube.client import ClientConfig
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadSource
@@ -121,24 +122,25 @@ def load_source(
     `api` and `capacity_of` are for the metrics server: the connection, and the capacity of a node (CPU in milli-units,
     memory in bytes) where the caller knows the nodes.
     """
-    # Imported here: the HTTP libraries take a tenth of a second, and most configurations need none of them.
+    provider = key.partition(":")[0]
+    # Imported here: the HTTP libraries take some hundredths of a second, and most configurations need none of them.
+    if provider == "KubernetesMetricsServer":
+        from scheduler.kube.client import SyncConnection
+        from scheduler.load.metrics_server import MetricsServerSource
+
+        return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)
+    import_requests()
     if key.startswith(_WATCHER):
         from scheduler.load.watcher import WatcherSource
 
         return WatcherSource(settings)
-    provider = key.partition(":")[0]
-    if provider == "Prometheus":
-        from scheduler.load.prometheus import PrometheusSource
-
-        return PrometheusSource(settings)
     if provider == "SignalFx":
         from scheduler.load.signalfx import SignalFxSource
 
         return SignalFxSource(settings, window_seconds(settings.window))
-    from scheduler.kube.client import SyncConnection
-    from scheduler.load.metrics_server import MetricsServerSource
+    from scheduler.load.prometheus import PrometheusSource
 
-    return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)
+    return PrometheusSource(settings)
 
 
 def pod_series_source(key: str, settings: LoadSettings) -> PodSeriesSource | None:

@@ -24,7 +24,7 @@ def is_usable(value: float) -> bool:
     return math.isfinite(value) and 0.0 <= value <= MAX_PERCENT
 
 
-def load_of_metrics(metrics: Sequence[Metric]) -> NodeLoad:
+def load_of_metrics(metrics: Sequence[Metric], measured_at: float = math.nan) -> NodeLoad:
     """Return what a node's metrics say, by the rules of scheduler-plugins v0.34.7 (pkg/trimaran/resourcestats.go).
 
     An average by operator AVG wins over one by Latest or without operator; of several the last wins. Peaks takes the
@@ -39,6 +39,7 @@ def load_of_metrics(metrics: Sequence[Metric]) -> NodeLoad:
         cpu_stddev=cpu_stddev,
         memory_average=memory_average,
         memory_stddev=memory_stddev,
+        measured_at=measured_at,
         cpu_first=averages[0] if averages else math.nan,
         cpu_last=averages[-1] if averages else math.nan,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import structs
+import msgspec
+from msgspec import Raw, Struct, field
 
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load.figures import Metric, is_usable, load_of_metrics
@@ -54,6 +55,70 @@ def parse_watcher(body: bytes, origin: str, *, now: float = 0.0) -> LoadReading:
         LoadError: it is not a JSON object, or a field has the wrong type; begins with `origin`.
     """
     try:
+        return _parse_regular(body, now)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # Not as a load-watcher writes it: read what can be read, or say which field is wrong.
+        return _parse_lenient(body, origin, now)
+
+
+class _Entry(Struct, gc=False):
+    type: str | None = None
+    operator: str | None = None
+    value: Raw = Raw(b"0")
+
+
+class _Node(Struct, gc=False):
+    metrics: list[_Entry | None] | None = None
+
+
+class _Data(Struct, gc=False):
+    nodes: dict[str, _Node | None] | None = field(name="NodeMetricsMap", default=None)
+
+
+class _Window(Struct, gc=False):
+    start: int | None = None
+    end: int | None = None
+
+
+class _Answer(Struct, gc=False):
+    timestamp: int | None = None
+    window: _Window | None = None
+    data: _Data | None = None
+
+
+_EXACT_LENGTH = 16
+"""Characters of a decimal number up to which its digits and the power of ten are exact, so that both ways agree."""
+_decoder = msgspec.json.Decoder(_Answer)
+_NO_ENTRY = _Entry()
+
+
+def _parse_regular(body: bytes, now: float) -> LoadReading:
+    """Read an answer whose fields all have their types, which takes half the time for thousands of nodes.
+
+    Raises:
+        MsgspecError, ValueError, RecursionError: it is another one.
+    """
+    answer = _decoder.decode(body)
+    end = float(answer.window.end or 0) if answer.window else 0.0
+    loads = _Loads(float(answer.timestamp or 0))
+    for name, node in ((answer.data and answer.data.nodes) or {}).items():
+        entries = (node and node.metrics) or ()
+        read = (_NO_ENTRY if entry is None else entry for entry in entries)
+        loads.add(name, [Metric(entry.type or "", entry.operator or "", _value(entry.value)) for entry in read])
+    return loads.reading(end or now)
+
+
+def _value(raw: Raw) -> float:
+    text = str(raw, "ascii")
+    if "." in text:
+        return _parse_decimal(text)
+    if text == "null":
+        return 0.0
+    return float(text) if "e" in text or "E" in text else float(int(text))
+
+
+def _parse_lenient(body: bytes, origin: str, now: float) -> LoadReading:
+    try:
         answer = json.loads(body, parse_float=_parse_decimal)
     except (ValueError, RecursionError) as error:
         raise LoadError(f"{origin}: not JSON ({str(error)[:100]}); is this a load-watcher?") from error
@@ -64,18 +129,32 @@ def parse_watcher(body: bytes, origin: str, *, now: float = 0.0) -> LoadReading:
         end = _number(window.get("end"), "window.end") or now
         # Upstream refuses an answer whose start is no number, although nothing reads it.
         _number(window.get("start"), "window.start")
-        timestamp = _number(root.get("timestamp"), "timestamp")
-        rejected = 0
-        instances: dict[str, NodeLoad] = {}
+        loads = _Loads(_number(root.get("timestamp"), "timestamp"))
         for name, node in nodes.items():
-            listed = list(_metrics(node, f"data.NodeMetricsMap.{name}"))
-            usable = [metric for metric in listed if is_usable(metric.value)]
-            rejected += len(listed) - len(usable)
-            if usable:
-                instances[name] = structs.replace(load_of_metrics(usable), measured_at=timestamp or math.nan)
+            loads.add(name, list(_metrics(node, f"data.NodeMetricsMap.{name}")))
     except _WrongTypeError as error:
         raise LoadError(f"{origin}: {error}; is this a load-watcher?") from error
-    return LoadReading(instances, end, {"watcher": rejected} if rejected else {})
+    return loads.reading(end)
+
+
+class _Loads:
+    """The loads of an answer, as they are read."""
+
+    def __init__(self, timestamp: float) -> None:
+        self._measured_at = timestamp or math.nan
+        self._loads: dict[str, NodeLoad] = {}
+        self._rejected = 0
+
+    def add(self, name: str, metrics: Sequence[Metric]) -> None:
+        """Take a node's metrics; those that cannot be a load are counted."""
+        usable = [metric for metric in metrics if is_usable(metric.value)]
+        self._rejected += len(metrics) - len(usable)
+        if usable:
+            self._loads[name] = load_of_metrics(usable, self._measured_at)
+
+    def reading(self, end: float) -> LoadReading:
+        """Return what was taken, for a window with that end."""
+        return LoadReading(self._loads, end, {"watcher": self._rejected} if self._rejected else {})
 
 
 def _parse_decimal(text: str) -> float:
@@ -84,6 +163,8 @@ def _parse_decimal(text: str) -> float:
     From 16 digits on that may be one unit in the last place off, which is nothing for a load. But Peaks turns such
     differences into whole scores, which must be upstream's.
     """
+    if len(text) <= _EXACT_LENGTH:
+        return float(text)
     before, _, after = text.partition(".")
     digits = before + after
     # Beyond 18 digits upstream's integers overflow; those numbers, and exponents, are read as they should be.

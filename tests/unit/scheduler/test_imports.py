@@ -102,6 +102,22 @@ assert ArrayLike is numpy.typing.ArrayLike and "_typing" in sys.modules["numpy._
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_load_source_guesses_no_encoding_and_says_nothing_of_that() -> None:
+    code = """
+import warnings
+warnings.simplefilter("error")
+from scheduler.imports import import_requests
+import_requests()
+import scheduler.load.watcher, scheduler.load.prometheus, requests
+answer = requests.Response()
+answer._content = "50\u202f%".encode()
+assert answer.json is not None and answer.text == "50\u202f%"
+"""
+    modules = imported_by(code)
+    assert modules >= {"requests", "urllib3"}
+    assert not [name for name in modules if name.startswith(("chardet", "charset_normalizer"))]
+
+
 def test_a_start_has_no_threads_for_matrices() -> None:
     code = f"{DAEMON}\nimport os\nassert len(os.listdir('/proc/self/task')) == 1"
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
