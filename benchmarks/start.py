@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.race import cluster as servers
-from benchmarks.race import contestants
+from benchmarks.race import contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, PEER, Contestant
 from benchmarks.race.figures import percentile, summary
@@ -33,6 +33,7 @@ from devcluster.toolchain import binaries
 from scheduler.kube.client import KubeClient, KubeError
 
 SCENARIO = "FullCluster"
+SCENARIOS = (SCENARIO, "SchedulingBasic", "TargetLoadPacking")
 BEFORE = "before"
 _FIRST_SECONDS, _DRAIN_SECONDS = 120.0, 300.0
 _SETTLE_SECONDS = 1.0
@@ -50,6 +51,7 @@ Figures = dict[str, float]
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks start", description=__doc__)
+    parser.add_argument("--scenario", choices=SCENARIOS, default=SCENARIO, help="of the race: its pods and plugins")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=30000, help="pods that are already on nodes")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, not counting a first one to warm up")
@@ -68,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     options = _parser().parse_args(arguments)
-    scenario = load()[SCENARIO]
+    scenario = load()[options.scenario]
     params = {"nodes": options.nodes, "init": options.pods, "pods": options.drain or options.waiting}
     workload = Workload(name="start", params={**params, "rate": 0, "seconds": 0})
     roots = {role: contestants.ROOT for role in (OURS, PEER) if options.only in (None, role)}
@@ -100,6 +102,7 @@ class _Stage:
             operation for operation in self._operations if isinstance(operation, CreatePods) and operation.measured
         )
         self._livez = livez
+        self._watcher = ""
 
     async def run(self, roots: dict[str, Path], rounds: int) -> dict[str, list[Figures]]:
         runs: dict[str, list[Figures]] = {role: [] for role in roots}
@@ -107,7 +110,9 @@ class _Stage:
             self._world = World(client, self._scenario, self._params, self._operations)
             self._seen = Observer(client)
             await self._world.build()
-            async with self._seen.watch():
+            async with self._seen.watch(), contextlib.AsyncExitStack() as stack:
+                if self._scenario.watcher:
+                    self._watcher = stack.enter_context(watcher.serving(watcher.loads(self._world.nodes)))
                 for number in range(rounds + 1):
                     for role in roots if number % 2 == 0 else reversed(roots):
                         figures = await self._start(role, roots[role], f"{role}-{number}")
@@ -135,7 +140,7 @@ class _Stage:
             server_before = cpu_seconds(server)
             started = time.monotonic()
             known_as = OURS if role == BEFORE else role
-            contestant = contestants.start(known_as, self._scenario, self._cluster, self._paths, "", root)
+            contestant = contestants.start(known_as, self._scenario, self._cluster, self._paths, self._watcher, root)
             stack.callback(contestants.stop, contestant)
             probe = await stack.enter_async_context(liveness(contestant, self._livez))
             await self._wait_until_bound(contestant, names)
