@@ -10,7 +10,7 @@ import sys
 USAGE = "usage: python -m benchmarks COMMAND [OPTIONS]   (COMMAND --help shows its options)"
 COMMANDS = {
     "race": "schedule the same workload with this scheduler, kube-scheduler and a null binder, in turn",
-    "lists": "processor time of the first lists of a start: decoding, reducing, cache and queue, without an API server",
+    "lists": "processor time for what a start reads first: lists and a load, without an API server",
     "start": "time from process start to the first binding on a full cluster, beside kube-scheduler",
     "endurance": "memory and file descriptors while 100,000 pods are created and deleted",
     "soak": "memory and latency on the largest cluster that Kubernetes supports while its pods are replaced",

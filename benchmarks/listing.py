@@ -1,7 +1,7 @@
-"""What a checkout does with the first lists: the child of `python -m benchmarks lists`, with that checkout's modules.
+"""What a checkout does with what it first reads: the child of `python -m benchmarks lists`, with its own modules.
 
 Imports nothing of `benchmarks`, which would be this checkout's or that one's by chance. Prints as JSON how many
-nodes and pods were taken in, and the seconds of processor time.
+nodes, pods and nodes' loads were taken in, and the seconds of processor time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from scheduler.engine import Engine, EventRecorder, Outputs, Permissions, reduce
 from scheduler.helpers import PodReducer, salvage_pod
 from scheduler.kube.client import Reflector
 from scheduler.kube.model import NODES, PODS
+from scheduler.load import LoadSettings, load_source
 from scheduler.observe import LoopWatchdog, Metrics
 
+LOADS = "loads.json"
 _CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -49,7 +51,7 @@ class StoredPages:
 
 async def measure(directory: Path) -> dict[str, float]:
     """List nodes, then pods, into a new engine, as the daemon does; what is counted is decoding, reducing, cache and
-    queue."""
+    queue. Then import the source of a load-watcher, and decode its answer."""
     client: Any = None
     configuration = load_configuration(_CONFIGURATION, source="benchmark")
     recorder = EventRecorder(client, instance="benchmark")
@@ -72,9 +74,23 @@ async def measure(directory: Path) -> dict[str, float]:
         began = time.process_time()
         await reflector.refresh()
         seconds.append(time.process_time() - began)
+    began = time.process_time()
+    load_source("watcher:http://127.0.0.1", LoadSettings(address="http://127.0.0.1"), client).close()
+    imported = time.process_time()
+    from scheduler.load import parse_watcher
+
+    reading = parse_watcher((directory / LOADS).read_bytes(), "benchmark")
+    loads_seconds = time.process_time() - imported
     state = engine.state
     counts = {"nodes": state.node_count, "pods": state.pod_count + sum(engine.queue.counts().values())}
-    return {**counts, "nodes_seconds": seconds[0], "pods_seconds": seconds[1]}
+    return {
+        **counts,
+        "loads": len(reading.loads),
+        "nodes_seconds": seconds[0],
+        "pods_seconds": seconds[1],
+        "loads_seconds": loads_seconds,
+        "source_seconds": imported - began,
+    }
 
 
 if __name__ == "__main__":

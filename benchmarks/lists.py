@@ -1,8 +1,8 @@
-"""The work on the first lists of a start, without an API server: `python -m benchmarks lists`.
+"""The work on what a start reads first, without an API server: `python -m benchmarks lists`.
 
 Pages of nodes and pods, as an API server sends them, are decoded, reduced, and taken into cache and queue by the
-modules of one or more checkouts. Each measurement has a process of its own, as each start has; the checkouts take
-turns. Figures are processor time.
+modules of one or more checkouts; then a load-watcher's answer about the nodes is decoded. Each measurement has a
+process of its own, as each start has; the checkouts take turns. Figures are processor time.
 """
 
 from __future__ import annotations
@@ -20,18 +20,26 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.clients import api_pod
+from benchmarks.listing import LOADS
 from benchmarks.manifests import node
+from benchmarks.race import watcher
 from benchmarks.race.contestants import OURS, ROOT, interpreter
 
 PAGE = 2000
 """As the scheduler asks for."""
-UNITS = {"node_us": "us per node", "pod_us": "us per pod", "ms": "ms for all"}
+UNITS = {
+    "node_us": "us per node",
+    "pod_us": "us per pod",
+    "ms": "ms for both lists",
+    "load_us": "us per node's load",
+    "source_ms": "ms to import a load source",
+}
 _FIRST_CREATED = 1_767_225_600
 _CREATED_PER_SECOND = 50
 
 
 def write_pages(directory: Path, nodes: int, placed: int, waiting: int) -> None:
-    """Write the pages of both lists."""
+    """Write the pages of both lists, and a load-watcher's answer."""
     listed = {
         "nodes": (_node(number) for number in range(nodes)),
         "pods": (_pod(number, nodes if number < placed else 0) for number in range(placed + waiting)),
@@ -42,6 +50,14 @@ def write_pages(directory: Path, nodes: int, placed: int, waiting: int) -> None:
             following = str(number + 1) if number + 1 < len(pages) else ""
             metadata = {"resourceVersion": "999999", "continue": following}
             (directory / f"{resource}-{number:03d}.json").write_text(json.dumps({"metadata": metadata, "items": page}))
+    loads = watcher.node_metrics(watcher.loads([_name(number) for number in range(nodes)]))
+    window = {"duration": "15m", "start": _FIRST_CREATED, "end": _FIRST_CREATED + 900}
+    answer = {"timestamp": window["end"], "window": window, "source": "race", "data": {"NodeMetricsMap": loads}}
+    (directory / LOADS).write_text(json.dumps(answer))
+
+
+def _name(number: int) -> str:
+    return f"node-{number:05d}"
 
 
 def _pages(objects: Iterable[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
@@ -56,7 +72,7 @@ def _pages(objects: Iterable[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
 
 
 def _node(number: int) -> dict[str, Any]:
-    manifest = node(number, f"node-{number:05d}")
+    manifest = node(number, _name(number))
     manifest["metadata"]["resourceVersion"] = str(number + 1)
     manifest["status"]["addresses"] = [
         {"type": "InternalIP", "address": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"}
@@ -70,7 +86,7 @@ def _pod(number: int, nodes: int) -> dict[str, Any]:
     created = datetime.fromtimestamp(_FIRST_CREATED + number // _CREATED_PER_SECOND, UTC)
     manifest["metadata"]["creationTimestamp"] = created.strftime("%Y-%m-%dT%H:%M:%SZ")
     if nodes:
-        manifest["spec"]["nodeName"] = f"node-{number % nodes:05d}"
+        manifest["spec"]["nodeName"] = _name(number % nodes)
     else:
         del manifest["spec"]["nodeName"]
         manifest["status"] = {"phase": "Pending"}
@@ -93,13 +109,16 @@ def measure(root: Path, pages: Path) -> dict[str, float]:
     if answer.returncode:
         raise RuntimeError(f"{root}: {answer.stderr.strip().rpartition(chr(10))[2]}")
     answered: dict[str, float] = json.loads(answer.stdout)
-    seconds = {resource: answered[f"{resource}_seconds"] for resource in ("nodes", "pods")}
+    seconds = {resource: answered[f"{resource}_seconds"] for resource in ("nodes", "pods", "loads")}
     return {
         "node_us": 1e6 * seconds["nodes"] / answered["nodes"],
         "pod_us": 1e6 * seconds["pods"] / answered["pods"],
-        "ms": 1e3 * sum(seconds.values()),
+        "ms": 1e3 * (seconds["nodes"] + seconds["pods"]),
+        "load_us": 1e6 * seconds["loads"] / answered["loads"],
+        "source_ms": 1e3 * answered["source_seconds"],
         "nodes": answered["nodes"],
         "pods": answered["pods"],
+        "loads": answered["loads"],
     }
 
 

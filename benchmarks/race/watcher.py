@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 
+from benchmarks.race.scenario import Json
 from devcluster import loopback
 
 _WINDOW = 900
@@ -17,10 +18,9 @@ def loads(nodes: list[str]) -> dict[str, float]:
     return {name: 5.0 + (number * 37) % 40 for number, name in enumerate(nodes)}
 
 
-@contextlib.contextmanager
-def serving(loads_of: Mapping[str, float]) -> Iterator[str]:
-    """Serve `/watcher` while the block runs; yields the address."""
-    metrics = {
+def node_metrics(loads_of: Mapping[str, float]) -> dict[str, Json]:
+    """Return what a load-watcher says of nodes with such CPU loads, `NodeMetricsMap`."""
+    return {
         name: {
             "metrics": [
                 {"name": "host.cpu.utilization", "type": "CPU", "operator": "AVG", "rollup": "15m", "value": load},
@@ -31,7 +31,12 @@ def serving(loads_of: Mapping[str, float]) -> Iterator[str]:
         }
         for name, load in loads_of.items()
     }
-    data = json.dumps({"NodeMetricsMap": metrics})
+
+
+@contextlib.contextmanager
+def serving(loads_of: Mapping[str, float]) -> Iterator[str]:
+    """Serve `/watcher` while the block runs; yields the address."""
+    data = json.dumps({"NodeMetricsMap": node_metrics(loads_of)})
 
     def document() -> bytes:
         end = int(time.time())
