@@ -270,7 +270,10 @@ class Reflector(Generic[T, U]):
         try:
             while True:
                 try:
-                    page = self._codec.decode_list(await request)
+                    body = await request
+                    # The API server writes the next page while this one is decoded.
+                    await _let_request_go_out()
+                    page = self._codec.decode_list(body)
                 except Expired:
                     # The snapshot behind the token was compacted while we read: all pages must be of one version.
                     restarts += 1
@@ -292,9 +295,7 @@ class Reflector(Generic[T, U]):
                 self.state.last_progress = time.monotonic()
                 token = page.continue_token
                 if token:
-                    # The API server makes the next page while this one is reduced.
                     request = self._pages.request_page(token, self._page)
-                    await _let_request_go_out()
                 before = len(items)
                 self._take_page(page, items, invalid)
                 if self._on_page and not self.state.synced:

@@ -1,9 +1,8 @@
-"""The pages of a list. They can be prefetched, so that the API server works while we still start."""
+"""The pages of a list: the API server writes the next one while a page is decoded, the first ones while we start."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,11 +16,13 @@ _FIRST: Final = 500
 _BYTES: Final = 4 << 20
 """What a page should be long: longer ones hold up the event loop, which decodes one at a time."""
 _EARLY: Final = 6
-"""Pages read early at most: they are kept as they came."""
+"""Pages read before the first one is requested, at most: they are kept as they came."""
+_AHEAD: Final = 1
+"""Pages read before they are requested, from then on."""
 
 
 class PageReader:
-    """Reads the list of one collection page by page."""
+    """Reads the list of one collection page by page, and asks for the next page as soon as one has come."""
 
     def __init__(
         self, client: KubeClient, path: str, selectors: Mapping[str, str] | None = None, *, timeout: float = 120.0
@@ -32,42 +33,50 @@ class PageReader:
         self._client = client
         self._timeout = timeout
         self._limit = _FIRST
-        self._early: deque[asyncio.Task[bytes]] = deque()
+        self._most = PAGE
+        self._ahead: dict[str, asyncio.Task[bytes]] = {}
+        """By the tokens that name them: two lists of the collection, one of them a refresh, never get each other's."""
         self._wanted = False
 
     def prefetch(self) -> None:
         """Read page after page on the running loop until the first one is requested, at most `_EARLY` of them."""
-        self._early.append(self._request("", PAGE))
-        self._early[-1].add_done_callback(self._read_on)
+        self._ahead[""] = self._request("")
 
     def request_page(self, token: str, most: int = PAGE) -> asyncio.Task[bytes]:
         """Request a page: the first one without a token, else the one that the previous page's continue token names.
 
-        It has at most `most` objects, fewer where they are long. Prefetched pages are returned first, whatever their
-        size. Requesting the first page again discards them. The task raises KubeError.
+        It has at most `most` objects, fewer where they are long; one that was read ahead may have more. Requesting the
+        first page again discards what was read ahead. The task raises KubeError.
         """
         if not token and self._wanted:
             self.close()
         self._wanted = True
-        return self._early.popleft() if self._early else self._request(token, most)
+        self._most = most
+        page = self._ahead.pop(token, None)
+        if page is None:
+            return self._request(token)
+        if page.done():
+            self._read_on(page)
+        return page
 
     def close(self) -> None:
-        """Cancel prefetched pages that nobody requested."""
+        """Cancel pages that nobody requested."""
         self._wanted = True
-        while self._early:
-            self._early.popleft().cancel()
+        while self._ahead:
+            self._ahead.popitem()[1].cancel()
 
     def _read_on(self, page: asyncio.Task[bytes]) -> None:
         # A failure is raised to the caller that requests the page.
-        if self._wanted or page.cancelled() or page.exception() or len(self._early) >= _EARLY:
+        if page.cancelled() or page.exception() or len(self._ahead) >= (_AHEAD if self._wanted else _EARLY):
             return
         token = continue_token(page.result())
         if token:
-            self._early.append(self._request(token, PAGE))
-            self._early[-1].add_done_callback(self._read_on)
+            self._ahead[token] = self._request(token)
 
-    def _request(self, token: str, most: int) -> asyncio.Task[bytes]:
-        return asyncio.create_task(self._read(token, min(most, self._limit)))
+    def _request(self, token: str) -> asyncio.Task[bytes]:
+        request = asyncio.create_task(self._read(token, min(self._most, self._limit)))
+        request.add_done_callback(self._read_on)
+        return request
 
     async def _read(self, token: str, limit: int) -> bytes:
         params: dict[str, str | int] = {**self.selectors, "limit": limit}

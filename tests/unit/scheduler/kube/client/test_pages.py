@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from scheduler.kube.client import ClientConfig, Expired, KubeClient, PageReader
+from scheduler.kube.client import ClientConfig, Expired, KubeClient, PageReader, ResponseTooLarge
 
 EARLY = 6
 """Pages that are prefetched at most."""
@@ -48,7 +48,7 @@ class Lists:
 
 
 @asynccontextmanager
-async def serving(lists: Lists) -> AsyncIterator[KubeClient]:
+async def serving(lists: Lists, max_bytes: int = 1 << 30) -> AsyncIterator[KubeClient]:
     application = web.Application()
     application.router.add_get("/api/v1/pods", lists.answer)
     runner = web.AppRunner(application)
@@ -57,7 +57,7 @@ async def serving(lists: Lists) -> AsyncIterator[KubeClient]:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         host, port = runner.addresses[0][:2]
-        async with KubeClient(ClientConfig(server=f"http://{host}:{port}")) as client:
+        async with KubeClient(ClientConfig(server=f"http://{host}:{port}"), max_bytes=max_bytes) as client:
             yield client
     finally:
         await runner.cleanup()
@@ -151,13 +151,36 @@ async def test_pages_are_as_long_as_the_objects_allow(length: int, limits: list[
         assert lists.limits == limits
 
 
-async def test_a_smaller_page_may_be_asked_for_on_the_way() -> None:
-    lists = Lists(3)
+async def test_after_a_page_that_is_too_large_the_following_ones_are_smaller() -> None:
+    lists = Lists(3, length=1024)
+    async with serving(lists, max_bytes=100_000) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        with pytest.raises(ResponseTooLarge):
+            await reader.request_page("")
+        for token in ("", "1", "2"):
+            await reader.request_page(token, 62)
+        assert lists.limits == ["500", "62", "62", "62"]
+
+
+async def test_the_next_page_is_on_its_way_as_soon_as_one_has_come_and_no_other() -> None:
+    lists = Lists(5)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
         await reader.request_page("")
-        await reader.request_page("1", 62)
-        assert lists.limits == ["500", "62"]
+        await asked(lists, 2)
+        await asyncio.sleep(0.05)
+        assert lists.tokens() == ["", "1"]
+        assert msgspec.json.decode(await reader.request_page("1"))["items"] == [1]
+        await asked(lists, 3)
+        assert lists.tokens() == ["", "1", "2"]
+        reader.close()
+
+
+async def test_two_lists_of_one_collection_never_get_each_others_pages() -> None:
+    lists = Lists(8)
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        assert await asyncio.gather(read(reader), read(reader), read(reader)) == [list(range(8))] * 3
 
 
 async def test_closing_cancels_pending_requests() -> None:

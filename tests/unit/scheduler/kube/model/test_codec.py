@@ -18,6 +18,7 @@ from scheduler.kube.model import (
     Object,
     Pod,
     UnstructuredCodec,
+    continue_token,
     decode_node,
     decode_pod,
     newer_version,
@@ -261,3 +262,20 @@ def test_versions_are_compared_as_numbers_where_they_are_numbers(
     candidate: str, current: str, expected: bool | None
 ) -> None:
     assert newer_version(candidate, current) is expected
+
+
+@pytest.mark.parametrize(
+    ("page", "token"),
+    [
+        (b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"a-_1"},"items":[', "a-_1"),
+        (b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[]}', ""),
+        (b'{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"\\u0061{"},"items":[]}', "a{"),
+        (b'{"apiVersion":"x/v1","items":[{"metadata":{"continue":"no"}}],"metadata":{"continue":"b"}}', "b"),
+        (b'{"kind": "PodList", "metadata": {"continue": "c"}, "items": []}', "c"),
+        (b'{"kind":"PodList","apiVersion":"v1","metadata":{"continue":7},"items":[]}', ""),
+        (b'{"kind":"PodList"', ""),
+        (b"", ""),
+    ],
+)
+def test_the_token_of_the_next_page_is_found_wherever_it_stands(page: bytes, token: str) -> None:
+    assert continue_token(page) == token
