@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.engines import table
 from benchmarks.race import cluster as servers
 from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.contestants import OURS, ROOT
+from benchmarks.race.contestants import add_checkouts, checkouts
 from benchmarks.race.scenario import load
 from benchmarks.sidebyside import Figures, Program, Size, samples
 from devcluster.errors import DevClusterError
@@ -48,18 +48,14 @@ async def lives(
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks checkouts", description=__doc__)
-    parser.add_argument(
-        "--before", type=Path, action="append", default=[], metavar="CHECKOUT", help="another checkout; may be repeated"
-    )
+    add_checkouts(parser)
     parser.add_argument("--scenario", default="SchedulingBasic", choices=sorted(load()), help="one without a watcher")
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--count", type=int, default=300, help="pods of a batch for each")
     parser.add_argument("--batches", type=int, default=3, help="of a life, beside the first one, which does not count")
     parser.add_argument("--lives", type=int, default=6, help="at least 3")
     options = parser.parse_args(arguments)
-    roots = {OURS: ROOT, **{path.resolve().name: path.resolve() for path in options.before}}
-    if len(roots) <= len(options.before):
-        parser.error(f"--before: the directories need names that differ, also from {OURS}")
+    roots = checkouts(parser, options.before)
     if options.lives < 3 or load()[options.scenario].watcher:
         parser.error("at least 3 lives, and a scenario without a watcher")
     try:

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.core import CLASSES, PROFILES, STREAMS
-from benchmarks.race.contestants import OURS, ROOT, interpreter
+from benchmarks.race.contestants import OURS, add_checkouts, checkouts, interpreter
 from benchmarks.remembering import interval
 
 IMPORTS = """
@@ -131,9 +131,7 @@ def table(done: Sequence[Mapping[str, Figures]], units: Mapping[str, str] = UNIT
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks engines", description=__doc__)
-    parser.add_argument(
-        "--before", type=Path, action="append", default=[], metavar="CHECKOUT", help="another checkout; may be repeated"
-    )
+    add_checkouts(parser)
     parser.add_argument("--profile", choices=sorted(PROFILES), default="default")
     parser.add_argument("--pods", choices=STREAMS, default="200 classes")
     parser.add_argument("--nodes", type=int, default=1000)
@@ -141,9 +139,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--pairs", type=int, default=12, help="rounds, at least 3")
     parser.add_argument("--imports", type=int, default=12, help="of them with imports, at least 3")
     options = parser.parse_args(arguments)
-    roots = {OURS: ROOT, **{path.resolve().name: path.resolve() for path in options.before}}
-    if len(roots) <= len(options.before):
-        parser.error(f"--before: the directories need names that differ, also from {OURS}")
+    roots = checkouts(parser, options.before)
     if options.pairs < 3 or options.imports < 3:
         parser.error("--pairs, --imports: at least 3")
     done = []

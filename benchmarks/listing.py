@@ -48,6 +48,9 @@ class StoredPages:
         answer.set_result(self._pages[int(token or 0)])
         return answer
 
+    def close(self) -> None:
+        """Nothing was read ahead."""
+
 
 async def measure(directory: Path) -> dict[str, float]:
     """List nodes, then pods, into a new engine, as the daemon does; what is counted is decoding, reducing, cache and

@@ -23,7 +23,7 @@ from benchmarks.clients import api_pod
 from benchmarks.listing import LOADS
 from benchmarks.manifests import node
 from benchmarks.race import watcher
-from benchmarks.race.contestants import OURS, ROOT, interpreter
+from benchmarks.race.contestants import OURS, add_checkouts, checkouts, interpreter
 
 PAGE = 2000
 """As the scheduler asks for."""
@@ -50,10 +50,8 @@ def write_pages(directory: Path, nodes: int, placed: int, waiting: int) -> None:
             following = str(number + 1) if number + 1 < len(pages) else ""
             metadata = {"resourceVersion": "999999", "continue": following}
             (directory / f"{resource}-{number:03d}.json").write_text(json.dumps({"metadata": metadata, "items": page}))
-    loads = watcher.node_metrics(watcher.loads([_name(number) for number in range(nodes)]))
-    window = {"duration": "15m", "start": _FIRST_CREATED, "end": _FIRST_CREATED + 900}
-    answer = {"timestamp": window["end"], "window": window, "source": "race", "data": {"NodeMetricsMap": loads}}
-    (directory / LOADS).write_text(json.dumps(answer))
+    data = watcher.data_of(watcher.loads([_name(number) for number in range(nodes)]))
+    (directory / LOADS).write_bytes(watcher.document(data, _FIRST_CREATED))
 
 
 def _name(number: int) -> str:
@@ -137,9 +135,7 @@ def table(rounds: Sequence[Mapping[str, Mapping[str, float]]]) -> Iterable[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks lists", description=__doc__)
-    parser.add_argument(
-        "--before", type=Path, action="append", default=[], metavar="CHECKOUT", help="another checkout; may be repeated"
-    )
+    add_checkouts(parser)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--placed", type=int, default=1000, help="pods on the nodes")
     parser.add_argument("--waiting", type=int, default=10_000, help="pods without a node")
@@ -147,9 +143,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if min(options.nodes, options.placed + options.waiting, options.rounds) < 1:
         parser.error("--nodes, --placed and --waiting together, --rounds: at least 1")
-    roots = {OURS: ROOT, **{path.resolve().name: path.resolve() for path in options.before}}
-    if len(roots) <= len(options.before):
-        parser.error(f"--before: the directories need names that differ, also from {OURS}")
+    roots = checkouts(parser, options.before)
     rounds = []
     with tempfile.TemporaryDirectory() as directory:
         write_pages(Path(directory), options.nodes, options.placed, options.waiting)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -84,6 +85,21 @@ def start(
         argv = [str(binaries[scenario.peer]), *argv, *rights, f"--authorization-always-allow-paths={_OPEN}"]
     service = ServiceProcess(role, argv, ports=[port], env=environment)
     return Contestant(role, processes.start(service, layout.root), port)
+
+
+def add_checkouts(parser: argparse.ArgumentParser) -> None:
+    """Add `--before`, which names checkouts to compare ours with."""
+    parser.add_argument(
+        "--before", type=Path, action="append", default=[], metavar="CHECKOUT", help="another checkout; may be repeated"
+    )
+
+
+def checkouts(parser: argparse.ArgumentParser, before: Sequence[Path]) -> dict[str, Path]:
+    """Return ours and those of `--before`, by name; ends the process where two have one name."""
+    roots = {OURS: ROOT, **{path.resolve().name: path.resolve() for path in before}}
+    if len(roots) <= len(before):
+        parser.error(f"--before: the directories need names that differ, also from {OURS}")
+    return roots
 
 
 def interpreter(root: Path) -> str:

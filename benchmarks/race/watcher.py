@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 
-from benchmarks.race.scenario import Json
 from devcluster import loopback
 
 _WINDOW = 900
@@ -18,9 +17,9 @@ def loads(nodes: list[str]) -> dict[str, float]:
     return {name: 5.0 + (number * 37) % 40 for number, name in enumerate(nodes)}
 
 
-def node_metrics(loads_of: Mapping[str, float]) -> dict[str, Json]:
-    """Return what a load-watcher says of nodes with such CPU loads, `NodeMetricsMap`."""
-    return {
+def data_of(loads_of: Mapping[str, float]) -> str:
+    """Return what a load-watcher says of nodes with such CPU loads, as JSON."""
+    metrics = {
         name: {
             "metrics": [
                 {"name": "host.cpu.utilization", "type": "CPU", "operator": "AVG", "rollup": "15m", "value": load},
@@ -31,17 +30,19 @@ def node_metrics(loads_of: Mapping[str, float]) -> dict[str, Json]:
         }
         for name, load in loads_of.items()
     }
+    return json.dumps({"NodeMetricsMap": metrics})
+
+
+def document(data: str, end: int) -> bytes:
+    """Return a load-watcher's answer: its `data` as JSON, for a window that ends then, in seconds since the epoch."""
+    window = json.dumps({"duration": "15m", "start": end - _WINDOW, "end": end})
+    return f'{{"timestamp":{end},"window":{window},"source":"race","data":{data}}}'.encode()
 
 
 @contextlib.contextmanager
 def serving(loads_of: Mapping[str, float]) -> Iterator[str]:
     """Serve `/watcher` while the block runs; yields the address."""
-    data = json.dumps({"NodeMetricsMap": node_metrics(loads_of)})
+    data = data_of(loads_of)
 
-    def document() -> bytes:
-        end = int(time.time())
-        window = json.dumps({"duration": "15m", "start": end - _WINDOW, "end": end})
-        return f'{{"timestamp":{end},"window":{window},"source":"race","data":{data}}}'.encode()
-
-    with loopback.serving(document) as address:
+    with loopback.serving(lambda: document(data, int(time.time()))) as address:
         yield address

@@ -304,6 +304,7 @@ class Reflector(Generic[T, U]):
                     return items, invalid, page.resource_version
         finally:
             request.cancel()
+            self._pages.close()
 
     def _take_page(self, page: Page[T], items: list[U], invalid: list[tuple[ObjectMeta, DecodeError]]) -> None:
         refused = page.invalid[:]
