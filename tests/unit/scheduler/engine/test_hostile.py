@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scheduler.engine.inputs import reduce_node_update
 from scheduler.engine.objects import ObjectInputs
 from scheduler.helpers import PodReducer, salvage_pod
-from scheduler.kube.client import Reflector, unchanged
+from scheduler.kube.client import PageReader, Reflector, unchanged
+from scheduler.kube.client.http import Params
 from scheduler.kube.model import NODES, PODS
 from scheduler.state import WATCHED_KINDS
 from tests.support import faketime
@@ -28,16 +29,14 @@ _HEALTHY = {"kubernetes.io/hostname": "healthy"}
 _PATIENCE_SECONDS = 10.0
 
 
-class _OnePage:
-    """A reader of a list of one page."""
+class _OneList:
+    """A fake client that answers each request with the same page."""
 
-    def __init__(self, page: bytes) -> None:
-        self._page = page
+    def __init__(self, page: dict[str, Any]) -> None:
+        self._page = json.dumps(page).encode()
 
-    def request_page(self, token: str, limit: int) -> asyncio.Future[bytes]:
-        answer = asyncio.get_running_loop().create_future()
-        answer.set_result(self._page)
-        return answer
+    async def get(self, path: str, params: Params, *, timeout: float) -> bytes:
+        return self._page
 
 
 class Daemon:
@@ -68,7 +67,8 @@ class Daemon:
         page = {"metadata": {"resourceVersion": str(self.version)}, "items": pods}
         kept = [pod for pod in self.engine.pending.values() if pod.name in keep]
         reflector = self._reflectors["Pod"]
-        reflector._pages = _OnePage(json.dumps(page).encode())  # type: ignore[assignment]
+        api: Any = _OneList(page)
+        reflector._pages = PageReader(api, "/pods")
         replace = self.engine.pods.replace
         self.engine.pods.replace = lambda items, version: replace([*items, *kept], version)  # type: ignore[method-assign]
         await reflector._list()

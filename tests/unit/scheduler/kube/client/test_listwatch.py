@@ -180,6 +180,41 @@ async def test_the_next_page_is_requested_before_one_is_reduced(api: FakeApi) ->
     assert pages_asked == [2] * 501
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(b'{"metadata":{"continue":"1","resourceVersion":"7"},"items":7}', id="read ahead"),
+        pytest.param(b'{"metadata":{"continue":"1","resourceVersion":"7"},"items":[{}]}', id="requested"),
+    ],
+)
+async def test_a_list_that_fails_cancels_the_page_that_is_under_way(page: bytes) -> None:
+    under_way = asyncio.Event()
+    cancelled = asyncio.Event()
+
+    class Client(KubeClient):
+        async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+            if not params or not params.get("continue"):
+                return page
+            under_way.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+            raise AssertionError("nothing sets the event")
+
+    def failing(pod: Pod) -> Pod:
+        assert under_way.is_set()
+        raise RuntimeError("a transform that fails")
+
+    async with Client(ClientConfig(server="http://localhost")) as client:
+        reflector = Reflector(client, "/api/v1/pods", PODS, Mirror(), failing, timing=QUICK)
+        with pytest.raises((MalformedResponse, RuntimeError)):
+            await reflector.refresh()
+        assert under_way.is_set()
+        await asyncio.wait_for(cancelled.wait(), 60)
+
+
 async def test_pages_of_the_first_list_are_handed_on_as_they_come_and_again_with_the_whole(api: FakeApi) -> None:
     for number in range(1001):
         api.put(f"p{number}")
