@@ -233,9 +233,8 @@ def leadership(history: History, ours: Ours, lease: Key) -> list[Violation]:
             holder = ((change.after or {}).get("spec") or {}).get("holderIdentity") or ""
         bind = binds.get(change.revision)
         if bind is not None and bind.request is not None and owners.get(holder) != bind.user:
-            violations.append(
-                Violation("I6", f"{bind.pod['metadata']['name']} bound by {bind.user} while {holder!r} held the Lease")
-            )
+            name, owner = bind.pod["metadata"]["name"], owners.get(holder) or "nobody known"
+            violations.append(Violation("I6", f"{name} bound by {bind.user} while {owner} ({holder!r}) held the Lease"))
     return violations
 
 

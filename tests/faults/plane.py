@@ -144,7 +144,8 @@ class FaultPlane:
             "--etcd-compaction-interval=0",
             f"--audit-policy-file={self.layout.config('audit-policy-all.yaml')}",
             f"--audit-log-path={audit}",
-            "--audit-log-maxsize=0",
+            # In MB. With 0 it is rotated at 100 MB, and all but the newest two files are deleted.
+            "--audit-log-maxsize=1000000",
             "--delete-collection-workers=4",
             *self._flags,
         )
