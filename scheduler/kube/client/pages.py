@@ -56,6 +56,7 @@ class PageReader:
         if page is None:
             return self._request(token)
         if page.done():
+            # It filled the bound itself when it came, so that the next page was not asked for then.
             self._read_on(page)
         return page
 

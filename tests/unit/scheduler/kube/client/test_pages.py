@@ -71,6 +71,13 @@ async def asked(lists: Lists, pages: int) -> None:
             await lists.arrival.wait()
 
 
+async def at_rest(reader: PageReader) -> None:
+    """Wait until all pages that it reads ahead have come, those too that it asks for when one of them comes."""
+    async with asyncio.timeout(60):
+        while under_way := [page for page in reader._ahead.values() if not page.done()]:
+            await asyncio.wait(under_way)
+
+
 async def read(reader: PageReader) -> list[int]:
     """All pages' items, as a reflector reads them."""
     token, items = "", []
@@ -101,8 +108,7 @@ async def test_prefetching_is_bounded() -> None:
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
         reader.prefetch()
-        await asked(lists, EARLY)
-        await asyncio.sleep(0.05)
+        await at_rest(reader)
         assert len(lists.asked) == EARLY
         reader.close()
 
@@ -167,8 +173,7 @@ async def test_the_next_page_is_on_its_way_as_soon_as_one_has_come_and_no_other(
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
         await reader.request_page("")
-        await asked(lists, 2)
-        await asyncio.sleep(0.05)
+        await at_rest(reader)
         assert lists.tokens() == ["", "1"]
         assert msgspec.json.decode(await reader.request_page("1"))["items"] == [1]
         await asked(lists, 3)
@@ -188,6 +193,8 @@ async def test_closing_cancels_pending_requests() -> None:
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
         reader.prefetch()
+        page = reader._ahead[""]
         reader.close()
-        await asyncio.sleep(0.05)
+        await asyncio.wait([page])
+        await at_rest(reader)
         assert len(lists.asked) <= 1
