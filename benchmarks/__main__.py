@@ -28,6 +28,7 @@ COMMANDS = {
     "remembering-live": "the same of two live schedulers on one control plane",
     "engines": "CPU time per pod and of the imports of several checkouts, each on its own Python, without I/O",
     "checkouts": "CPU time per pod and start of live schedulers of several checkouts, each on its own Python",
+    "selectors": "microseconds per match of a label selector, by its requirements and the object's labels",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
 }
 # These have a `main` that takes arguments and returns an exit code; the others are scripts.

@@ -23,7 +23,7 @@ from scheduler.kube.model import (
     TopologySpreadConstraint,
     Volume,
 )
-from scheduler.kube.primitives import CompiledNodeSelector, WeightedTerm
+from scheduler.kube.primitives import CompiledNodeSelector, Selector, WeightedTerm
 
 Resources = Mapping[str, int]
 
@@ -97,6 +97,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         score_requests: same without pod-level requests and with 100m/200Mi where a container names none; upstream's
             NodeResourcesFit scores with these.
         nonzero_cpu, nonzero_memory: what the pod adds to the node's sums for scoring.
+        node_selector: compiled nodeSelector.
         required: compiled required node affinity; None without one.
         preferred: compiled preferred terms.
         preferred_error: why the preferred terms cannot be compiled, or "".
@@ -124,7 +125,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     nonzero_cpu: int
     nonzero_memory: int
     tolerations: tuple[Toleration, ...]
-    node_selector: Mapping[str, str]
+    node_selector: Selector
     required: CompiledNodeSelector | None
     preferred: tuple[WeightedTerm, ...]
     preferred_error: str

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from scheduler.kube.model import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
-from scheduler.kube.primitives import Selector, SelectorError, label_selector
+from scheduler.kube.model import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm, compiled_selector
+from scheduler.kube.primitives import Selector, SelectorError
 
 
 class AffinityTerm(Struct, frozen=True):
@@ -119,6 +119,6 @@ def _term(term: PodAffinityTerm, namespace: str) -> AffinityTerm:
     return AffinityTerm(
         term.topology_key,
         frozenset((namespace,)) if own else frozenset(term.namespaces),
-        label_selector(term.namespace_selector),
-        label_selector(term.label_selector),
+        compiled_selector(term.namespace_selector),
+        compiled_selector(term.label_selector),
     )

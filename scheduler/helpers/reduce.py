@@ -41,10 +41,10 @@ from scheduler.kube.primitives import (
     TimestampError,
     WeightedTerm,
     epoch_seconds,
-    node_selector,
     preferred_terms,
     quantity_milli_value,
     quantity_value,
+    selector_from_set,
 )
 
 _LOCALHOST = "Localhost"
@@ -149,7 +149,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is not None:
         if affinity.required_during_scheduling_ignored_during_execution is not None:
-            required = node_selector(affinity.required_during_scheduling_ignored_during_execution.node_selector_terms)
+            required = affinity.required_during_scheduling_ignored_during_execution.compiled
         try:
             preferred = preferred_terms(affinity.preferred_during_scheduling_ignored_during_execution)
         except SelectorError as error:
@@ -172,7 +172,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         nonzero_cpu=requests.nonzero_cpu,
         nonzero_memory=requests.nonzero_memory,
         tolerations=spec.tolerations,
-        node_selector=spec.node_selector,
+        node_selector=selector_from_set(spec.node_selector),
         required=required,
         preferred=preferred,
         preferred_error=preferred_error,

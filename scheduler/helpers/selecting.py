@@ -1,47 +1,44 @@
-"""Node selectors and taints over columns: a requirement is decided once per distinct label value, a taint once per
-distinct set of taints, then looked up for every node."""
+"""Node selectors and taints over columns: a key is decided once per distinct label value, a taint once per distinct set
+of taints, then looked up for every node."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.framework import BoolArray, LabelColumn, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
+from scheduler.framework import BoolArray, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
 from scheduler.helpers.tolerations import has_untolerated_taint, relevant_tolerations
 from scheduler.kube.model import Toleration
-from scheduler.kube.primitives import (
-    CompiledNodeSelector,
-    CompiledNodeSelectorTerm,
-    Requirement,
-    SelectorOperator,
-)
+from scheduler.kube.primitives import ANY_VALUE, CompiledNodeSelector, CompiledNodeSelectorTerm, Selector, Values
 
 
-def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -> BoolArray:
-    """Return which rows satisfy one requirement on labels."""
-    column = view.labels(requirement.key)
-    if not column.values:
-        return np.full(len(rows), requirement.matches({}), dtype=np.bool_)
+def labels_mask(view: NodeView, rows: RowArray, selector: Selector) -> BoolArray | None:
+    """Return which rows have labels that a selector selects; None when it selects everything."""
+    if selector.everything:
+        return None
+    if selector.nothing or not all(view.labels(key).values for key in selector.required):
+        return np.zeros(len(rows), dtype=np.bool_)
+    mask: BoolArray | None = None
+    for key, values in selector.required.items():
+        has_value = _has_value(view, rows, key, values)
+        mask = has_value if mask is None else mask & has_value
+    for key, values in selector.refused.items():
+        if view.labels(key).values:
+            others = ~_has_value(view, rows, key, values)
+            mask = others if mask is None else mask & others
+    return np.ones(len(rows), dtype=np.bool_) if mask is None else mask
+
+
+def _has_value(view: NodeView, rows: RowArray, key: str, values: Values) -> BoolArray:
+    """Return which rows have a label with one of some values."""
+    column = view.labels(key)
     codes = gather_codes(view, column.codes, rows)
-    absent = codes < 0
-    match requirement.operator:
-        case SelectorOperator.EXISTS:
-            return ~absent
-        case SelectorOperator.DOES_NOT_EXIST:
-            return absent
-        case SelectorOperator.IN:
-            return _is_one_of(column, codes, requirement.values)
-        case SelectorOperator.NOT_IN:
-            return ~_is_one_of(column, codes, requirement.values)
-        case _:
-            # One entry per value and a last one for "absent", which code -1 picks.
-            verdicts = [requirement.matches({requirement.key: value}) for value in column.values]
-            table: BoolArray = np.array([*verdicts, False], dtype=np.bool_)
-            mask: BoolArray = table[codes]
-            return mask
-
-
-def _is_one_of(column: LabelColumn, codes: RowArray, values: frozenset[str]) -> BoolArray:
-    wanted = [column.index[value] for value in values if value in column.index]
+    if values == ANY_VALUE:
+        present: BoolArray = codes >= 0
+        return present
+    if isinstance(values, frozenset):
+        wanted = [column.index[value] for value in values if value in column.index]
+    else:
+        wanted = [code for value, code in column.index.items() if value in values]
     if not wanted:
         return np.zeros(len(codes), dtype=np.bool_)
     if len(wanted) == 1:
@@ -53,36 +50,23 @@ def _is_one_of(column: LabelColumn, codes: RowArray, values: frozenset[str]) -> 
     return is_wanted.take(codes, mode="wrap")
 
 
-def labels_mask(view: NodeView, rows: RowArray, wanted: Mapping[str, str]) -> BoolArray | None:
-    """Return which rows have all labels of `spec.nodeSelector`; None when it is empty and all have."""
-    mask: BoolArray | None = None
-    for key, value in wanted.items():
-        column = view.labels(key)
-        code = column.index.get(value)
-        if code is None:
-            return np.zeros(len(rows), dtype=np.bool_)
-        has_value = gather_codes(view, column.codes, rows) == code
-        mask = has_value if mask is None else mask & has_value
-    return mask
-
-
 def term_mask(view: NodeView, rows: RowArray, term: CompiledNodeSelectorTerm) -> BoolArray:
     """Return which rows satisfy one term; none where the term is invalid."""
-    if term.error is not None:
+    if term.error is not None or term.no_node:
         return np.zeros(len(rows), dtype=np.bool_)
-    mask = np.ones(len(rows), dtype=np.bool_)
-    for requirement in term.labels.requirements:
-        if view.labels(requirement.key).values:
-            mask &= requirement_mask(view, rows, requirement)
-        elif not requirement.matches({}):
-            return np.zeros(len(rows), dtype=np.bool_)
-    for field in term.fields:
-        if field.key != "metadata.name":
-            mask &= field.negated is not (field.value == "")
-            continue
-        is_named = rows == view.row(field.value)
-        mask &= ~is_named if field.negated else is_named
+    mask = labels_mask(view, rows, term.labels)
+    if mask is None:
+        mask = np.ones(len(rows), dtype=np.bool_)
+    if term.names is not None:
+        mask &= _is_named(view, rows, term.names)
+    if term.other_names:
+        mask &= ~_is_named(view, rows, term.other_names)
     return mask
+
+
+def _is_named(view: NodeView, rows: RowArray, names: frozenset[str]) -> BoolArray:
+    named: BoolArray = np.isin(rows, [view.row(name) for name in names])
+    return named
 
 
 def selector_mask(view: NodeView, rows: RowArray, selector: CompiledNodeSelector) -> BoolArray:
@@ -121,6 +105,6 @@ def untolerated_mask(view: NodeView, rows: RowArray, tolerations: Sequence[Toler
 
 def node_matches(spec: SpecInfo, node: NodeInfo) -> bool:
     """Tell whether one node satisfies a pod's nodeSelector and required affinity, as queueing hints ask."""
-    if any(node.labels.get(key) != value for key, value in spec.node_selector.items()):
+    if not spec.node_selector.matches(node.labels):
         return False
     return spec.required is None or spec.required.matches(node.name, node.labels)

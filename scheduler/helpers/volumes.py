@@ -157,5 +157,5 @@ def volume_affinity(source: NodeSelector) -> selectors.CompiledNodeSelector:
     """Compile a volume's node affinity. It is matched against labels only: requirements on fields never count."""
     compiled = selectors.node_selector(source.node_selector_terms)
     return selectors.CompiledNodeSelector(
-        tuple(selectors.CompiledNodeSelectorTerm(term.labels, (), term.error) for term in compiled.terms)
+        tuple(selectors.CompiledNodeSelectorTerm(term.labels, error=term.error) for term in compiled.terms)
     )

@@ -24,8 +24,8 @@ from scheduler.framework import (
     RowArray,
     WhatIfView,
 )
-from scheduler.kube.model import PodDisruptionBudget
-from scheduler.kube.primitives import Selector, SelectorError, label_selector
+from scheduler.kube.model import PodDisruptionBudget, compiled_selector
+from scheduler.kube.primitives import Selector, SelectorError
 from scheduler.preemption.victims import (
     DryRunResult,
     NodeError,
@@ -87,7 +87,7 @@ class Budgets:
         self._by_namespace: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
         for budget in budgets:
             try:
-                selector = label_selector(budget.spec.selector)
+                selector = compiled_selector(budget.spec.selector)
             except SelectorError:
                 continue
             # As upstream, an empty selector covers nothing here, though the API server takes it for everything.

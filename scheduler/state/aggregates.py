@@ -22,7 +22,7 @@ from scheduler.state.labelgroups import (
     LabelKey,
     QueryCount,
     labels_and_keys,
-    rarest_label,
+    required_labels,
 )
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
@@ -101,7 +101,7 @@ class PodAggregates:
         return weights_by_domain(weights, column.codes, len(column.values), nodes)
 
     def label_sets(self, selector: Selector) -> int:
-        """Return how many comparisons of a requirement with a set of pod labels a selector takes."""
+        """Return with how many sets of pod labels a selector has to be compared."""
         return label_sets(self._groups, selector)
 
     @property
@@ -185,5 +185,4 @@ class PodAggregates:
 
 def _listed_under(query: PodQuery) -> Sequence[LabelKey | None]:
     """Return the labels of which a pod must have one to be asked for; None where it need not have any."""
-    requirements = [requirement for clause in query.clauses for requirement in clause.selector.requirements]
-    return rarest_label(requirements) or (None,)
+    return required_labels(clause.selector for clause in query.clauses) or (None,)

@@ -1,8 +1,8 @@
 """Pods on nodes by their labels, so that a selector is answered by looking at the few label sets it may mean.
 
 A *label group* is the pods that agree in namespace, in whether they are being deleted, and in all labels. Groups are
-listed by label. A selector with a positive requirement (In, Exists) is compared with the groups of that label only; one
-without is true of pods without any label, so only the groups that carry one of its keys have to be compared. A key that
+listed by label. A selector that requires a label is compared with the groups of that label only; one that requires none
+is true of pods without any label, so only the groups that carry one of its keys have to be compared. A key that
 no pod carries costs nothing, and no question changes the groups: what a pod of a tenant asks for cannot make the next
 pod of another one slower. (Classes by the keys that selectors mention were rebuilt from all pods for each new key, and
 kept it for ever: 1,000 keys of one pod took minutes.)
@@ -11,14 +11,16 @@ kept it for ever: 1,000 keys of one pod took minutes.)
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from scheduler.framework import PodInfo, PodQuery
-from scheduler.kube.primitives import Requirement, Selector, SelectorOperator
+from scheduler.kube.primitives import ANY_VALUE, Selector, Values
 from scheduler.state.tallies import SumPool, Tally
 
 LabelKey = tuple[str, str | None]
 """A label, or with None all labels of a key."""
 _GroupKey = tuple[str, bool, frozenset[tuple[str, str]]]
 _NO_VALUES: Mapping[str, Collection["LabelGroup"]] = {}
-_NEGATIVE = (SelectorOperator.NOT_IN, SelectorOperator.DOES_NOT_EXIST)
+_MOST_LISTED = 32
+"""Labels that one selector is listed under. A selector of a tenant may name tens of thousands, and each entry takes
+300 bytes; one comparison with a pod that has any of them costs less than a microsecond."""
 
 
 class QueryCount(Tally):
@@ -94,22 +96,24 @@ class LabelGroups:
         """Return the groups that carry a key, by value."""
         return self._by_label.get(key, _NO_VALUES)
 
-    def carrying(self, requirement: Requirement) -> list[set[LabelGroup]]:
-        """Return the groups whose label decides a requirement: with one of its values, or with any value of its key."""
-        values = self._by_label.get(requirement.key)
-        if values is None:
-            return []
-        if requirement.operator in (SelectorOperator.IN, SelectorOperator.NOT_IN):
-            if len(requirement.values) <= len(values):
-                return [values[value] for value in requirement.values if value in values]
-            return [groups for value, groups in values.items() if value in requirement.values]
-        return list(values.values())
+    def known(self, keys: Mapping[str, Values]) -> Collection[str]:
+        """Return those of the keys that some group carries."""
+        return keys.keys() & self._by_label.keys()
 
-    def carriers(self, requirement: Requirement) -> int:
+    def carrying(self, key: str, values: Values) -> list[set[LabelGroup]]:
+        """Return the groups that carry a key with one of some values."""
+        known = self._by_label.get(key)
+        if known is None:
+            return []
+        if isinstance(values, frozenset) and len(values) <= len(known):
+            return [known[value] for value in values if value in known]
+        return [groups for value, groups in known.items() if value in values]
+
+    def carriers(self, key: str, values: Values) -> int:
         """Return how many groups `carrying` returns."""
-        if requirement.operator in (SelectorOperator.IN, SelectorOperator.NOT_IN):
-            return sum(map(len, self.carrying(requirement)))
-        return self._carriers.get(requirement.key, 0)
+        if values == ANY_VALUE:
+            return self._carriers.get(key, 0)
+        return sum(map(len, self.carrying(key, values)))
 
     def of_namespaces(self, namespaces: frozenset[str] | None) -> Collection[LabelGroup]:
         """Return the groups of some namespaces; None: of all."""
@@ -126,21 +130,22 @@ class LabelGroups:
         return sum(len(self._by_namespace.get(namespace, ())) for namespace in namespaces)
 
     def candidates(self, query: PodQuery) -> Iterable[LabelGroup]:
-        """Return groups among which are all that answer a query: the fewest that one look at each requirement gives."""
+        """Return groups among which are all that answer a query: the fewest that one look at each label gives."""
         if any(clause.selector.nothing for clause in query.clauses):
             return ()
-        best: Requirement | None = None
+        best: tuple[str, Values] | None = None
         namespaces = min((clause.namespaces for clause in query.clauses), key=self.count_in, default=None)
         fewest = self.count_in(namespaces)
-        for requirement in positive_requirements(query):
-            number = self.carriers(requirement)
-            if number < fewest:
-                best, fewest = requirement, number
-            if not number:
-                return ()
+        for clause in query.clauses:
+            for required in clause.selector.required.items():
+                number = self.carriers(*required)
+                if number < fewest:
+                    best, fewest = required, number
+                if not number:
+                    return ()
         if best is None:
             return self.of_namespaces(namespaces)
-        return [group for groups in self.carrying(best) for group in groups]
+        return [group for groups in self.carrying(*best) for group in groups]
 
     def answering(self, query: PodQuery) -> Iterator[LabelGroup]:
         """Yield the groups whose pods are among those asked for."""
@@ -149,41 +154,27 @@ class LabelGroups:
                 yield group
 
 
-def is_negative(requirement: Requirement) -> bool:
-    """Tell whether a pod without the label satisfies a requirement."""
-    return requirement.operator in _NEGATIVE
+def required_labels(selectors: Iterable[Selector]) -> Sequence[LabelKey]:
+    """Return the labels of which a pod must have one for all selectors to select it: the fewest that one key gives;
+    none where they select a pod without labels."""
+    required = [_listed(*each) for selector in selectors for each in selector.required.items()]
+    return min(required, key=len, default=())
 
 
-def positive_requirements(query: PodQuery) -> Iterator[Requirement]:
-    """Yield the requirements that only pods with the label satisfy."""
-    for clause in query.clauses:
-        for requirement in clause.selector.requirements:
-            if requirement.operator not in _NEGATIVE:
-                yield requirement
+def deciding_labels(selector: Selector) -> Sequence[LabelKey | None]:
+    """Return the labels of which a pod must have one for a selector's verdict to differ from that on a pod without
+    labels; None stands for labels that are too many to be listed."""
+    if selector.required:
+        return required_labels((selector,))
+    if len(selector.refused) > _MOST_LISTED:
+        return (None,)
+    return [label for each in selector.refused.items() for label in _listed(*each)]
 
 
-def rarest_label(requirements: Iterable[Requirement]) -> Sequence[LabelKey]:
-    """Return the labels of which a pod must have one to satisfy all requirements: those of the requirement that names
-    the fewest; none where a pod without labels satisfies them."""
-    positive = [requirement for requirement in requirements if not is_negative(requirement)]
-    return min(map(deciding_labels, positive), key=len, default=())
-
-
-def deciding_labels(requirement: Requirement) -> Sequence[LabelKey]:
-    """Return the labels that make a requirement's verdict differ from that on a pod without labels."""
-    if requirement.operator in (SelectorOperator.IN, SelectorOperator.NOT_IN):
-        return [(requirement.key, value) for value in requirement.values]
-    return [(requirement.key, None)]
-
-
-def all_deciding_labels(selector: Selector) -> Sequence[LabelKey]:
-    """Return the labels that may make a selector's verdict differ from that on a pod without labels."""
-    if len(selector.requirements) == 1:
-        # As below, for the form that nearly all have.
-        (only,) = selector.requirements
-        return deciding_labels(only)
-    labels = rarest_label(selector.requirements)
-    return labels or [label for requirement in selector.requirements for label in deciding_labels(requirement)]
+def _listed(key: str, values: Values) -> Sequence[LabelKey]:
+    if isinstance(values, frozenset) and len(values) <= _MOST_LISTED:
+        return [(key, value) for value in values]
+    return [(key, None)]
 
 
 def labels_and_keys(labels: Mapping[str, str]) -> Iterator[LabelKey]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scheduler.framework import AffinityTerm, Objects, PodInfo, PodTerms, TermKind
 from scheduler.kube.primitives import Selector
-from scheduler.state.labelgroups import LabelKey, all_deciding_labels, labels_and_keys
+from scheduler.state.labelgroups import LabelKey, deciding_labels, labels_and_keys
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 from scheduler.state.tallies import SumPool, Tally
@@ -61,28 +61,28 @@ class _Scope:
 
     Attributes:
         always: those that mean a pod without labels.
-        by_label: all by the labels that may change that.
+        by_label: all by the labels that may change that; None: by more labels than are worth listing.
     """
 
     __slots__ = ("always", "by_label", "size")
 
     def __init__(self) -> None:
         self.always: _Matches = {}
-        self.by_label: dict[LabelKey, dict[_KeptTerm, None]] = {}
+        self.by_label: dict[LabelKey | None, dict[_KeptTerm, None]] = {}
         self.size = 0
 
     def add(self, kept: _KeptTerm) -> None:
         self.size += 1
         if kept.always:
             _add(self.always, kept, 1)
-        for label in all_deciding_labels(kept.term.selector):
+        for label in deciding_labels(kept.term.selector):
             self.by_label.setdefault(label, {})[kept] = None
 
     def remove(self, kept: _KeptTerm) -> None:
         self.size -= 1
         if kept.always:
             _add(self.always, kept, -1)
-        for label in all_deciding_labels(kept.term.selector):
+        for label in deciding_labels(kept.term.selector):
             terms = self.by_label[label]
             terms.pop(kept, None)
             if not terms:
@@ -91,7 +91,7 @@ class _Scope:
     def meaning(self, labels: Mapping[str, str], table: NodeTable) -> _Matches:
         """Return the terms that mean pods of some labels; those on keys that no node has may be left out."""
         matches = dict(self.always)
-        undecided = {kept for label in labels_and_keys(labels) for kept in self.by_label.get(label, ())}
+        undecided = {kept for label in (None, *labels_and_keys(labels)) for kept in self.by_label.get(label, ())}
         for kept in undecided:
             if table.has_label(kept.term.topology_key):
                 change = kept.term.selector.matches(labels) - kept.always

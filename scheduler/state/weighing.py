@@ -10,15 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from scheduler.framework import NodeSet, PodClause, PodInfo, PodQuery, PodWeights, RowArray
-from scheduler.kube.primitives import Requirement, Selector, SelectorOperator
-from scheduler.state.labelgroups import LabelGroup, LabelGroups, is_negative
+from scheduler.kube.primitives import Selector, Values
+from scheduler.state.labelgroups import LabelGroup, LabelGroups
 
 WeightedQuery = tuple[PodQuery, int]
-
-
-_Requirements = frozenset[Requirement]
-_Clauses = tuple[tuple[frozenset[str] | None, _Requirements], ...]
-_TRUE: _Requirements = frozenset()
 
 
 class _Sum:
@@ -38,25 +33,25 @@ class _Sum:
 def weigh(groups: LabelGroups, terms: Iterable[WeightedQuery]) -> dict[LabelGroup, _Sum]:
     """Return the weight of each label group: the sum over the queries that mean its pods.
 
-    A query without a positive requirement means nearly every group: its weight is added up for all of them, and taken
-    from the few that it does not mean.
+    A query that requires no label means nearly every group: its weight is added up for all of them, and taken from the
+    few that it does not mean.
     """
     weights: defaultdict[LabelGroup, _Sum] = defaultdict(_Sum)
     everywhere: defaultdict[tuple[frozenset[str] | None, bool], _Sum] = defaultdict(_Sum)
     for (alive, clauses), total in _merged(groups, terms).items():
-        namespaces, requirements = clauses[0]
-        if len(clauses) > 1 or not (len(requirements) < 2 or all(map(is_negative, requirements))):
-            query = PodQuery(tuple(PodClause(names, Selector(every)) for names, every in clauses), alive)
-            for group in groups.answering(query):
+        namespaces, selector = clauses[0]
+        if len(clauses) > 1 or (selector.required and selector.size > 1):
+            for group in groups.answering(PodQuery(clauses, alive)):
                 weights[group].add(total.weight, total.number)
             continue
-        # The groups that carry a label of a single requirement are those it means, or those it does not.
+        # The groups that carry a label of a single key are those it means, or those it does not.
         weight, number = total.weight, total.number
-        if all(map(is_negative, requirements)):
+        if not selector.required:
             everywhere[namespaces, alive].add(weight, number)
             weight, number = -weight, -number
-        carrying = [group for each in requirements for groups_ in groups.carrying(each) for group in groups_]
-        for group in carrying if len(requirements) < 2 else set(carrying):
+        keys = selector.required or selector.refused
+        carrying = [group for each in keys.items() for carriers in groups.carrying(*each) for group in carriers]
+        for group in carrying if len(keys) < 2 else set(carrying):
             if (namespaces is None or group.namespace in namespaces) and (group.alive or not alive):
                 weights[group].add(weight, number)
     for (namespaces, alive), total in everywhere.items():
@@ -119,51 +114,42 @@ def moved_weights(
 
 
 def label_sets(groups: LabelGroups, selector: Selector) -> int:
-    """Return how many requirements `weigh` compares with label groups for a selector, of whatever namespaces."""
+    """Return with how many label groups `weigh` compares a selector, of whatever namespaces."""
     if selector.nothing:
         return 0
-    positive = [groups.carriers(requirement) for requirement in selector.requirements if not is_negative(requirement)]
-    if positive:
-        return min(positive) * len(selector.requirements)
-    return sum(map(groups.carriers, selector.requirements))
+    if selector.required:
+        return min(groups.carriers(*each) for each in selector.required.items())
+    return sum(groups.carriers(key, selector.refused[key]) for key in groups.known(selector.refused))
 
 
-def _merged(groups: LabelGroups, terms: Iterable[WeightedQuery]) -> dict[tuple[bool, _Clauses], _Sum]:
+def _merged(groups: LabelGroups, terms: Iterable[WeightedQuery]) -> dict[tuple[bool, tuple[PodClause, ...]], _Sum]:
     """Return the queries that any pod can answer, with what is true of every pod left out: most are alike then."""
-    merged: defaultdict[tuple[bool, _Clauses], _Sum] = defaultdict(_Sum)
+    merged: defaultdict[tuple[bool, tuple[PodClause, ...]], _Sum] = defaultdict(_Sum)
     for query, weight in terms:
         clauses = []
         for clause in query.clauses:
-            requirements = _reduced(groups, clause.selector)
-            if requirements is None:
+            selector = _reduced(groups, clause.selector)
+            if selector is None:
                 break
-            clauses.append((clause.namespaces, requirements))
+            clauses.append(PodClause(clause.namespaces, selector))
         else:
             merged[query.alive, tuple(clauses)].add(weight, 1)
     return merged
 
 
-def _reduced(groups: LabelGroups, selector: Selector) -> _Requirements | None:
-    """Return the requirements that not every pod there is satisfies; None where no pod satisfies one of them."""
+def _reduced(groups: LabelGroups, selector: Selector) -> Selector | None:
+    """Return the part of a selector that not every pod there is satisfies; None where no pod satisfies it."""
     if selector.nothing:
         return None
-    kept: list[Requirement] = []
-    same = True
-    for requirement in selector.requirements:
-        values = groups.values_of(requirement.key).keys()
-        if not is_negative(requirement):
-            if not values or (requirement.operator is SelectorOperator.IN and values.isdisjoint(requirement.values)):
-                return None
-            kept.append(requirement)
-        elif values and requirement.operator is SelectorOperator.NOT_IN:
-            same = False
-            if known := values & requirement.values:
-                kept.append(Requirement(requirement.key, requirement.operator, frozenset(known)))
-        elif values:
-            kept.append(requirement)
-        else:
-            same = False
-    if same:
-        # Its hash is known already.
-        return selector.requirements
-    return frozenset(kept) if kept else _TRUE
+    for key, values in selector.required.items():
+        known = groups.values_of(key).keys()
+        if not known or (isinstance(values, frozenset) and values.isdisjoint(known)):
+            return None
+    refused: dict[str, Values] = {}
+    for key in groups.known(selector.refused):
+        values = selector.refused[key]
+        carried = values & groups.values_of(key).keys() if isinstance(values, frozenset) else values
+        if carried:
+            refused[key] = carried
+    # Its hash is known already.
+    return selector if refused == selector.refused else Selector(selector.required, refused)

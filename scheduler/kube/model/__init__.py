@@ -65,6 +65,7 @@ from scheduler.kube.model.meta import (
     ResourceVersion,
     Status,
     StatusCause,
+    compiled_selector,
     newer_version,
 )
 from scheduler.kube.model.node import (
@@ -387,6 +388,7 @@ __all__ = [
     "VsphereVolume",
     "WatchEvent",
     "WeightedPodAffinityTerm",
+    "compiled_selector",
     "continue_token",
     "decode_lease",
     "decode_node",

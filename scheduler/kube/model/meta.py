@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+from functools import cached_property
 from typing import Annotated, NewType, TypeAlias
 
 from msgspec import Meta, Struct, field
+
+from scheduler.kube.primitives import NOTHING, Selector, SelectorError, label_selector
 
 NodeName = NewType("NodeName", str)
 PodUID = NewType("PodUID", str)
@@ -116,11 +119,33 @@ class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel"):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Struct, frozen=True, gc=False, rename="camel"):
-    """metav1.LabelSelector; compile it with `kube.primitives.selectors.label_selector`."""
+class LabelSelector(Struct, frozen=True, dict=True, rename="camel"):
+    """metav1.LabelSelector."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+    @cached_property
+    def _compiled(self) -> Selector | SelectorError:
+        try:
+            return label_selector(self)
+        except SelectorError as error:
+            return error
+
+
+def compiled_selector(selector: LabelSelector | None) -> Selector:
+    """Return a selector ready to match (LabelSelectorAsSelector). It is compiled once per object version: what a tenant
+    lists in it is not gone through in every attempt.
+
+    Raises:
+        SelectorError: Kubernetes would refuse it.
+    """
+    if selector is None:
+        return NOTHING
+    result = selector._compiled
+    if isinstance(result, SelectorError):
+        raise SelectorError(str(result))
+    return result
 
 
 def newer_version(candidate: str, current: str) -> bool | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from msgspec import Struct, field
 
 from scheduler.kube.model.meta import Int32, Int64, LabelSelector, NodeName, Object, PodUID, ResourceList
 from scheduler.kube.model.volume import Volume
+from scheduler.kube.primitives import CompiledNodeSelector, node_selector
 
 
 class NodeSelectorRequirement(Struct, frozen=True, gc=False, rename="camel"):
@@ -23,10 +26,15 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False, rename="camel"):
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Struct, frozen=True, gc=False, rename="camel"):
-    """v1.NodeSelector; compile it with `kube.primitives.selectors.node_selector`."""
+class NodeSelector(Struct, frozen=True, dict=True, rename="camel"):
+    """v1.NodeSelector."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+    @cached_property
+    def compiled(self) -> CompiledNodeSelector:
+        """The selector ready to match; compiled once per object version."""
+        return node_selector(self.node_selector_terms)
 
 
 class PreferredSchedulingTerm(Struct, frozen=True, gc=False, rename="camel"):

@@ -24,7 +24,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.kube.model import ClaimAllocation, DeviceClass, ResourceClaim
-from scheduler.kube.primitives import CompiledNodeSelector, node_selector
+from scheduler.kube.primitives import CompiledNodeSelector
 from scheduler.plugins.dynamicresources.allocator import Allocator
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
@@ -275,7 +275,7 @@ def begin(pod: PodInfo, view: NodeView, binding_timeout: float, kubernetes: Kube
         if will_not_be_ready(claim, view.now, binding_timeout):
             attempt.spoiled.add(claim.metadata.uid)
         if allocation.node_selector is not None:
-            selector = node_selector(allocation.node_selector.node_selector_terms)
+            selector = allocation.node_selector.compiled
             if selector.errors:
                 raise ValueError(selector.errors[0])
             attempt.selectors[claim.metadata.uid] = selector

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from scheduler.kube.model import Device, DeviceTaint, DeviceTaintRule, ResourceSlice
-from scheduler.kube.primitives import CompiledNodeSelector, node_selector
+from scheduler.kube.primitives import CompiledNodeSelector
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.counters import are_known, counter_sets
 
@@ -100,8 +100,7 @@ class OfferedSlice:
             # They belong to the devices of their pool, wherever these are.
             return lambda place: False
         if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-            terms = spec.node_selector.node_selector_terms if spec.node_selector is not None else None
-            selector = node_selector(terms) if terms is not None else None
+            selector = spec.node_selector.compiled if spec.node_selector is not None else None
             return lambda place: _is_usable(place, spec.node_name, spec.all_nodes, selector, self.name)
         if self.per_device:
             return lambda place: any(device_usable(device, place) for device in self.devices)
@@ -111,7 +110,7 @@ class OfferedSlice:
 def device_usable(offered: Offered, place: PlaceOf) -> bool:
     """Tell whether a device that says where it can be used can be used from a node."""
     device = offered.device
-    selector = node_selector(device.node_selector.node_selector_terms) if device.node_selector is not None else None
+    selector = device.node_selector.compiled if device.node_selector is not None else None
     return _is_usable(place, device.node_name, device.all_nodes, selector, offered.slice.name)
 
 

@@ -31,13 +31,13 @@ class Exemptions:
 
 def is_pinned(spec: SpecInfo) -> bool:
     """Return whether a pod can run on one node only, as its spec names it: by name, or by host name."""
-    if _HOSTNAME in spec.node_selector:
+    if _HOSTNAME in spec.node_selector.required:
         return True
     if spec.required is None or not spec.required.terms:
         return False
     names: set[str] = set()
     for term in spec.required.terms:
-        named = term.node_names()
+        named = term.names
         if named is None:
             return False
         names |= named

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from scheduler.framework import AffinityTerm, NodeView, Objects, PodClause, PodInfo, PodQuery, SpecInfo
-from scheduler.kube.primitives import Requirement, Selector
+from scheduler.kube.primitives import Selector, conjunction
 
 _MAX_CACHED = 4096
 _MOST_KEPT = 8
@@ -111,18 +111,11 @@ class TermResolver:
 
 def _query_of_all(terms: Iterable[OwnTerm]) -> PodQuery:
     """Return the query for the pods that every term means."""
-    requirements: dict[frozenset[str] | None, set[Requirement]] = {}
-    nothing: dict[frozenset[str] | None, bool] = {}
+    selectors: dict[frozenset[str] | None, list[Selector]] = {}
     for term in terms:
         namespaces, selector = term.clause
-        requirements.setdefault(namespaces, set()).update(selector.requirements)
-        nothing[namespaces] = nothing.get(namespaces, False) or selector.nothing
-    return PodQuery(
-        tuple(
-            PodClause(namespaces, Selector(frozenset(all_of_them), nothing[namespaces]))
-            for namespaces, all_of_them in requirements.items()
-        )
-    )
+        selectors.setdefault(namespaces, []).append(selector)
+    return PodQuery(tuple(PodClause(namespaces, conjunction(group)) for namespaces, group in selectors.items()))
 
 
 def own_term(term: AffinityTerm, namespaces: frozenset[str] | None, weight: int = 0) -> OwnTerm:

@@ -43,7 +43,7 @@ from scheduler.kube.model import (
     AppGroupDependency,
     NetworkTopology,
 )
-from scheduler.kube.primitives import Requirement, Selector, SelectorOperator
+from scheduler.kube.primitives import ANY_VALUE, Selector, selector_from_set
 from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, NetworkPaths, Place
 from scheduler.plugins.networkoverhead.upstream import reject_with_reason_per_node
 
@@ -206,15 +206,15 @@ def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ..
 
 def _pods_of_workload(group: str, workload: str, view: NodeView) -> IntArray:
     """Return the pods of a workload per row; those without the label are of the workload with the empty selector."""
-    member = Requirement(APP_GROUP_LABEL, SelectorOperator.IN, frozenset((group,)))
-    pods = view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, SelectorOperator.IN, frozenset((workload,)))))
+    pods = view.pods_by_node(_query(selector_from_set({APP_GROUP_LABEL: group, WORKLOAD_LABEL: workload})))
     if not workload:
-        pods = pods + view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, SelectorOperator.DOES_NOT_EXIST)))
+        unlabelled = Selector(selector_from_set({APP_GROUP_LABEL: group}).required, {WORKLOAD_LABEL: ANY_VALUE})
+        pods = pods + view.pods_by_node(_query(unlabelled))
     return pods
 
 
-def _query(*requirements: Requirement) -> PodQuery:
-    return PodQuery((PodClause(None, Selector(frozenset(requirements))),))
+def _query(selector: Selector) -> PodQuery:
+    return PodQuery((PodClause(None, selector),))
 
 
 def _same_app_group(pod: PodInfo, old: object, new: object) -> Hint:

@@ -63,13 +63,13 @@ class NodeAffinity:
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip without requirements; return the only nodes that can match where every term names some."""
         required = pod.spec.required
-        if required is None and not pod.spec.node_selector and self._added_node_selector is None:
+        if required is None and pod.spec.node_selector.everything and self._added_node_selector is None:
             return None, SKIP
         if required is None or not required.terms:
             return None, SUCCESS
         names: set[str] = set()
         for term in required.terms:
-            named = term.node_names()
+            named = term.names
             if named is None:
                 return None, SUCCESS
             names |= named
@@ -123,7 +123,7 @@ class NodeAffinity:
             filters=DependsOn.ANYTHING if result or filtering.is_rejection else _depends_on(filtering),
             scores=_depends_on(scoring),
             by_range=True,
-            part=part_of(spec.node_selector, node_affinity),
+            part=part_of(spec.node_selector.required, node_affinity),
         )
 
     def events_to_register(self) -> Sequence[HintRegistration]:

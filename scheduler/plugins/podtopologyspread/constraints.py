@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery, SpecInfo
 from scheduler.helpers import has_untolerated_taint, node_matches
-from scheduler.kube.model import LabelSelector
-from scheduler.kube.primitives import Selector, SelectorError, label_selector, selector_from_set
+from scheduler.kube.model import LabelSelector, compiled_selector
+from scheduler.kube.primitives import Selector, SelectorError, selector_from_set
 
 HOSTNAME = "kubernetes.io/hostname"
 HONOR = "Honor"
@@ -186,13 +186,13 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
         if source.when_unsatisfiable != action:
             continue
         try:
-            selector = label_selector(source.label_selector)
+            selector = compiled_selector(source.label_selector)
         except SelectorError as error:
             kind = "hard" if action == HARD else "soft"
             raise ValueError(f"obtaining pod's {kind} topology spread constraints: {error}") from error
         if source.match_label_keys:
             labels = {key: pod.labels[key] for key in source.match_label_keys if key in pod.labels}
-            selector = selector.with_values(labels) if labels else selector
+            selector &= selector_from_set(labels)
         own.append(constraint(source, selector))
     return tuple(own)
 
@@ -228,6 +228,6 @@ def default_selector(pod: PodInfo, objects: Objects) -> Selector:
     if owners is None:
         return selector
     try:
-        return Selector(selector.requirements | label_selector(owners).requirements)
+        return selector & compiled_selector(owners)
     except SelectorError:
         return selector

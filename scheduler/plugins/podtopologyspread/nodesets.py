@@ -48,7 +48,7 @@ class NodeSets:
         if not column.values:
             return CountedNodes(None, np.zeros(1, dtype=np.bool_), 0)
         spec = pod.spec
-        affinity = constraint.honor_affinity and (bool(spec.node_selector) or spec.required is not None)
+        affinity = constraint.honor_affinity and (not spec.node_selector.everything or spec.required is not None)
         if len(keys) > _FEW_KEYS:
             others = every_key(view, keys)
         else:

@@ -28,8 +28,8 @@ from scheduler.helpers.volumes import (
     volume_index_key,
     volume_modes_match,
 )
-from scheduler.kube.model import NodeSelector, PersistentVolume, PersistentVolumeClaim
-from scheduler.kube.primitives import Selector, SelectorError, SelectorOperator, label_selector
+from scheduler.kube.model import NodeSelector, PersistentVolume, PersistentVolumeClaim, compiled_selector
+from scheduler.kube.primitives import Selector, SelectorError
 from scheduler.plugins.volumebinding.claims import PodClaims
 from scheduler.plugins.volumebinding.provisioning import provisionable
 
@@ -88,11 +88,11 @@ class NodeAffinityRows:
             return None
         selector = volume_affinity(source)
         if len(selector.terms) == 1 and selector.terms[0].error is None:
-            requirements = selector.terms[0].labels.requirements
-            if len(requirements) == 1:
-                (requirement,) = requirements
-                if requirement.operator is SelectorOperator.IN:
-                    return self._rows_with_values(requirement.key, requirement.values)
+            labels = selector.terms[0].labels
+            if labels.size == len(labels.required) == 1:
+                ((key, values),) = labels.required.items()
+                if isinstance(values, frozenset):
+                    return self._rows_with_values(key, values)
         return np.flatnonzero(selector_mask(self._view, self._rows, selector))
 
     def _rows_with_values(self, key: str, values: frozenset[str]) -> RowArray:
@@ -228,7 +228,7 @@ def _match_claim(
     free = [
         (size_of(volume.spec.capacity) or wanted, volume)
         for volume in view.objects.latest_by(VOLUME, volume_index_key, class_index_key(storage_class))
-        if _is_free(claim, volume, selector) and _is_suitable(claim, wanted, volume)
+        if _is_suitable(claim, wanted, volume) and _is_free(claim, volume, selector)
     ]
     left = count
     for _, volume in sorted(free, key=itemgetter(0)):
@@ -265,8 +265,8 @@ def _is_suitable(claim: PersistentVolumeClaim, wanted: Size, volume: PersistentV
 def _is_free(claim: PersistentVolumeClaim, volume: PersistentVolume, selector: Selector | None) -> bool:
     return (
         volume.status.phase == "Available"
-        and (selector is None or selector.matches(volume.metadata.labels))
         and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        and (selector is None or selector.matches(volume.metadata.labels))
     )
 
 
@@ -274,7 +274,7 @@ def _selector(claim: PersistentVolumeClaim) -> Selector | None:
     if claim.spec.selector is None:
         return None
     try:
-        return label_selector(claim.spec.selector)
+        return compiled_selector(claim.spec.selector)
     except SelectorError as error:
         raise ValueError(f"error creating internal label selector for claim: {claim.metadata.key}: {error}") from error
 

@@ -3,16 +3,19 @@
 import numpy as np
 
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
-from scheduler.helpers import requirement_mask
+from scheduler.helpers import labels_mask
 from scheduler.helpers.volumes import CLASS, CSI_CAPACITY, CSI_DRIVER, NO_PROVISIONER, claim_class
 from scheduler.kube.model import (
     CSIDriver,
     CSIStorageCapacity,
+    LabelSelector,
+    LabelSelectorRequirement,
     PersistentVolumeClaim,
     StorageClass,
     TopologySelectorTerm,
+    compiled_selector,
 )
-from scheduler.kube.primitives import QuantityError, SelectorError, label_selector, quantity_value, requirement
+from scheduler.kube.primitives import QuantityError, SelectorError, quantity_value
 
 
 def provisionable(
@@ -52,16 +55,8 @@ def _allowed(view: NodeView, rows: RowArray, terms: tuple[TopologySelectorTerm, 
     for term in terms:
         if not term.match_label_expressions:
             continue
-        try:
-            parts = [
-                requirement(expression.key, "In", expression.values) for expression in term.match_label_expressions
-            ]
-        except SelectorError:
-            continue
-        matching = np.ones(len(rows), dtype=np.bool_)
-        for part in parts:
-            matching &= requirement_mask(view, rows, part)
-        allowed |= matching
+        requirements = [LabelSelectorRequirement(each.key, "In", each.values) for each in term.match_label_expressions]
+        allowed |= _selected(view, rows, LabelSelector(match_expressions=tuple(requirements)))
     return allowed
 
 
@@ -80,7 +75,7 @@ def _has_room(
     for capacity in view.objects.every(CSI_CAPACITY):
         limit = volume_limit(capacity)
         if capacity.storage_class_name == storage_class.metadata.name and limit is not None and limit >= wanted:
-            room |= _is_accessible_from(view, rows, capacity)
+            room |= _selected(view, rows, capacity.node_topology)
     return room
 
 
@@ -108,7 +103,7 @@ def free_capacity(view: NodeView, rows: RowArray, claim: PersistentVolumeClaim) 
     for report in sorted(reports, key=lambda each: each.metadata.key):
         # Without a capacity beside the limit upstream's scheduler crashes: it counts as none here.
         amount = quantity_value(report.capacity) if report.capacity is not None else 0
-        free = np.where((free < 0) & _is_accessible_from(view, rows, report), amount, free)
+        free = np.where((free < 0) & _selected(view, rows, report.node_topology), amount, free)
     return free
 
 
@@ -121,12 +116,10 @@ def volume_limit(capacity: CSIStorageCapacity) -> int | None:
         return None
 
 
-def _is_accessible_from(view: NodeView, rows: RowArray, capacity: CSIStorageCapacity) -> BoolArray:
+def _selected(view: NodeView, rows: RowArray, selector: LabelSelector | None) -> BoolArray:
+    """Return which rows a selector selects; none where it cannot be read."""
     try:
-        selector = label_selector(capacity.node_topology)
+        mask = labels_mask(view, rows, compiled_selector(selector))
     except SelectorError:
         return np.zeros(len(rows), dtype=np.bool_)
-    mask = np.full(len(rows), not selector.nothing, dtype=np.bool_)
-    for part in selector.requirements:
-        mask &= requirement_mask(view, rows, part)
-    return mask
+    return np.ones(len(rows), dtype=np.bool_) if mask is None else mask

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from scheduler.framework import PodInfo
-from scheduler.kube.model import PodDisruptionBudget
-from scheduler.kube.primitives import Selector, SelectorError, label_selector
+from scheduler.kube.model import PodDisruptionBudget, compiled_selector
+from scheduler.kube.primitives import Selector, SelectorError
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
 
 EVACUATION_SECONDS = 600.0
@@ -109,6 +109,6 @@ class Disruptions:
 
 def _selector(budget: PodDisruptionBudget) -> Selector | None:
     try:
-        return label_selector(budget.spec.selector)
+        return compiled_selector(budget.spec.selector)
     except SelectorError:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.kube.primitives import Selector, requirement
+from scheduler.kube.primitives import Selector, selector_from_set
 from secondary_scheduler.cli import optinpolicies as policies
 from secondary_scheduler.cli.optin.probing import ORDINARY, Answer, Case, cases
 from secondary_scheduler.cli.optin.rendering import as_expected, check_lines
@@ -16,11 +16,11 @@ from secondary_scheduler.cli.optinpolicies import Binding, Policy, Reason
 
 LABEL = {"secondary-scheduler.io/pods": "true"}
 BINDING = Binding(
-    Selector(frozenset({requirement("secondary-scheduler.io/pods", "In", ["true"])})),
+    selector_from_set({"secondary-scheduler.io/pods": "true"}),
     Selector(),
     "secondary-scheduler.io/pods=true",
 )
-NOT_KEPT = Selector(frozenset({requirement("kubernetes.io/metadata.name", "NotIn", ["kept"])}))
+NOT_KEPT = Selector({}, {"kubernetes.io/metadata.name": frozenset({"kept"})})
 POLICY = Policy("p", "mine", NOT_KEPT, bindings=(BINDING,))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.kube.primitives import Selector, requirement
+from scheduler.kube.model import LabelSelector, LabelSelectorRequirement, compiled_selector
+from scheduler.kube.primitives import Selector
 from secondary_scheduler.cli.optin.rendering import status_lines
 from secondary_scheduler.cli.optin.status import MOST_NAMES, OTHERS, Census
 from secondary_scheduler.cli.optinpolicies import Binding, Policy
@@ -17,7 +18,7 @@ TEMPLATE = ("spec", "template", "spec")
 
 
 def selecting(key: str, *values: str, operator: str = "In") -> Selector:
-    return Selector(frozenset({requirement(key, operator, values)}))
+    return compiled_selector(LabelSelector(match_expressions=(LabelSelectorRequirement(key, operator, values),)))
 
 
 POLICY = Policy(

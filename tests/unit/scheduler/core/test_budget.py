@@ -48,9 +48,8 @@ def test_a_pod_that_is_too_much_work_is_rejected_with_the_units_and_the_limit() 
     placement = decide(state.snapshot(NOW), wide("hostile", TOO_MANY), DEFAULT, random.Random(1))
     assert (placement.node, placement.code) == (None, Code.UNSCHEDULABLE)
     assert placement.message == (
-        "0/50 nodes are available: the pod is too much work for plugin InterPodAffinity: 6000000 units (requirements of"
-        " terms x sets of pod labels to compare), at most 2000000 are done in one attempt; list fewer in the pod's"
-        " spec."
+        "0/50 nodes are available: the pod is too much work for plugin InterPodAffinity: 3000000 units (terms x sets"
+        " of pod labels to compare), at most 2000000 are done in one attempt; list fewer in the pod's spec."
     )
     assert placement.counters == {"over_budget/InterPodAffinity": 1}
     # No event wakes it: no plugin has registered any under this name.

@@ -50,7 +50,7 @@ def is_empty(selector: LabelSelector | None) -> bool:
 
 
 def node_affinity_ok(pod: PodInfo, node: NodeInfo) -> bool:
-    if any(node.labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+    if any(node.labels.get(key) != value for key, (value,) in pod.spec.node_selector.required.items()):
         return False
     return pod.spec.required is None or pod.spec.required.matches(node.name, node.labels)
 

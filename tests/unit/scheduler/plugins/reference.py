@@ -40,7 +40,7 @@ def first_rejection(pod: PodInfo, node: NodeInfo, pods: Sequence[PodInfo]) -> tu
         return "NodeUnschedulable", 3, frozenset({"node(s) were unschedulable"})
     if any(taint.effect in ("NoSchedule", "NoExecute") and not tolerates(pod, taint) for taint in node.taints):
         return "TaintToleration", 3, frozenset({"node(s) had untolerated taint(s)"})
-    matches = all(node.labels.get(key) == value for key, value in pod.spec.node_selector.items())
+    matches = all(node.labels.get(key) == value for key, (value,) in pod.spec.node_selector.required.items())
     if pod.spec.required is not None:
         matches = matches and pod.spec.required.matches(node.name, node.labels)
     if not matches:

@@ -31,7 +31,7 @@ def test_the_first_rejection_of_every_node_is_the_references(state: ClusterState
     explanation, nodes = matrix(state, info)
     only = None
     if info.spec.required is not None and info.spec.required.terms:
-        names = [term.node_names() for term in info.spec.required.terms]
+        names = [term.names for term in info.spec.required.terms]
         if all(name is not None for name in names):
             only = frozenset().union(*names)
     for name, bound in nodes:
