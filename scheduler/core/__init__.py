@@ -4,7 +4,7 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 """
 
 from scheduler.core.asking import decide_asking, sample_size
-from scheduler.core.budget import PREEMPTION_OVER_BUDGET
+from scheduler.core.budget import REJECTOR as BUDGET_REJECTOR
 from scheduler.core.comparing import ComparedDecision, JudgedNode, compare_decisions
 from scheduler.core.decide import decide
 from scheduler.core.detail import (
@@ -32,7 +32,7 @@ from scheduler.core.postfilter import PostFilterOutcome, post_filters_asking, ru
 from scheduler.core.shortage import NodeShortage, Shortage, find_shortage
 
 __all__ = [
-    "PREEMPTION_OVER_BUDGET",
+    "BUDGET_REJECTOR",
     "ComparedDecision",
     "DecisionDetail",
     "Explanation",

@@ -29,6 +29,7 @@ from scheduler.framework import (
     FilterAnswer,
     FilterQuestion,
     IntArray,
+    OverBudgetError,
     PluginError,
     PodInfo,
     PrioritizeAnswer,
@@ -37,6 +38,7 @@ from scheduler.framework import (
     RandomSource,
     Rejection,
     RowArray,
+    Work,
 )
 from scheduler.state import Snapshot
 
@@ -48,13 +50,19 @@ _LARGEST_TOTAL = 1 << 62
 
 
 def decide_asking(
-    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: RandomSource, extenders: Sequence[Extender]
+    snapshot: Snapshot,
+    pod: PodInfo,
+    profile: ProfileRunner,
+    rng: RandomSource,
+    extenders: Sequence[Extender],
+    work: Work | None = None,
 ) -> Asking[Placement]:
     """Choose a node for one pod with the extenders that are interested in it, in calling order.
 
-    It is resumed with the answer and a view of the same kind as the snapshot, of the cluster as it is then.
+    It is resumed with the answer and a view of the same kind as the snapshot, of the cluster as it is then. `work` is
+    that of the attempt that this is a part of; by default it is one of its own.
     """
-    return (yield from _Decision(snapshot, pod, profile, rng, extenders).run())
+    return (yield from _Decision(snapshot, pod, profile, rng, extenders, work or Work()).run())
 
 
 def sample_size(nodes: int) -> int:
@@ -75,23 +83,22 @@ class _Decision:
         profile: ProfileRunner,
         rng: RandomSource,
         extenders: Sequence[Extender],
+        work: Work,
     ) -> None:
+        self._work = work
         self._snapshot = snapshot
         self._pod = pod
         self._profile = profile
         self._rng = rng
         self._extenders = extenders
         self._reasons: dict[str, tuple[Code, str]] = {}
-        self._state = CycleState(rng, profile.timing)
+        self._state = CycleState(rng, profile.timing, work)
 
     def run(self) -> Asking[Placement]:
         """Decide; begin again once if the cluster took away every node that the extenders kept."""
         timing = self._profile.timing
         if timing is not None:
             timing.begin()
-        too_much = too_much_work(self._snapshot, self._pod, self._profile, self._state)
-        if too_much is not None:
-            return self._rejected(too_much)
         try:
             for _ in range(_ATTEMPTS):
                 filtered = yield from self._find()
@@ -110,6 +117,8 @@ class _Decision:
             if not len(filtered.rows):
                 return self._rejected(filtered)
             return self._failed("the nodes that the extenders kept changed while they were asked, twice in a row")
+        except OverBudgetError as error:
+            return self._rejected(too_much_work(self._snapshot, self._state, error))
         except ExtenderError as error:
             return self._failed(str(error))
         except PluginError as error:
@@ -133,7 +142,7 @@ class _Decision:
 
     def _begin(self) -> None:
         """Begin with a state of its own: what plugins keep there is of the cluster before the question."""
-        self._state = CycleState(self._rng, self._profile.timing)
+        self._state = CycleState(self._rng, self._profile.timing, self._work)
 
     def _filter(self, among: Collection[str] | None = None) -> FeasibleNodes:
         """Run PreFilter and Filter on the cluster as it is now; the node of a nomination has no preference."""

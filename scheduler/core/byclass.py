@@ -14,6 +14,7 @@ from scheduler.core.feasible import FeasibleNodes, filter_nodes
 from scheduler.core.placement import Choice
 from scheduler.core.plan import Column
 from scheduler.framework import (
+    FEW_PARTS,
     SUCCESS,
     CycleState,
     Diagnosis,
@@ -32,7 +33,11 @@ _NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())
 
 def usable_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
     """Return the columns of a pod's class where they tell enough: not on what-if views, nor where a plugin has to be
-    asked how it takes the nominations of others."""
+    asked how it takes the nominations of others; nor for pods that list many things, of which there are few: digests
+    of these, and answers that hardly anybody shares, would cost more than they spare, and each plugin has to charge for
+    its work (`scheduler.framework.Work`)."""
+    if pod.spec.parts > FEW_PARTS:
+        return None
     if type(view) is not Snapshot or pod.nominated_node or pod.node_name or not view.table.row_of:
         return None
     if profile.effective.percentage_of_nodes_to_score:
@@ -63,6 +68,7 @@ def choose_by_class(
 
     Raises:
         PluginError: a plugin failed.
+        OverBudgetError: it is more work than an attempt may be.
     """
     plan = columns.plan
     outcome = _NO_PRE_FILTERS if plan.all_skippable else profile.run_pre_filter(state, pod, view, plan.skippable)
@@ -73,7 +79,7 @@ def choose_by_class(
         return filter_nodes(view, pod, profile, state, outcome)
     all_rows = columns.rows(view)
     filters = [plugin for plugin in plan.filters if plugin.name not in state.skip_filter] if plan.filters else ()
-    counted = dict(state.counters) if filters else state.counters
+    counted, work = (dict(state.counters), state.work.save()) if filters else (state.counters, state.work)
     rows = profile.rows_passing(state, pod, view, all_rows, filters) if filters else all_rows
     if plan.local and view.nominations:
         # Nodes with nominated pods alone need another look, as all verdicts follow from the node.
@@ -82,6 +88,7 @@ def choose_by_class(
         )
     if not len(rows):
         state.counters = counted
+        state.work.restore(work)
         profile.run_skipped_pre_filters(state, pod, view, plan.skippable)
         return filter_nodes(view, pod, profile, state, outcome)
     if timing is not None:

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from scheduler.core.plan import Column, Plan, make_plan
 from scheduler.core.shared import NotLocal, SharedAnswers, raw_scores
-from scheduler.framework import FEW_PARTS, PodInfo, ProfileRunner, RowArray
+from scheduler.framework import PodInfo, ProfileRunner, RowArray
 from scheduler.state import NodeTable, Snapshot
 
 _FEW_ROWS = 16
@@ -230,8 +230,7 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     first = known is None and key not in memory.seen
     if first:
         memory.note_without_columns(key, pod.uid or None)
-        # Digests of many things, and answers that hardly anybody shares, would cost more than they spare.
-        if pod.spec.parts > FEW_PARTS or not memory.is_worth_columns():
+        if not memory.is_worth_columns():
             return None
     elif known is None and (why := memory.seen[key]) is not None and why in (now, pod.uid):
         return None

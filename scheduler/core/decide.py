@@ -12,16 +12,17 @@ from scheduler.core.byclass import choose_by_class, usable_columns
 from scheduler.core.feasible import find_feasible, too_much_work
 from scheduler.core.placement import Choice, Placement, failed, load_ages, placed, rejected
 from scheduler.framework import (
-    FEW_PARTS,
     Code,
     CycleState,
     IntArray,
+    OverBudgetError,
     PluginError,
     PluginScores,
     PodInfo,
     ProfileRunner,
     RandomSource,
     RowArray,
+    Work,
 )
 from scheduler.state import Snapshot
 
@@ -36,20 +37,24 @@ def decide(
     rng: RandomSource,
     *,
     from_scratch: bool = False,
+    work: Work | None = None,
 ) -> Placement:
     """Choose a node for one pod; `decide_gang_asking` does it for several that belong together.
 
-    With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is
-    asked about every node. The decision is the same.
+    Args:
+        snapshot: the cluster.
+        pod: to be placed.
+        profile: the pod's.
+        rng: for ties.
+        from_scratch: use nothing that earlier decisions about pods of the same class showed: every plugin is asked
+            about every node. The decision is the same.
+        work: of the attempt that this is a part of; by default it is one of its own.
     """
     timing = profile.timing
-    state = CycleState(rng, timing)
+    state = CycleState(rng, timing, work)
     if timing is not None:
         timing.begin()
     ages = load_ages(snapshot)
-    too_much = too_much_work(snapshot, pod, profile, state) if pod.spec.parts > FEW_PARTS else None
-    if too_much is not None:
-        return rejected(snapshot, pod, state, too_much, ages)
     columns = None if from_scratch else usable_columns(snapshot, pod, profile)
     try:
         if columns is None:
@@ -64,6 +69,8 @@ def decide(
         if not len(filtered.rows):
             return rejected(snapshot, pod, state, filtered, ages)
         chosen = _choose(snapshot, pod, profile, state, filtered.rows, rng)
+    except OverBudgetError as error:
+        return rejected(snapshot, pod, state, too_much_work(snapshot, state, error), ages)
     except PluginError as error:
         if timing is not None:
             timing.lap(error.point, Code.ERROR)

@@ -10,13 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from scheduler.core.decide import total_scores
-from scheduler.core.feasible import find_feasible, status_of_all, too_much_work
+from scheduler.core.feasible import FeasibleNodes, find_feasible, status_of_all, too_much_work
 from scheduler.core.placement import load_ages
 from scheduler.framework import (
     Code,
     CycleState,
     Diagnosis,
     IntArray,
+    OverBudgetError,
     PluginError,
     PluginScores,
     PodInfo,
@@ -161,13 +162,12 @@ def explain(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Explana
     ages = load_ages(snapshot)
     diagnosis = Diagnosis(snapshot.node_count)
     try:
-        filtered = too_much_work(snapshot, pod, profile, state) or find_feasible(snapshot, pod, profile, state)
-        diagnosis, rows = filtered.diagnosis, filtered.rows
-        scores = _scores(state, pod, snapshot, profile, rows)
+        filtered, scores = _filtered_and_scored(state, pod, snapshot, profile)
     except PluginError as error:
         return Explanation(
             pod, str(error), (), empty, _NO_SCORES, [], diagnosis, ages, state.counters, snapshot, error.status
         )
+    diagnosis, rows = filtered.diagnosis, filtered.rows
     totals = total_scores(scores, len(rows), bool(profile.scores))
     best: tuple[str, ...] = ()
     message = filtered.error
@@ -191,6 +191,16 @@ def explain(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Explana
     )
 
 
+def _filtered_and_scored(
+    state: CycleState, pod: PodInfo, snapshot: Snapshot, profile: ProfileRunner
+) -> tuple[FeasibleNodes, list[PluginScores]]:
+    try:
+        filtered = find_feasible(snapshot, pod, profile, state)
+        return filtered, _scores(state, pod, snapshot, profile, filtered.rows)
+    except OverBudgetError as error:
+        return too_much_work(snapshot, state, error), []
+
+
 def _scores(
     state: CycleState, pod: PodInfo, snapshot: Snapshot, profile: ProfileRunner, rows: RowArray
 ) -> list[PluginScores]:
@@ -198,7 +208,7 @@ def _scores(
         return []
     try:
         return profile.run_scores(state, pod, snapshot, rows)
-    except PluginError:
+    except (PluginError, OverBudgetError):
         if len(rows) > 1:
             raise
         # A decision takes the only feasible node without scoring it, so this plugin keeps no pod from it.

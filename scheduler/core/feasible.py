@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable
 import numpy as np
 from msgspec import Struct
 
-from scheduler.core.budget import attempt_rejection
+from scheduler.core.budget import park
 from scheduler.framework import (
     NO_NODES,
     Code,
     CycleState,
     Diagnosis,
+    OverBudgetError,
     PodInfo,
     PreFilterOutcome,
     ProfileRunner,
@@ -36,12 +37,9 @@ class FeasibleNodes(Struct):
     error: str | None = None
 
 
-def too_much_work(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> FeasibleNodes | None:
-    """Return the outcome for a pod that lists more than one attempt can work through, else None."""
-    if not pod.spec.lists_much or not snapshot.node_count:
-        return None
-    status = attempt_rejection(snapshot, pod, profile, state)
-    return None if status is None else FeasibleNodes(_NONE, 0, Diagnosis(snapshot.node_count, pre_filter=status))
+def too_much_work(snapshot: Snapshot, state: CycleState, error: OverBudgetError) -> FeasibleNodes:
+    """Return the outcome of an attempt that was given up."""
+    return FeasibleNodes(_NONE, 0, Diagnosis(snapshot.node_count, pre_filter=park(state, error)))
 
 
 def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> FeasibleNodes:
@@ -49,6 +47,7 @@ def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, stat
 
     Raises:
         PluginError: a plugin failed.
+        OverBudgetError: it is more work than an attempt may be.
     """
     if not snapshot.node_count:
         return FeasibleNodes(_NONE, 0, Diagnosis(0), NO_NODES)

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.core.budget import park
 from scheduler.core.detail import MOST_REASON, ScoredNode, scored_node
 from scheduler.core.explain import CODE_NAMES, Explanation, explain
-from scheduler.core.feasible import too_much_work
-from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner, Status, filter_row
+from scheduler.framework import Code, CycleState, OverBudgetError, PodInfo, ProfileRunner, Status, filter_row
 from scheduler.state import Snapshot
 
 _CODES = {**CODE_NAMES, Code.SUCCESS: "Success", Code.SKIP: "Skip"}
@@ -141,11 +141,10 @@ def _compared(explanation: Explanation, compared: str | None) -> str | None:
 
 def _verdicts(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, row: int) -> Iterator[PluginVerdict]:
     state = CycleState()
-    heavy = too_much_work(snapshot, pod, profile, state)
-    if heavy is not None and heavy.diagnosis.pre_filter is not None:
-        yield _verdict(heavy.diagnosis.pre_filter, "PreFilter")
-        return
-    status, names, restricting = profile.run_pre_filter(state, pod, snapshot)
+    try:
+        status, names, restricting = profile.run_pre_filter(state, pod, snapshot)
+    except OverBudgetError as error:
+        status, names, restricting = park(state, error), None, ()
     if not status.is_success:
         yield _verdict(status, "PreFilter")
         return

@@ -4,9 +4,18 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from scheduler.core.budget import is_over_budget, preemption_rejection
+from scheduler.core.budget import REJECTOR, is_over_budget
 from scheduler.core.placement import Placement
-from scheduler.framework import Asking, Diagnosis, Extender, PodInfo, PostFilterResult, ProfileRunner, Status
+from scheduler.framework import (
+    Asking,
+    Diagnosis,
+    Extender,
+    OverBudgetError,
+    PodInfo,
+    PostFilterResult,
+    ProfileRunner,
+    Status,
+)
 from scheduler.state import Snapshot
 
 
@@ -19,12 +28,14 @@ class PostFilterOutcome(Struct, frozen=True):
         victims: pods to be evicted for the pod, if a node was found; their deletion is under way where the profile has
             a handle.
         status: PostFilter's status as a whole; None where the profile has no such plugin.
+        over_budget: the plugin with which it became more work than the attempt may be; "" where it did not.
     """
 
     message: str
     nominated_node: str | None = None
     victims: tuple[PodInfo, ...] = ()
     status: Status | None = None
+    over_budget: str = ""
 
 
 def run_post_filters(snapshot: Snapshot, placement: Placement, profile: ProfileRunner) -> PostFilterOutcome:
@@ -34,11 +45,14 @@ def run_post_filters(snapshot: Snapshot, placement: Placement, profile: ProfileR
         ValueError: the placement is no rejection.
     """
     diagnosis = _diagnosis(placement)
-    outcome = _without_plugins(snapshot, placement, diagnosis, profile)
+    outcome = _without_plugins(diagnosis, profile)
     if outcome is not None:
         return outcome
     codes = placement.node_codes(snapshot)
-    return _outcome(diagnosis, *profile.run_post_filter(placement.state, placement.pod, snapshot, codes))
+    try:
+        return _outcome(diagnosis, *profile.run_post_filter(placement.state, placement.pod, snapshot, codes))
+    except OverBudgetError as error:
+        return _given_up(diagnosis, error)
 
 
 def post_filters_asking(
@@ -53,11 +67,14 @@ def post_filters_asking(
     if not preempting:
         return run_post_filters(snapshot, placement, profile)
     diagnosis = _diagnosis(placement)
-    outcome = _without_plugins(snapshot, placement, diagnosis, profile)
+    outcome = _without_plugins(diagnosis, profile)
     if outcome is not None:
         return outcome
     codes = placement.node_codes(snapshot)
-    answer = yield from profile.run_post_filter_asking(placement.state, placement.pod, snapshot, codes, preempting)
+    try:
+        answer = yield from profile.run_post_filter_asking(placement.state, placement.pod, snapshot, codes, preempting)
+    except OverBudgetError as error:
+        return _given_up(diagnosis, error)
     return _outcome(diagnosis, *answer)
 
 
@@ -67,16 +84,17 @@ def _diagnosis(placement: Placement) -> Diagnosis:
     return placement.diagnosis
 
 
-def _without_plugins(
-    snapshot: Snapshot, placement: Placement, diagnosis: Diagnosis, profile: ProfileRunner
-) -> PostFilterOutcome | None:
+def _without_plugins(diagnosis: Diagnosis, profile: ProfileRunner) -> PostFilterOutcome | None:
     """Return the outcome where no plugin is to be called."""
     if not profile.post_filters:
         return PostFilterOutcome(diagnosis.message(), "" if profile.nominates_before_binding else None)
     if is_over_budget(diagnosis.pre_filter):
         return PostFilterOutcome(diagnosis.message())
-    too_much = preemption_rejection(snapshot, placement.pod, placement.state)
-    return PostFilterOutcome(diagnosis.message(too_much)) if too_much else None
+    return None
+
+
+def _given_up(diagnosis: Diagnosis, error: OverBudgetError) -> PostFilterOutcome:
+    return PostFilterOutcome(diagnosis.message(f"preemption: {error}."), over_budget=error.plugin or REJECTOR)
 
 
 def _outcome(diagnosis: Diagnosis, result: PostFilterResult | None, status: Status) -> PostFilterOutcome:

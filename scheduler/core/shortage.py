@@ -8,8 +8,17 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from scheduler.core.feasible import find_feasible, too_much_work
-from scheduler.framework import BoolArray, CycleState, FloatArray, PluginError, PodInfo, ProfileRunner, RowArray
+from scheduler.core.feasible import find_feasible
+from scheduler.framework import (
+    BoolArray,
+    CycleState,
+    FloatArray,
+    OverBudgetError,
+    PluginError,
+    PodInfo,
+    ProfileRunner,
+    RowArray,
+)
 from scheduler.kube.primitives import format_milli, format_value
 from scheduler.state import Snapshot
 
@@ -68,8 +77,8 @@ def _rows_without_requests(snapshot: Snapshot, pod: PodInfo, profile: ProfileRun
     spec = msgspec.structs.replace(pod.spec, requests={}, class_key=pod.spec.class_key + b"without requests")
     free, state = msgspec.structs.replace(pod, spec=spec, requests={}), CycleState()
     try:
-        filtered = too_much_work(snapshot, free, profile, state) or find_feasible(snapshot, free, profile, state)
-    except PluginError:
+        filtered = find_feasible(snapshot, free, profile, state)
+    except (PluginError, OverBudgetError):
         return np.zeros(0, dtype=np.intp)
     return filtered.rows
 

@@ -24,6 +24,7 @@ from scheduler.core import (
     run_post_filters,
 )
 from scheduler.framework import (
+    GANG_UNITS,
     SUCCESS,
     Asking,
     Clocks,
@@ -34,6 +35,7 @@ from scheduler.framework import (
     ProfileRunner,
     RandomSource,
     Status,
+    Work,
     failure,
 )
 from scheduler.state import ClusterState, Snapshot
@@ -121,10 +123,12 @@ class AttemptPipeline:
         *,
         interested: Interested = nobody,
         on_decision: Callable[[Snapshot, Placement], None] | None = None,
+        work: Work,
     ) -> Asking[GangDecision]:
-        """Decide about members of a gang on the cluster as it is now, until `enough` of them have a place."""
+        """Decide about members of a gang on the cluster as it is now, until `enough` of them have a place; `work` is
+        that of the attempt."""
         return decide_gang_asking(
-            self.snapshot(), gang, pods, self.runner_of, self._rng, enough, interested, on_decision
+            self.snapshot(), gang, pods, self.runner_of, self._rng, enough, interested, on_decision, work
         )
 
     def reserve(self, placement: Placement) -> PermitOutcome:
@@ -191,7 +195,8 @@ class AttemptPipeline:
             decide_now: called instead of `decide_gang`, by a caller that measures it.
             before_reserve: called for each member that was given a node, before it is assumed there.
         """
-        decide_members = decide_now or (lambda *args: self.decide_gang(*args, interested=interested))
+        work = Work(GANG_UNITS)
+        decide_members = decide_now or (lambda *args: self.decide_gang(*args, interested=interested, work=work))
         reserved: list[tuple[Placement, PermitOutcome]] = []
 
         def reserve(placement: Placement) -> Status:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from scheduler.core import PREEMPTION_OVER_BUDGET, Placement, PostFilterOutcome
+from scheduler.core import BUDGET_REJECTOR, Placement, PostFilterOutcome
 from scheduler.engine.asking import AskedGang, AskingAttempts
 from scheduler.engine.attemptcounts import AttemptCounts
 from scheduler.engine.attemptlog import AttemptLog
@@ -38,6 +38,7 @@ from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
     NO_NODES,
+    OVER_BUDGET,
     PODS_TO_ACTIVATE,
     PREEMPTION_ATTEMPTS,
     Code,
@@ -290,9 +291,6 @@ class SchedulingCycle:
         """Requeue a pod that fits nowhere; count and log whether preemption makes room."""
         self._log.post_filtered(placement.pod, outcome)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
-        # Counted after the others of this attempt have become metrics.
-        late = {name: count for name, count in placement.counters.items() if name == PREEMPTION_OVER_BUDGET}
-        self._metrics.count_observations(late)
         if outcome.victims:
             self._metrics.preemption_victims.observe(len(outcome.victims))
             log.info(
@@ -301,9 +299,12 @@ class SchedulingCycle:
                 node=outcome.nominated_node,
                 victims=[victim.key for victim in outcome.victims],
             )
-        failure = AttemptFailure(
-            outcome.message, UNSCHEDULABLE, placement.rejectors, placement.pending, outcome.nominated_node
-        )
+        rejectors, pending = placement.rejectors, placement.pending
+        if outcome.over_budget:
+            self._metrics.count_observations({f"{OVER_BUDGET}/{outcome.over_budget}": 1})
+            # What wakes it for another reason would have it tried, and given up, again.
+            rejectors, pending = frozenset({BUDGET_REJECTOR}), frozenset()
+        failure = AttemptFailure(outcome.message, UNSCHEDULABLE, rejectors, pending, outcome.nominated_node)
         self._handle_failure(queued, started, failure)
 
     def _reserve(self, queued: QueuedPod, placement: Placement, started: float) -> None:

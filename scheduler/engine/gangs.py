@@ -16,13 +16,14 @@ from typing import Final
 import structlog
 from msgspec import Struct, field
 
-from scheduler.core import GangDecision, Interested, Placement, gang_message, gang_plugins, nobody
+from scheduler.core import BUDGET_REJECTOR, GangDecision, Interested, Placement, gang_message, gang_plugins, nobody
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
+    GANG_UNITS,
     SUCCESS,
     Asking,
     Code,
@@ -34,6 +35,7 @@ from scheduler.framework import (
     PodInfo,
     ProfileRunner,
     Status,
+    Work,
     failure,
     unschedulable,
 )
@@ -207,8 +209,10 @@ class Gangs:
                 if queued is not head:
                     self._log.begin(queued, started)
 
+        work = Work(GANG_UNITS)
+
         def decide_now(gang: Gang, left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
-            return self._decide(gang, left, enough, interested)
+            return self._decide(gang, left, enough, interested, work)
 
         try:
             reservation = yield from self._attempts.reserve_gang(gang, pods, decide_now=decide_now)
@@ -280,11 +284,13 @@ class Gangs:
         failed = AttemptFailure(f"{gang.name}: {reason}", SCHEDULER_ERROR)
         return GangOutcome([(queued, failed) for queued in members])
 
-    def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int, interested: Interested) -> Asking[GangDecision]:
+    def _decide(
+        self, gang: Gang, pods: Sequence[PodInfo], enough: int, interested: Interested, work: Work
+    ) -> Asking[GangDecision]:
         began = time.perf_counter()
         on_decision = self._log_decision if self._log.follows_decisions else None
         decision = yield from self._attempts.decide_gang(
-            gang, pods, enough, interested=interested, on_decision=on_decision
+            gang, pods, enough, interested=interested, on_decision=on_decision, work=work
         )
         seconds = time.perf_counter() - began
         self._metrics.algorithm_duration.observe(seconds)
@@ -320,7 +326,13 @@ class Gangs:
     def _failures_of(
         self, plugin: str, members: Sequence[QueuedPod], decision: GangDecision
     ) -> list[tuple[QueuedPod, AttemptFailure]]:
-        """Return why members have no node; those that would fit wait for the others."""
+        """Return why members have no node; those that would fit wait for the others, and all of them five minutes where
+        the attempt was too much work: each event that wakes one would have all of them tried again."""
+        if decision.over_budget:
+            message = gang_message(decision, members=len(members))
+            return [
+                (queued, AttemptFailure(message, UNSCHEDULABLE, frozenset({BUDGET_REJECTOR}))) for queued in members
+            ]
         if decision.gang.tries is not MemberTries.UNTIL_ENOUGH:
             return _upstream_failures(plugin, members, decision)
         unplaced = {placement.pod.uid: placement for placement in decision.unplaced}

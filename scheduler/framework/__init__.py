@@ -159,15 +159,18 @@ from scheduler.framework.view import (
     gather,
     gather_codes,
 )
+from scheduler.framework.work import ATTEMPT_UNITS, GANG_UNITS, OverBudgetError, Work
 
 __all__ = [
     "ALL_EVENTS",
     "ASSIGNED_POD",
     "ASSIGNED_POD_ADD",
     "ASSIGNED_POD_DELETE",
+    "ATTEMPT_UNITS",
     "EXTENDER",
     "FEW_PARTS",
     "FORCE_ACTIVATE",
+    "GANG_UNITS",
     "MAX_REASONS",
     "MAX_SCORE",
     "NODE",
@@ -255,6 +258,7 @@ __all__ = [
     "ObjectListener",
     "ObjectReader",
     "Objects",
+    "OverBudgetError",
     "PeriodicWork",
     "PermitOutcome",
     "PermitPlugin",
@@ -315,6 +319,7 @@ __all__ = [
     "WallSeconds",
     "WeightedAffinityTerm",
     "WhatIfView",
+    "Work",
     "Wrap",
     "YieldingFilter",
     "conclude",

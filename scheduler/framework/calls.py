@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.interface import PostFilterResult
 from scheduler.framework.status import Code, CodeArray, IntArray, Status, failure, unschedulable
+from scheduler.framework.work import OverBudgetError
 
 Q = ParamSpec("Q")
 T = TypeVar("T")
@@ -88,12 +89,15 @@ def call_plugin(
     *args: Q.args,
     **kwargs: Q.kwargs,
 ) -> T:
-    """Call a plugin with the state; whatever it raises becomes a PluginError."""
+    """Call a plugin with the state; whatever it raises becomes a PluginError, unless the attempt is over budget."""
     timing = state.timing
     if timing is not None:
         timing.called(plugin, point)
     try:
         return timed(state, plugin, point, call, *args, **kwargs)
+    except OverBudgetError as error:
+        error.plugin = error.plugin or plugin
+        raise
     except Exception as error:
         # A plugin that fails on one pod must cost that pod one attempt, and nobody else anything. Upstream lets a panic
         # end the process; the pod at the head of the queue would then end every process that follows.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from scheduler.framework.timing import AttemptTiming
+from scheduler.framework.work import Work
 
 T = TypeVar("T")
 
@@ -12,9 +13,8 @@ PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 PREEMPTION_ATTEMPTS = "preemption_attempts"
 """Counter of `CycleState`: how often PostFilter looked for pods to preempt."""
 
-
 OVER_BUDGET = "over_budget"
-"""Counters of `CycleState` begin with it that say for which plugin an attempt would have been too much work:
+"""Counters of `CycleState` begin with it that say for which plugin an attempt was too much work:
 `over_budget/<plugin>`."""
 
 
@@ -47,13 +47,20 @@ class CycleState:
         counters: observations that a wrapper turns into metrics, such as scores that had to be clamped.
         rng: the scheduler's generator, for a plugin that chooses among equals.
         timing: measures the attempt; None for a what-if run and wherever nobody asks.
+        work: what the attempt has been so far; a plugin charges before it walks through long lists.
     """
 
-    __slots__ = ("_data", "counters", "rng", "skip_filter", "skip_score", "timing")
+    __slots__ = ("_data", "counters", "rng", "skip_filter", "skip_score", "timing", "work")
 
-    def __init__(self, rng: RandomSource = _FIRST_OF_EQUALS, timing: AttemptTiming | None = None) -> None:
+    def __init__(
+        self,
+        rng: RandomSource = _FIRST_OF_EQUALS,
+        timing: AttemptTiming | None = None,
+        work: Work | None = None,
+    ) -> None:
         self.rng = rng
         self.timing = timing
+        self.work = Work() if work is None else work
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
@@ -78,8 +85,9 @@ class CycleState:
             self.counters[name] = self.counters.get(name, 0) + number
 
     def clone(self, copy_value: Callable[[Any], Any] = lambda value: value) -> "CycleState":
-        """Return a copy for a what-if run; values with a `clone` method are cloned, others go through `copy_value`."""
-        twin = CycleState(self.rng)
+        """Return a copy for a what-if run, whose work counts for the attempt; values with a `clone` method are cloned,
+        others go through `copy_value`."""
+        twin = CycleState(self.rng, work=self.work)
         twin._data = {
             key: value.clone() if hasattr(value, "clone") else copy_value(value) for key, value in self._data.items()
         }

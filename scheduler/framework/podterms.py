@@ -1,6 +1,6 @@
 """Affinity terms between pods, compiled once per class of pods (k8s.io/kube-scheduler/framework, AffinityTerm)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -46,6 +46,8 @@ class PodTerms(Struct, frozen=True):
     error: str = ""
     any: bool = field(default=False)
     """Whether there is any term at all."""
+    selecting: int = 0
+    """How many terms choose namespaces by their labels."""
 
     @property
     def number(self) -> int:
@@ -56,6 +58,18 @@ class PodTerms(Struct, frozen=True):
             + len(self.preferred_affinity)
             + len(self.preferred_anti_affinity)
         )
+
+    @property
+    def required(self) -> Iterator[AffinityTerm]:
+        """Yield the required terms, of affinity and of anti-affinity."""
+        yield from self.affinity
+        yield from self.anti_affinity
+
+    @property
+    def preferred(self) -> Iterator[AffinityTerm]:
+        """Yield the preferred terms, of affinity and of anti-affinity."""
+        for weighted in (*self.preferred_affinity, *self.preferred_anti_affinity):
+            yield weighted.term
 
 
 NO_TERMS = PodTerms()
@@ -79,6 +93,10 @@ def pod_terms(affinity: Affinity | None, namespace: str) -> PodTerms:
         preferred_anti_affinity=_preferred(preferred_anti, namespace, "preferredAntiAffinityTerms", errors),
         any=bool(required or anti or preferred or preferred_anti),
         error="",
+        selecting=sum(
+            term.namespace_selector is not None
+            for term in (*required, *anti, *(each.pod_affinity_term for each in (*preferred, *preferred_anti)))
+        ),
     )
     if not errors:
         return terms
@@ -89,6 +107,7 @@ def pod_terms(affinity: Affinity | None, namespace: str) -> PodTerms:
         terms.preferred_anti_affinity,
         "; ".join(errors),
         any=True,
+        selecting=terms.selecting,
     )
 
 

@@ -70,6 +70,7 @@ from scheduler.framework.status import (
 )
 from scheduler.framework.timing import AttemptTiming
 from scheduler.framework.view import NodeView, Objects
+from scheduler.framework.work import OverBudgetError
 
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
 """Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything
@@ -301,7 +302,11 @@ class ProfileRunner:
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Return what PostFilter plugins did: the first Success, error or unresolvable answer, else all reasons
-        together and the last word on the nomination."""
+        together and the last word on the nomination.
+
+        Raises:
+            OverBudgetError: it is more work than the attempt may be.
+        """
         merged = PostFilterAnswers()
         for plugin in self.post_filters:
             try:
@@ -327,6 +332,9 @@ class ProfileRunner:
                     answer, status = call_plugin(state, plugin.name, "PostFilter", plugin.post_filter, pod, view, codes)
             except PluginError as error:
                 return None, error.status
+            except OverBudgetError as error:
+                error.plugin = error.plugin or plugin.name
+                raise
             except Exception as error:
                 return None, PluginError(plugin.name, "PostFilter", error).status
             if merged.ends_with(plugin.name, answer, status) or isinstance(instance, AskingPostFilter):

@@ -11,6 +11,7 @@ from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
 from scheduler.kube.model import Taint
+from scheduler.kube.primitives import Selector
 
 PodAmounts = Callable[[PodInfo], Resources]
 """Says what a pod counts as using."""
@@ -106,6 +107,9 @@ class Objects(Protocol):
 
     def every(self, kind: str) -> Iterator[Any]:
         """Yield all objects of a kind."""
+
+    def count(self, kind: str) -> int:
+        """Return how many objects of a kind there are."""
 
     def latest(self, kind: str, namespace: str, name: str) -> Any | None:
         """Return an object as assumed, else as the API server has it, or None."""
@@ -273,6 +277,13 @@ class NodeView(Protocol):
     @property
     def lowest_priority(self) -> IntArray:
         """The lowest priority of the pods on each node: a column. Pods that an overlay adds are not in it."""
+
+    @property
+    def label_set_count(self) -> int:
+        """Number of sets of labels that pods on nodes have."""
+
+    def label_sets(self, selector: Selector) -> int:
+        """Return how many comparisons with a set of pod labels a selector takes that is not asked for twice."""
 
     def pods_by_node(self, query: PodQuery) -> IntArray:
         """Return how many of the pods asked for are on each node: a column. Like those, read it and do not keep it."""

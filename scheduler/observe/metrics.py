@@ -317,7 +317,7 @@ class Metrics:
         )
         self.over_budget = new.counter(
             "secondary_scheduler_pods_over_budget_total",
-            "Attempts given up because the pod lists more than a plugin works through in one attempt",
+            "Attempts given up as too much work, by the plugin with which they became it",
             "plugin",
         )
         self.plugin_observations = new.counter(

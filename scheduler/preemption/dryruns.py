@@ -59,7 +59,7 @@ class DryRunCache:
         if version is not None and not view.moved_rows:
             budgets = self._budgets.now(view)
             trial = Trial(state, pod, view, filters, rules, budgets)
-            if not trial.node_by_node:
+            if not trial.charges:
                 cached = self._outcomes_for((pod.spec.class_key, pod.priority, version), view)
                 cached.catch_up(pod, view, self._budgets)
                 answer = cached.search(pod, view, trial, rules, rows, wanted, rng)

@@ -18,6 +18,7 @@ from scheduler.framework import (
     FilterRunner,
     IntArray,
     NodeView,
+    OverBudgetError,
     PluginError,
     PodBatch,
     PodInfo,
@@ -38,6 +39,9 @@ from scheduler.preemption.victims import (
 PDB = "PodDisruptionBudget"
 _LEAST_BATCH = 16
 """Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
+_FEW_BUDGETS = 256
+_RUN_UNITS = 100
+"""A run of all filters over one node."""
 LARGEST_BATCH = 512
 """Beyond that, what one batch holds in memory costs more time than it saves."""
 
@@ -55,6 +59,7 @@ def dry_run(
     result = DryRunResult()
     trial = Trial(state, pod, view, filters, rules, Budgets(view.objects.every(PDB)))
     batch: list[tuple[int, list[PodInfo]]] = []
+    trial.charge_for_budgets()
     rows_to_try = rules.rows_with_victims(state, pod, view, rows)
     without_victims = rows[~np.isin(rows, rows_to_try)].tolist() if len(rows_to_try) < len(rows) else []
     for row in rows_to_try.tolist():
@@ -69,23 +74,36 @@ def dry_run(
         batch.append((row, victims))
         missing = max(_LEAST_BATCH, wanted - len(result.candidates))
         if trial.node_by_node or len(batch) >= min(LARGEST_BATCH, missing):
-            trial.report(batch, result)
+            try:
+                trial.report(batch, result)
+            except OverBudgetError:
+                if not result.candidates:
+                    raise
+                # What has been found will do: upstream's search ends early, too.
+                return result
             batch = []
             if result.enough(wanted):
                 return result
     if batch:
-        trial.report(batch, result)
+        try:
+            trial.report(batch, result)
+        except OverBudgetError:
+            if not result.candidates:
+                raise
+            return result
     result.rejected += len(without_victims)
     result.reasons.update(rules.no_victims_reasons(pod, [view.name(row) for row in without_victims]))
     return result
 
 
 class Budgets:
-    """The PodDisruptionBudgets by namespace, their selectors compiled."""
+    """The PodDisruptionBudgets by namespace, their selectors compiled; `number`: how many there are."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._by_namespace: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
+        self.number = 0
         for budget in budgets:
+            self.number += 1
             try:
                 selector = compiled_selector(budget.spec.selector)
             except SelectorError:
@@ -93,6 +111,15 @@ class Budgets:
             # As upstream, an empty selector covers nothing here, though the API server takes it for everything.
             if not selector.nothing and not selector.everything:
                 self._by_namespace.setdefault(budget.metadata.namespace, []).append((selector, budget))
+
+    @property
+    def many(self) -> bool:
+        """Whether a namespace has so many that a look at them is work."""
+        return self.number > _FEW_BUDGETS and any(len(each) > _FEW_BUDGETS for each in self._by_namespace.values())
+
+    def in_namespace(self, namespace: str) -> int:
+        """Return how many there are for pods of a namespace."""
+        return len(self._by_namespace.get(namespace, ()))
 
     def cover(self, pods: Iterable[PodInfo]) -> bool:
         """Tell whether there may be a budget for some of these pods."""
@@ -157,6 +184,25 @@ class Trial:
         self._watched = filters.watches_pods(state)
         self.node_by_node = filters.looks_beyond_node(state)
         self.plugin_failed = False
+        # Other trials are so little work that their results may be kept: a charge must not depend on that.
+        self.charges = pod.spec.lists_much or self.node_by_node or type(rules) is not VictimRules or budgets.many
+
+    def charge_for_budgets(self) -> None:
+        """Account for compiling the PodDisruptionBudgets."""
+        if self.charges:
+            self.state.work.charge_once(PDB, self.budgets.number, "PodDisruptionBudgets")
+
+    def _charge(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> None:
+        """Account for trying nodes: filters run once and for each potential victim, which are moved up to three times,
+        and compared with the PodDisruptionBudgets of their namespaces."""
+        spec = self._pod.spec
+        own = spec.terms.number + len(spec.topology_spread) if self._watched else 0
+        runs = 1 + max(len(victims) for _, victims in nodes)
+        units = runs * (_RUN_UNITS + len(nodes))
+        for _, victims in nodes:
+            for victim in victims:
+                units += 2 * own + victim.spec.parts + self.budgets.in_namespace(victim.namespace)
+        self.state.work.charge(units, "potential victims x (terms + constraints + PodDisruptionBudgets)")
 
     def report(self, nodes: Sequence[tuple[int, list[PodInfo]]], result: DryRunResult) -> None:
         """Try nodes, each with the pods that may be preempted there, and add what came of it to a result."""
@@ -165,7 +211,13 @@ class Trial:
             result.add(self._view.name(row), outcomes[row])
 
     def run(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, NodeOutcome]:
-        """Try nodes; returns what came of each."""
+        """Try nodes; returns what came of each.
+
+        Raises:
+            OverBudgetError: it is more work than the attempt may be.
+        """
+        if self.charges and nodes:
+            self._charge(nodes)
         try:
             return self._try(nodes)
         except PluginError as error:

@@ -179,6 +179,10 @@ class ObjectStore:
         for objects in self._kinds.get(kind, {}).values():
             yield from objects.values()
 
+    def count(self, kind: str) -> int:
+        """Return how many objects of a kind there are."""
+        return sum(map(len, self._kinds.get(kind, {}).values()))
+
     def upsert(self, kind: str, item: Object) -> Any | None:
         """Add or replace an object; returns the former one."""
         meta = item.metadata

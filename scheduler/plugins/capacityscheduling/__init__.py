@@ -75,7 +75,9 @@ class CapacityScheduling:
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Reject a pod with which its namespace would exceed its limit, or all quotas together what they
         guarantee."""
-        attempt = Attempt(pod, view, self._quotas_of(view.objects), self._amounts)
+        quotas = self._quotas_of(view.objects)
+        state.work.charge(len(quotas.by_namespace), "ElasticQuotas")
+        attempt = Attempt(pod, view, quotas, self._amounts)
         state.write(self.name, attempt)
         if attempt.own is None:
             return None, SUCCESS

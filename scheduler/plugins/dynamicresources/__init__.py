@@ -150,13 +150,19 @@ class DynamicResources:
             return None, failure(str(error))
         if not attempt.claims and attempt.extended is None:
             return None, SKIP
+        given = len(attempt.selectors) + len(attempt.spoiled)
+        state.work.charge(len(pod.spec.claims) + given * len(view.rows), "claims of the pod x nodes")
         state.write(self.name, attempt)
         return None, SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes where a claim's devices cannot be used, or where there are none for it."""
         attempt = state.read(self.name, Attempt)
-        return None if attempt is None else attempt.verdicts(view, rows)
+        if attempt is None:
+            return None
+        verdicts = attempt.verdicts(view, rows)
+        attempt.charge(state.work)
+        return verdicts
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without claims and extended resources that may be devices pass."""

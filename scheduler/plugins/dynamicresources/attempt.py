@@ -20,6 +20,7 @@ from scheduler.framework import (
     RowArray,
     Status,
     Verdicts,
+    Work,
     failure,
     unresolvable,
 )
@@ -78,6 +79,10 @@ class Attempt(Struct, eq=False):
     _unavailable: set[str] = field(default_factory=set)
     _searched: dict[frozenset[str], SearchColumn] = field(default_factory=dict)
     _budget: Budget = field(default_factory=Budget)
+
+    def charge(self, work: Work) -> None:
+        """Account for the steps since the last call."""
+        self._budget.charge(work)
 
     def verdicts(self, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Return Filter's answers.

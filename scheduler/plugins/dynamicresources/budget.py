@@ -7,8 +7,12 @@ selectors remember stays, so that the next attempt gets further.
 
 from __future__ import annotations
 
+from scheduler.framework import Work
+
 MAX_STEPS = 1_000_000
 """Steps of an attempt, 0.5 to 2 us each."""
+
+_STEPS_PER_UNIT = 2
 
 TIMED_OUT = "timed out trying to allocate devices"
 
@@ -20,10 +24,11 @@ class OutOfBudget(Exception):
 class Budget:
     """Counts the steps of one attempt."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_uncharged")
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self._left = steps
+        self._uncharged = 0
 
     def spend(self, steps: int = 1) -> None:
         """Account for work.
@@ -32,5 +37,18 @@ class Budget:
             OutOfBudget: there is no more.
         """
         self._left -= steps
+        self._uncharged += steps
         if self._left < 0:
             raise OutOfBudget
+
+    def charge(self, work: Work) -> None:
+        """Tell the meter of the attempt what steps there were since the last call.
+
+        A pod alone is kept within its steps by this budget, which gives every node an answer; a thousand members of a
+        gang are kept within theirs by the meter.
+
+        Raises:
+            OverBudgetError: the attempt ends.
+        """
+        steps, self._uncharged = self._uncharged, 0
+        work.charge(steps // _STEPS_PER_UNIT, "steps of the search for devices and of their selectors")

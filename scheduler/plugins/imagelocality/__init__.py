@@ -37,6 +37,8 @@ class ImageLocality:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return 0..100 between 23 MiB and 1000 MiB per container, since 1.37 also per image of a volume."""
+        if pod.spec.lists_much:
+            state.work.charge(len(self._images(pod)) * (1 + len(rows) // 200), "images x nodes")
         total = np.zeros(len(rows), dtype=np.int64)
         nodes = len(view.rows)
         any_present = False

@@ -2,7 +2,7 @@
 (plugins/interpodaffinity)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct, field
@@ -12,6 +12,7 @@ from scheduler.framework import (
     MAX_SCORE,
     SKIP,
     SUCCESS,
+    AffinityTerm,
     BoolArray,
     Code,
     CycleState,
@@ -41,7 +42,13 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
-from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, by_topology_key, matches_all_terms
+from scheduler.plugins.interpodaffinity.terms import (
+    OwnTerms,
+    TermResolver,
+    by_topology_key,
+    matches_all_terms,
+    weighs_together,
+)
 from scheduler.plugins.interpodaffinity.upstream import UpstreamAffinityHints, UpstreamTermResolver
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -183,12 +190,24 @@ class InterPodAffinity:
         existing = DomainCounts()
         for meaning in view.terms_matching(pod, TermKind.ANTI_AFFINITY):
             existing.take(meaning.term.topology_key, meaning.counts)
+        self._charge(state, pod, view, pod.spec.terms.required)
         own = self._resolver.own(pod, view.objects)
         if not own.affinity and not own.anti_affinity and existing.empty:
             return None, SKIP
         affinity, anti_affinity = _counts_of_many(own, view) if own.weighed_together else _counts(own, view)
         state.write(self.name, _PreFilterState(own, affinity, anti_affinity, existing))
         return None, SUCCESS
+
+    def _charge(self, state: CycleState, pod: PodInfo, view: NodeView, terms: Iterable[AffinityTerm]) -> None:
+        """Charge for a pod's own terms. Counts of few terms are kept, and cost next to nothing."""
+        spec = pod.spec
+        if spec.terms.selecting:
+            units = spec.terms.selecting * view.objects.count("Namespace")
+            state.work.charge_once((self.name, spec.class_key), units, "terms that select namespaces x namespaces")
+        if weighs_together(spec):
+            # Each term is also a pass over the nodes, or less.
+            units = sum(view.label_sets(term.selector) + 20 + term.selector.size // 10 for term in terms)
+            state.work.charge(units, "terms x sets of pod labels to compare")
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Count a pod put on a node."""
@@ -257,6 +276,7 @@ class InterPodAffinity:
         terms = pod.spec.terms
         if terms.error:
             return failure(f"failed to parse pod: {terms.error}")
+        self._charge(state, pod, view, terms.preferred)
         own = self._resolver.own(pod, view.objects)
         if self._ignore_existing and not own.preferred:
             return SKIP

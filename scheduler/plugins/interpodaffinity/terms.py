@@ -78,7 +78,7 @@ class TermResolver:
                 wanted + unwanted,
                 # Made once: an attempt asks for it, and a query that is made anew is also hashed anew.
                 _query_of_all(affinity),
-                weighed_together=terms.number > _MOST_KEPT or pod.spec.lists_much,
+                weighed_together=weighs_together(pod.spec),
             )
             if own.weighed_together:
                 self._many[pod.spec] = own
@@ -107,6 +107,11 @@ class TermResolver:
             if selector.matches(namespace.metadata.labels)
         ]
         return term.namespaces.union(selected)
+
+
+def weighs_together(spec: SpecInfo) -> bool:
+    """Tell whether a pod has more terms, or longer ones, than are worth a count each."""
+    return spec.terms.number > _MOST_KEPT or spec.lists_much
 
 
 def _query_of_all(terms: Iterable[OwnTerm]) -> PodQuery:

@@ -59,11 +59,18 @@ class _Overhead(Struct, frozen=True):
     cost: IntArray
 
 
-class _TopologyMap(Struct, frozen=True):
-    """Places of nodes and the paths between them, valid until a node's labels or a NetworkTopology change."""
+class _Places(Struct, frozen=True):
+    """Places of nodes, valid until a node's labels change."""
+
+    version: int
+    place_of_row: RowArray
+    places: list[Place]
+
+
+class _Paths(Struct, frozen=True):
+    """The paths between places, valid until these or a NetworkTopology change."""
 
     versions: tuple[int, int]
-    place_of_row: RowArray
     paths: NetworkPaths
 
 
@@ -83,14 +90,17 @@ class NetworkOverhead:
         self._reject = reject_with_reason_per_node if context.upstream else _reject_together
         # Upstream takes what was measured to be in order; a list that is not loses costs.
         self._in_order = not context.upstream or args.weights_name != MEASURED
-        self._cached_map: _TopologyMap | None = None
+        self._cached_places: _Places | None = None
+        self._cached_paths: _Paths | None = None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Count, for every node, limits kept and exceeded, and sum up the costs."""
         group = self._app_group(pod, view)
         dependencies = _dependencies(pod, group) if group is not None else ()
         if group is not None and dependencies:
-            state.write(NAME, self._overhead(group.metadata.name, dependencies, view))
+            places = self._places(view)
+            _charge(state, len(dependencies), places, view)
+            state.write(NAME, self._overhead(group.metadata.name, dependencies, places, view))
         elif group is None and pod.labels.get(APP_GROUP_LABEL):
             state.count(f"app_group_missing/{NAME}")
         return None, SUCCESS
@@ -146,9 +156,10 @@ class NetworkOverhead:
                 return candidate
         return None
 
-    def _overhead(self, group: str, dependencies: Sequence[AppGroupDependency], view: NodeView) -> _Overhead:
-        known = self._topology_map(view)
-        paths, place_of_row = known.paths, known.place_of_row
+    def _overhead(
+        self, group: str, dependencies: Sequence[AppGroupDependency], places: _Places, view: NodeView
+    ) -> _Overhead:
+        paths, place_of_row = self._paths(places, view), places.place_of_row
         satisfied, violated, all_pods = (np.zeros(len(paths.cost), dtype=np.int64) for _ in range(3))
         own: IntArray = np.zeros(view.size, dtype=np.int64)
         for dependency in dependencies:
@@ -173,20 +184,33 @@ class NetworkOverhead:
             (paths.cost @ all_pods)[place_of_row] - cost[place_of_row] * own,
         )
 
-    def _topology_map(self, view: NodeView) -> _TopologyMap:
-        versions = (view.topology, view.objects.generation("NetworkTopology"))
-        known = self._cached_map
-        if known is None or known.versions != versions:
+    def _places(self, view: NodeView) -> _Places:
+        known = self._cached_places
+        if known is None or known.version != view.topology:
             regions, zones = view.labels(REGION), view.labels(ZONE)
             pairs, place_of_row = np.unique(np.stack((regions.codes, zones.codes), axis=1), axis=0, return_inverse=True)
             region_names, zone_names = [*regions.values, ""], [*zones.values, ""]
             places = [Place(region_names[region], zone_names[zone]) for region, zone in pairs.tolist()]
+            known = self._cached_places = _Places(view.topology, place_of_row.reshape(-1).astype(np.intp), places)
+        return known
+
+    def _paths(self, places: _Places, view: NodeView) -> NetworkPaths:
+        versions = (places.version, view.objects.generation("NetworkTopology"))
+        known = self._cached_paths
+        if known is None or known.versions != versions:
             topology: NetworkTopology | None = self._first_in_namespaces(view, "NetworkTopology", self._topology_name)
             table = CostTable(topology, self._weights_name, in_order=self._in_order)
-            known = self._cached_map = _TopologyMap(
-                versions, place_of_row.reshape(-1).astype(np.intp), table.paths(places)
-            )
-        return known
+            known = self._cached_paths = _Paths(versions, table.paths(places.places))
+        return known.paths
+
+
+def _charge(state: CycleState, dependencies: int, places: _Places, view: NodeView) -> None:
+    # Paths between all pairs are looked up once per change of the nodes or of the NetworkTopology, and multiplied for
+    # each dependency, whose pods are counted per node.
+    pairs = len(places.places) ** 2
+    state.work.charge_once((NAME, "paths"), pairs // 2, "places of nodes x places of nodes")
+    per_dependency = 100 + len(view.rows) // 20 + pairs // 500
+    state.work.charge(dependencies * per_dependency, "dependencies of the workload x (nodes + pairs of places)")
 
 
 def _reject_together(satisfied: IntArray, violated: IntArray, view: NodeView, rows: RowArray) -> Verdicts | None:

@@ -38,7 +38,13 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.helpers import default_normalize, node_matches, required_affinity_mask, selector_mask, term_mask
-from scheduler.kube.primitives import CompiledNodeSelector, WeightedTerm, node_selector, preferred_terms
+from scheduler.kube.primitives import (
+    CompiledNodeSelector,
+    CompiledNodeSelectorTerm,
+    WeightedTerm,
+    node_selector,
+    preferred_terms,
+)
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -79,6 +85,9 @@ class NodeAffinity:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes that the profile's or the pod's own requirements exclude."""
+        if pod.spec.lists_much:
+            terms = pod.spec.required.terms if pod.spec.required is not None else ()
+            _charge(state, pod.spec.node_selector.size + sum(map(_expressions, terms)), rows)
         rejected: BoolArray | None = None
         if self._added_node_selector is not None:
             rejected = ~selector_mask(view, rows, self._added_node_selector)
@@ -104,6 +113,8 @@ class NodeAffinity:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the sum of the weights of matching preferred terms."""
+        if pod.spec.lists_much:
+            _charge(state, sum(_expressions(preferred.term) for preferred in pod.spec.preferred), rows)
         scores = np.zeros(len(rows), dtype=np.int64)
         for preferred in (*self._added_preferred_terms, *pod.spec.preferred):
             scores += term_mask(view, rows, preferred.term) * np.int64(preferred.weight)
@@ -149,6 +160,15 @@ def _depends_on(status: Status) -> DependsOn:
     if status.is_skip:
         return DependsOn.NOTHING
     return DependsOn.NODE if status.is_success else DependsOn.ANYTHING
+
+
+def _charge(state: CycleState, expressions: int, rows: RowArray) -> None:
+    # A pass of numpy each, or two.
+    state.work.charge(expressions * (10 + len(rows) // 200), "expressions of node affinity x nodes")
+
+
+def _expressions(term: CompiledNodeSelectorTerm) -> int:
+    return 1 + term.labels.size + len(term.other_names)
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

@@ -50,6 +50,9 @@ class NodePorts:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes where one of the ports is taken."""
+        if pod.spec.lists_much:
+            holders = sum(len(view.holders(port_key(port))) for port in pod.spec.host_ports)
+            state.work.charge(len(pod.spec.host_ports) + holders, "host ports x pods on nodes that have them")
         wanted = _addresses(pod.spec.host_ports)
         conflicting_rows: set[int] = set()
         compared: set[str] = set()

@@ -117,6 +117,8 @@ class NodeResourcesFit:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes without room, with every reason; unresolvable where the request exceeds the node itself."""
+        if pod.spec.lists_much:
+            state.work.charge(len(pod.spec.requests) * (20 + len(rows) // 50), "resources x nodes")
         failures: list[tuple[str, BoolArray]] = []
         exceeds_node = np.zeros(len(rows), dtype=np.bool_)
         full = too_many_pods(gather(view, view.pod_count, rows), gather(view, view.allowed_pods, rows))
@@ -147,6 +149,8 @@ class NodeResourcesFit:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Score by the strategy: weighted mean over resources (resource_allocation.go, score)."""
+        if pod.spec.lists_much:
+            state.work.charge(len(pod.spec.requests) * (20 + len(rows) // 50), "resources x nodes")
         total = np.zeros(len(rows))
         weights: FloatArray = np.zeros(1)  # one number for all rows, until a row lacks a resource
         for resource in self._scored_resources(pod, view):

@@ -99,6 +99,7 @@ class NodeResourceTopologyMatch:
         needs = self._needs.of(pod.spec)
         if needs.ignored:
             return None
+        _charge(state, pod, rows)
         self._cache.refresh(view.objects)
         stale = self._stale(view, rows)
         reasons: IntArray = stale.astype(np.int64)
@@ -125,6 +126,7 @@ class NodeResourceTopologyMatch:
         needs = self._needs.of(pod.spec)
         if not needs.guaranteed:
             return np.full(len(rows), MAX_SCORE, dtype=np.int64)
+        _charge(state, pod, rows)
         self._cache.refresh(view.objects)
         scores: IntArray = np.zeros(len(rows), dtype=np.int64)
         for part in self._cache.table.parts(view, rows):
@@ -224,6 +226,13 @@ def _has_resource(view: NodeView, rows: RowArray, resource: str) -> BoolArray:
     for index in np.flatnonzero(~have).tolist():
         have[index] = resource in view.info(int(rows[index])).allocatable
     return have
+
+
+def _charge(state: CycleState, pod: PodInfo, rows: RowArray) -> None:
+    if pod.spec.lists_much:
+        # A few passes of numpy over all zones of all nodes.
+        requests = sum(1 + len(container.requests) for container in pod.spec.containers)
+        state.work.charge(requests * (30 + len(rows) // 20), "requests of containers x nodes")
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

@@ -66,35 +66,43 @@ class NodeVolumeLimits:
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes where a driver of the pod's volumes has no slot left."""
         columns = self._nodes.columns(view)
-        full = np.zeros(len(rows), dtype=np.bool_)
-        migration_kinds = columns.migration_kinds[rows]
+        state.work.charge(5 * pod.spec.attachable * len(columns.examples), "volumes of the pod x kinds of CSINodes")
+        near = np.zeros(view.size, dtype=np.bool_)
+        volumes: dict[int, Volumes] = {}
         try:
             # Which volumes are a driver's depends on what a node migrated; few nodes differ in that.
             for migration_kind, example in enumerate(columns.examples):
-                of_kind = migration_kinds == migration_kind
-                if of_kind.any():
+                of_kind = columns.migration_kinds == migration_kind
+                if of_kind[rows].any():
                     new = attachable_volumes(pod, view.objects, self._is_migrated(example), self._prefix, required=True)
-                    full |= of_kind & self._may_exceed_limits(new, columns, view, rows)
+                    volumes[migration_kind] = new
+                    near |= of_kind & self._may_exceed_limits(new, columns, view)
         except MissingClaim as missing:
             everywhere = np.ones(len(rows), dtype=np.bool_)
             reason = f"looking up PVC {pod.namespace}/{missing.name}: {claim_not_found(missing.name)}"
             return reject(everywhere, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
+        # Of all nodes, not of those that are left: which these are depends on how the attempt is made.
+        attached = int(view.attachable[near].sum())
+        units = 5 * attached + int(near.sum()) * (20 + pod.spec.attachable // 5)
+        walked = "volumes of the pod and of the pods on nodes near their limit"
+        state.work.charge_once((self.name, pod.uid), units, walked)
+        full = near[rows]
         for index in np.flatnonzero(full).tolist():
-            full[index] = self._exceeds_limits(pod, columns, view, int(rows[index]))
+            row = int(rows[index])
+            full[index] = self._exceeds_limits(volumes[int(columns.migration_kinds[row])], columns, view, row)
         return reject(full, Code.UNSCHEDULABLE, REASON)
 
-    def _may_exceed_limits(self, new: Volumes, columns: Columns, view: NodeView, rows: RowArray) -> BoolArray:
+    def _may_exceed_limits(self, new: Volumes, columns: Columns, view: NodeView) -> BoolArray:
         """Return where a limit would be exceeded if no volume were shared and all were the driver's; others fit."""
-        near = np.zeros(len(rows), dtype=np.bool_)
-        most = view.attachable[rows] + self._attachments.counts(view)[rows]
+        near = np.zeros(view.size, dtype=np.bool_)
+        most = view.attachable + self._attachments.counts(view)
         for driver, count in Counter(new.values()).items():
             if driver in columns.limits:
-                near |= most > columns.limits[driver][rows] - count
+                near |= most > columns.limits[driver] - count
         return near
 
-    def _exceeds_limits(self, pod: PodInfo, columns: Columns, view: NodeView, row: int) -> bool:
+    def _exceeds_limits(self, new: Volumes, columns: Columns, view: NodeView, row: int) -> bool:
         migrated = self._is_migrated(columns.examples[int(columns.migration_kinds[row])])
-        new = attachable_volumes(pod, view.objects, migrated, self._prefix, required=True)
         attached: Volumes = {}
         for other in view.pods_on(row):
             if other.spec.attachable:

@@ -35,6 +35,7 @@ from scheduler.framework import (
     gather_codes,
 )
 from scheduler.kube.model import TopologySpreadConstraint
+from scheduler.plugins.podtopologyspread.charges import charge, charge_for_services
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     HOSTNAME,
@@ -114,12 +115,14 @@ class PodTopologySpread:
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Look up the counts per domain; skip without a hard constraint."""
         self._objects = view.objects
+        charge_for_services(state, pod, view)
         try:
             constraints = self._constraints.of(pod, view.objects, HARD)
         except ValueError as error:
             return None, failure(str(error))
         if not constraints:
             return None, SKIP
+        charge(state, pod, view, constraints)
         keys = [constraint.topology_key for constraint in constraints]
         filter_state = _PreFilterState()
         for constraint in constraints:
@@ -188,6 +191,7 @@ class PodTopologySpread:
             return failure(str(error))
         if not constraints:
             return SKIP
+        charge(state, pod, view, constraints)
         # With upstream's own defaults, nodes without a zone still spread by host name.
         require_all = bool(pod.spec.topology_spread) or not self._uses_system_defaults
         state.write(f"{self.name}/score", pre_score_state(view, pod, rows, constraints, require_all, self._node_sets))

@@ -19,6 +19,8 @@ from scheduler.plugins.sysched.neighbours import Neighbours
 from scheduler.plugins.sysched.profiles import Profiles
 from scheduler.plugins.sysched.upstream import UpstreamNeighbours, UpstreamProfiles
 
+_PROFILE_UNITS = 300
+
 
 class SySched:
     """Scores how many system calls a node would allow that one of its pods does not need: the fewer, the better.
@@ -43,7 +45,12 @@ class SySched:
 
         A node without pods has 0. A pod without known calls scores all nodes alike.
         """
+        paths = pod.spec.seccomp
+        profiles = 1 + len(paths.contexts) + len(paths.annotations)
+        state.work.charge(_PROFILE_UNITS * profiles + len(view.rows) // 10, "profiles of the pod + nodes")
         self._profiles.refresh(view.objects)
+        if self._profiles.left_out:
+            state.count(f"system_calls_left_out/{self.name}")
         own = self._profiles.syscalls_of_paths(pod.spec.seccomp)
         if not own:
             return np.full(len(rows), INT64_MAX, dtype=np.int64)

@@ -6,6 +6,8 @@ from scheduler.framework import Objects, SeccompPaths
 from scheduler.kube.model import SeccompProfileObject
 
 _KIND = "SeccompProfile"
+_MOST_CALLS = 4096
+"""Names of system calls that get a bit; Linux has some five hundred."""
 _ALLOWING_ACTIONS = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG"})
 
 Name = tuple[str, str]
@@ -18,6 +20,7 @@ class Profiles:
     Attributes:
         version: changes when the calls of some pods have changed.
         width: bits in use.
+        left_out: whether profiles name more than `_MOST_CALLS` calls: those that came last do not count.
     """
 
     def __init__(self, default: Name) -> None:
@@ -27,6 +30,7 @@ class Profiles:
         self._objects: Objects | None = None
         self._generation = -1
         self.version = 0
+        self.left_out = False
 
     @property
     def width(self) -> int:
@@ -76,7 +80,13 @@ class Profiles:
         for rule in profile.spec.syscalls:
             if rule.action in _ALLOWING_ACTIONS:
                 for call in rule.names:
-                    calls |= 1 << self._bits.setdefault(call, len(self._bits))
+                    bit = self._bits.get(call)
+                    if bit is None:
+                        if len(self._bits) >= _MOST_CALLS:
+                            self.left_out = True
+                            continue
+                        bit = self._bits[call] = len(self._bits)
+                    calls |= 1 << bit
         return calls
 
 

@@ -56,6 +56,7 @@ class TaintToleration:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes with a NoSchedule or NoExecute taint that is not tolerated."""
+        _charge(state, pod, view)
         failed = untolerated_mask(view, rows, pod.spec.tolerations)
         return None if failed is None else reject(failed, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
@@ -65,6 +66,7 @@ class TaintToleration:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the number of PreferNoSchedule taints that are not tolerated."""
+        _charge(state, pod, view)
         column = view.taints
         tolerations = relevant_tolerations(pod.spec.tolerations, column.classes)
         counts = [count_untolerated_preferences(taints, tolerations) for taints in column.classes]
@@ -98,6 +100,11 @@ class TaintToleration:
     @staticmethod
     def _toleration_changed(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
+
+
+def _charge(state: CycleState, pod: PodInfo, view: NodeView) -> None:
+    if pod.spec.lists_much:
+        state.work.charge(len(pod.spec.tolerations) * (1 + sum(map(len, view.taints.classes))), "tolerations x taints")
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

@@ -9,7 +9,7 @@ from scheduler.catalog import TopologicalSortArgs
 from scheduler.framework import ObjectReader, Objects, PluginContext, PodInfo, QueueSortPlugin
 from scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
 from scheduler.plugins.topologicalsort.upstream import UpstreamSortKey
-from scheduler.plugins.topologicalsort.waves import NOT_LISTED, Waves, topology_order
+from scheduler.plugins.topologicalsort.waves import NOT_LISTED, TopologyOrders, Waves
 
 
 class TopologicalSort:
@@ -30,6 +30,7 @@ class TopologicalSort:
         self._namespaces = tuple(args.namespaces)
         self._objects: Objects | None = None
         self._waves = Waves()
+        self._orders = TopologyOrders()
         self._sort_key: Callable[[PodInfo, float], Any] = (
             partial(UpstreamSortKey, self._app_group) if context.upstream else self._total_order
         )
@@ -48,7 +49,7 @@ class TopologicalSort:
         if group is None:
             return (-pod.priority, queued_at, "", 0, queued_at)
         name = group.metadata.key
-        order = topology_order(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
+        order = self._orders.of(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
         return (-pod.priority, self._waves.start(name, pod.priority, queued_at), name, order, queued_at)
 
     def _app_group(self, pod: PodInfo) -> AppGroup | None:

@@ -51,6 +51,7 @@ from scheduler.helpers.volumes import (
 )
 from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
+from scheduler.plugins.volumebinding.charges import WALKED, units_of
 from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, claim_error, pod_claims
 from scheduler.plugins.volumebinding.matching import REASONS, VolumeMatches, find_pod_volumes
 from scheduler.plugins.volumebinding.provisioning import volume_limit
@@ -69,6 +70,10 @@ class _StateData(Struct):
     rows: RowArray
     matches: VolumeMatches
     volumes: PodVolumes | None = None
+
+    def charge(self, state: CycleState) -> None:
+        """Account for a look at all volumes and capacities that may serve the claims."""
+        state.work.charge(units_of(self.view, self.claims), WALKED)
 
     def find_pod_volumes(self, rows: RowArray) -> VolumeMatches:
         self.rows, self.matches = rows, find_pod_volumes(self.view, rows, self.claims)
@@ -110,6 +115,7 @@ class VolumeBinding:
         """Skip pods without claims; reject those whose claims cannot be used as they are."""
         if not pod.spec.volumes or next(claims_of(pod), None) is None:
             return None, SKIP
+        state.work.charge(len(pod.spec.volumes) * (5 + len(view.rows) // 100), "volumes of the pod x nodes")
         problem = claim_error(pod, view.objects)
         if problem:
             return None, unresolvable(problem)
@@ -124,6 +130,7 @@ class VolumeBinding:
         attempt = state.read(self.name, _StateData)
         if attempt is None:
             return None
+        attempt.charge(state)
         bits = attempt.find_pod_volumes(rows).bits
         if not bits.any():
             return None
@@ -139,6 +146,7 @@ class VolumeBinding:
         attempt = state.read(self.name, _StateData)
         if attempt is None:
             return None
+        attempt.charge(state)
         return score_volumes(view, rows, attempt.matches_of(rows), self._shape)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:

@@ -72,6 +72,7 @@ class VolumeRestrictions:
         """Skip pods without restricted volumes, and those whose claims no other pod uses."""
         if not pod.spec.volumes:
             return None, SKIP
+        state.work.charge(2 * len(pod.spec.volumes), "volumes of the pod")
         claims = set()
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is None:
@@ -106,6 +107,8 @@ class VolumeRestrictions:
         bits = np.zeros(len(rows), dtype=np.int64)
         disks = _disks(pod)
         if disks:
+            others = sum(len(holder.pod.spec.volumes) for holder in view.holders(DISKS))
+            state.work.charge(len(disks) * others, "disks of the pod x volumes of pods with disks")
             conflicting_rows = {holder.row for holder in view.holders(DISKS) if _conflict(disks, _disks(holder.pod))}
             bits[np.isin(rows, list(conflicting_rows))] = 1
         exclusive = state.read(self.name, _ReadWriteOncePodState)

@@ -78,6 +78,7 @@ class VolumeZone:
         """Collect the zones and regions of the volumes; Skip without any."""
         if not pod.spec.volumes:
             return None, SKIP
+        state.work.charge(len(pod.spec.volumes) * (20 + len(view.rows) // 50), "volumes of the pod x nodes")
         try:
             topologies = _topologies_of(pod, view.objects)
         except _RejectionError as rejected:

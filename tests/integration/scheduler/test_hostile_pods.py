@@ -69,13 +69,10 @@ async def _play(plane: ControlPlane) -> None:
         await api.create(_waiting("after"))
         await _until(api, lambda pods: bool(pods["after"]["spec"].get("nodeName") and _reason(pods["too-much"])))
         pods = {item["metadata"]["name"]: item for item in await api.list_all("Pod", NAMESPACE)}
-        sets = RUNNING + HOSTILE + 1
-        units = {f"{TOO_MANY * more} units" for more in range(sets - 1, sets + 2)}
         message = _reason(pods["too-much"])
         assert not pods["too-much"]["spec"].get("nodeName")
         assert "0/6 nodes are available: the pod is too much work for plugin InterPodAffinity: " in message
-        assert any(each in message for each in units), message
-        assert "at most 2000000 are done in one attempt; list fewer in the pod's spec" in message
+        assert "at most 1000000 are done in one attempt; list fewer in the pod's spec" in message
         # Whatever happens in the cluster, it is not tried at once again: each attempt is an Event.
         await api.delete(pods["old-0"])
         await api.create(_waiting("last"))

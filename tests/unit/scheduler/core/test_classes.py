@@ -89,12 +89,12 @@ def test_the_second_pod_of_a_class_makes_the_columns_that_are_kept() -> None:
     assert usable_columns(state.snapshot(NOW), another(info), profile) is memory.columns[info.spec.class_key]
 
 
-def test_the_first_pod_of_a_class_that_lists_much_leaves_nothing_behind() -> None:
+def test_pods_that_list_much_have_no_columns_and_leave_nothing_behind() -> None:
     state, profile = some_cluster(), runner()
     much = [{"key": f"k{index}", "operator": "Exists"} for index in range(300)]
-    assert usable_columns(state.snapshot(NOW), pod("p", container("1m"), tolerations=much), profile) is None
-    memory: Any = profile.memory["core.classes"]
-    assert len(memory.shared) == 0
+    for name in "pqr":
+        assert usable_columns(state.snapshot(NOW), pod(name, container("1m"), tolerations=much), profile) is None
+    assert "core.classes" not in profile.memory
 
 
 def test_what_if_views_and_named_nodes_are_decided_without_columns() -> None:
