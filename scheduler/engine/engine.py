@@ -181,7 +181,10 @@ class Engine:
             extenders=outputs.extenders,
         )
         self._handling = outputs.metrics.event_handling
-        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake, handling=self._handling)
+        self._left_out = lambda kind: outputs.metrics.objects_left_out.labels(kind).inc()
+        self.nodes = NodeInputs(
+            self.state, self.queue, wake=self.cycle.wake, handling=self._handling, left_out=self._left_out
+        )
         self.overcommits = Overcommits(
             self.state, scheduler_names=self.runners, metrics=outputs.metrics, clock=clocks.monotonic
         )
@@ -200,6 +203,7 @@ class Engine:
                 profile.scheduler_name for profile in configuration.profiles if profile.kubernetes.wakes_at_binding
             },
             handling=self._handling,
+            left_out=self._left_out,
         )
 
     def _new_queue(
@@ -245,6 +249,7 @@ class Engine:
             self.queue,
             wake=self.cycle.wake,
             handling=self._handling,
+            left_out=self._left_out,
             prefix=event_prefix(watch),
             custom=is_custom(watch),
         )

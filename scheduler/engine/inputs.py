@@ -11,7 +11,7 @@ import structlog
 
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.overcommits import Overcommits
-from scheduler.engine.unreadable import COUNTED, LEFT_OUT, NODE_CLOSED, UnreadablePods
+from scheduler.engine.unreadable import COUNTED, LEFT_OUT, NODE_CLOSED, LeftOut, UnreadablePods, ignore
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_ADD,
@@ -52,6 +52,7 @@ class PodInputs:
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
         woken_at_binding: scheduler names whose pods wake others when they are bound and were nominated.
         handling: where the time that a change takes is measured; those of a list are not.
+        left_out: called with the kind of an object that cannot be read.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class PodInputs:
         wall_clock: Callable[[], WallSeconds],
         woken_at_binding: Container[str] = (),
         handling: Histograms | None = None,
+        left_out: LeftOut = ignore,
     ) -> None:
+        self._left_out = left_out
         self._state = state
         self._woken_at_binding = woken_at_binding
         self._queue = queue
@@ -128,6 +131,7 @@ class PodInputs:
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Leave a pod out of which nothing can be read that would be of use (`salvage_pod`)."""
         self._delete_pending(metadata.uid)
+        self._left_out("Pod")
         log.warning(
             "a pod cannot be decoded and is left out",
             pod=f"{metadata.namespace}/{metadata.name}",
@@ -260,7 +264,9 @@ class NodeInputs:
         *,
         wake: Callable[[], None],
         handling: Histograms | None = None,
+        left_out: LeftOut = ignore,
     ) -> None:
+        self._left_out = left_out
         self._state = state
         self._queue = queue
         self._wake = wake
@@ -320,6 +326,7 @@ class NodeInputs:
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Leave a node out that cannot be decoded: it gets no pods until it can."""
         self._remove([metadata.name])
+        self._left_out("Node")
         log.warning("a node cannot be decoded and is left out", node=metadata.name, error=str(error)[:300])
 
     def _upsert(self, update: NodeUpdate) -> list[_Change]:

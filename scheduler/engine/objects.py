@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from scheduler.catalog import ActionType, KubernetesVersion, Watch, is_custom_resource, lookup
+from scheduler.engine.unreadable import LeftOut, ignore
 from scheduler.framework import ClusterEvent
 from scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
 from scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
@@ -48,6 +49,7 @@ class ObjectInputs:
         *,
         wake: Callable[[], None],
         handling: Histograms | None = None,
+        left_out: LeftOut = ignore,
         prefix: str = "",
         custom: bool = False,
     ) -> None:
@@ -58,12 +60,14 @@ class ObjectInputs:
             state, queue: what changes reach.
             wake: called after each batch.
             handling: where the time that a change takes is measured.
+            left_out: called with the kind of an object that cannot be read.
             prefix: what upstream's names of the events have before the kind (`event_prefix`).
             custom: whether it is a custom resource.
         """
         self._kind = kind.kind
         self._label = prefix + kind.kind
         self._handling = handling
+        self._left_out = left_out
         self._served = True
         self._custom = custom
         self._objects = state.objects
@@ -91,6 +95,7 @@ class ObjectInputs:
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Treat an object that cannot be decoded as absent."""
         self._remove(metadata)
+        self._left_out(self._kind)
         log.warning(
             "an object cannot be decoded and is left out", kind=self._kind, object=metadata.key, error=str(error)[:300]
         )

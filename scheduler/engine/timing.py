@@ -127,6 +127,10 @@ class QueueTiming:
         self._hints += 1
         return not self._hints % HINTS_PER_SAMPLE
 
+    def unasked(self, event: str) -> None:
+        """A waiting pod was not asked about an event."""
+        self._metrics.hints_unasked.labels(event).inc()
+
     def hinted(self, plugin: str, event: str, hint: Hint | None, seconds: float) -> None:
         """A plugin's hint answered after so many seconds; None where it raised."""
         self._metrics.hint_duration.labels(plugin, event, _HINTS[hint]).observe(seconds)

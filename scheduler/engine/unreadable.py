@@ -25,6 +25,14 @@ _CONSEQUENCES = {
 log = structlog.get_logger(component="inputs")
 
 
+LeftOut = Callable[[str], None]
+"""Called with the kind of an object that cannot be read, or lists more than is read, and is left out."""
+
+
+def ignore(kind: str) -> None:
+    """Take no note of an object that is left out."""
+
+
 class _Entry(NamedTuple):
     state: str
     node: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from scheduler.kube.model import Pod
 
 _HIGHEST_PRIORITY = 2**31 - 1
 """Of a pod whose priority cannot be read: it is nobody's victim."""
+_MOST_LABELS = 4096
 _CONTAINER = ("name", "restartPolicy", "ports")
 """Fields of a container, beside its requests, from which it is known what it occupies."""
 _STATUS = ("conditions", "containerStatuses", "initContainerStatuses", "startTime")
@@ -45,7 +47,8 @@ def salvage_pod(content: Any, error: str) -> UnreadablePod | None:
     identity: dict[str, Any] = {
         "metadata": {
             **_texts(metadata, "uid", "name", "namespace", "resourceVersion", "deletionTimestamp", "creationTimestamp"),
-            "labels": _texts(labels, *labels),
+            # More than these are not read, of no object.
+            "labels": _texts(labels, *itertools.islice(labels, _MOST_LABELS)),
         },
         "spec": {**_texts(spec, "nodeName", "schedulerName"), "priority": _priority(spec)},
         "status": _texts(status, "phase"),

@@ -320,6 +320,16 @@ class Metrics:
             "Attempts given up as too much work, by the plugin with which they became it",
             "plugin",
         )
+        self.hints_unasked = new.counter(
+            "secondary_scheduler_hints_unasked_total",
+            "Waiting pods that were not asked about an event, as they or the pod that changed list too much",
+            "event",
+        )
+        self.objects_left_out = new.counter(
+            "secondary_scheduler_objects_left_out_total",
+            "Objects that could not be decoded, or list more than is read, and are left out",
+            "kind",
+        )
         self.plugin_observations = new.counter(
             "secondary_scheduler_plugin_observations_total",
             "What plugins report about their input, such as nodes without load data",

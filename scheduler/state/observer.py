@@ -17,6 +17,9 @@ class QueueObserver(Protocol):
     def hinted(self, plugin: str, event: str, hint: Hint | None, seconds: float) -> None:
         """A plugin's hint answered after so many seconds; None where it raised."""
 
+    def unasked(self, event: str) -> None:
+        """A waiting pod was not asked about an event, as that pod or the one that changed lists too much."""
+
     def now(self) -> float:
         """Return seconds of a monotonic clock."""
 
@@ -31,6 +34,9 @@ class _Unobserved:
         return False
 
     def hinted(self, plugin: str, event: str, hint: Hint | None, seconds: float) -> None:
+        """Nothing."""
+
+    def unasked(self, event: str) -> None:
         """Nothing."""
 
     def now(self) -> float:

@@ -272,7 +272,7 @@ class SchedulingQueue:
         for event, old, new in self._in_flight.finish(uid):
             # After an error no plugin can be asked what would help: the pod comes back after its back-off anyway.
             if queued.rejectors:
-                verdict = max(verdict, self._waking.verdict(queued, event, old, new))
+                verdict = max(verdict, self._waking.judged(queued, event, old, new))
                 if verdict is Requeue.IMMEDIATELY:
                     break
         return self._requeue(queued, verdict, _ATTEMPT_FAILED)
@@ -294,6 +294,7 @@ class SchedulingQueue:
         if not self._unschedulable:
             return 0
         moved, wakes = 0, self._waking.registrations_for(event)
+        self._waking.begin_event()
         # Most events, such as a changed condition of a pod, are news to no plugin: thousands of pods may wait here.
         for queued in self._waking.concerned(self._unschedulable, event, old, new):
             if max_priority is not None and queued.pod.priority > max_priority:
@@ -302,7 +303,7 @@ class SchedulingQueue:
                 continue
             if queued.gated and self._stays_gated(queued, event, wakes):
                 continue
-            verdict = self._waking.verdict(queued, event, old, new)
+            verdict = self._waking.judged(queued, event, old, new)
             if verdict is Requeue.SKIP:
                 self._remember_passing(queued)
             elif self._requeue(queued, verdict, event.label) not in ("unschedulable", "gated"):

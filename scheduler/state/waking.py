@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from scheduler.framework import ClusterEvent, Concern, Hint, HintRegistration, PodInfo
+from scheduler.framework import FEW_PARTS, ClusterEvent, Concern, Hint, HintRegistration, PodInfo
 from scheduler.state.observer import QueueObserver
 from scheduler.state.parked import Group, Parked
 from scheduler.state.queued import QueuedPod, Requeue
@@ -11,6 +11,10 @@ from scheduler.state.queued import QueuedPod, Requeue
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
 
+_MOST_CREDIT = 20_000
+"""Things that pods list of which hints may look through at one event, after many that brought nothing of the kind: half
+a microsecond each."""
+_CREDIT_PER_EVENT = 100
 _UNKNOWN = "?"
 """What a pod awaits whose plugin cannot tell."""
 
@@ -21,6 +25,7 @@ class Waking:
     def __init__(self, hints: Hints, observer: QueueObserver) -> None:
         self._hints = hints
         self._observer = observer
+        self._credit = _MOST_CREDIT
         self._woken_by: dict[ClusterEvent, dict[str, dict[str, tuple[HintRegistration, ...]]]] = {}
         self._concerns: dict[tuple[str, str], list[Concern]] = {
             (scheduler, plugin): concerns
@@ -116,6 +121,27 @@ class Waking:
                 verdict = Requeue.AFTER_BACKOFF
         return verdict
 
+    def begin_event(self) -> None:
+        """An event is about to be judged by the pods that it concerns."""
+        self._credit = min(_MOST_CREDIT, self._credit + _CREDIT_PER_EVENT)
+
+    def judged(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+        """Return what an event means for a pod, as `verdict`, while hints have not looked through too much.
+
+        A hint walks through what the waiting pod lists, or what the pod lists that came or went; thousands of things
+        each are more than the events of a busy cluster leave time for. So what such pods list is counted over the
+        events, of which each adds a little credit. Without credit an ordinary pod is woken unasked, and one that lists
+        much is not woken: it is tried after five minutes, and asked again at the next event.
+        """
+        parts = _parts(queued.pod) + _parts(old) + _parts(new)
+        if not parts:
+            return self.verdict(queued, event, old, new)
+        if parts <= self._credit:
+            self._credit -= parts
+            return self.verdict(queued, event, old, new)
+        self._observer.unasked(event.label)
+        return Requeue.SKIP if queued.pod.spec.lists_much else self.verdict_unasked(queued, event)
+
     def verdict_unasked(self, queued: QueuedPod, event: ClusterEvent) -> Requeue:
         """Return what an event means for a pod that was rejected if every hint says that it helps."""
         plugins = self._matching(queued, event)
@@ -142,6 +168,11 @@ class Waking:
             if hint is not Hint.SKIP:
                 return True
         return False
+
+
+def _parts(item: Any) -> int:
+    """Return what a pod lists that lists much; 0 for others."""
+    return item.spec.parts if isinstance(item, PodInfo) and item.spec.parts > FEW_PARTS else 0
 
 
 def _awaited(concern: Concern, pod: PodInfo) -> Collection[str]:

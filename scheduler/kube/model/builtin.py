@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from scheduler.kube.model.meta import Int32, LabelSelector, Object
+from scheduler.kube.model.meta import Int32, Labels, LabelSelector, Object
 
 
 # --- Namespaces, Services and controllers -----------------------------------------------------------------------------
@@ -15,7 +15,7 @@ class Namespace(Object, frozen=True, gc=False, rename="camel"):
 class ServiceSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1.ServiceSpec; an empty selector selects no pod."""
 
-    selector: dict[str, str] = {}
+    selector: Labels = {}
 
 
 class Service(Object, frozen=True, gc=False, rename="camel"):
@@ -27,7 +27,7 @@ class Service(Object, frozen=True, gc=False, rename="camel"):
 class ReplicationControllerSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1.ReplicationControllerSpec."""
 
-    selector: dict[str, str] = {}
+    selector: Labels = {}
 
 
 class ReplicationController(Object, frozen=True, gc=False, rename="camel"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from scheduler.kube.model.meta import Int32, Int64, Object, ResourceList
+from scheduler.kube.model.meta import FewResources, Int32, Int64, Listed, Object
 from scheduler.kube.primitives.quantity import quantity_milli_value
 
 # --- AppGroup: workloads that communicate (appgroup.diktyo.x-k8s.io/v1alpha1) -----------------------------------------
@@ -36,13 +36,13 @@ class AppGroupWorkload(Struct, frozen=True, gc=False, rename="camel"):
     """v1alpha1.AppGroupWorkload."""
 
     workload: AppGroupWorkloadInfo = AppGroupWorkloadInfo()
-    dependencies: tuple[AppGroupDependency, ...] = ()
+    dependencies: Listed[AppGroupDependency] = ()
 
 
 class AppGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1alpha1.AppGroupSpec."""
 
-    workloads: tuple[AppGroupWorkload, ...] = ()
+    workloads: Listed[AppGroupWorkload] = ()
 
 
 class AppGroupTopologyInfo(Struct, frozen=True, gc=False, rename="camel"):
@@ -55,7 +55,7 @@ class AppGroupTopologyInfo(Struct, frozen=True, gc=False, rename="camel"):
 class AppGroupStatus(Struct, frozen=True, gc=False, rename="camel"):
     """v1alpha1.AppGroupStatus, written by the AppGroup controller, which lists the workloads by their selector."""
 
-    topology_order: tuple[AppGroupTopologyInfo, ...] = ()
+    topology_order: Listed[AppGroupTopologyInfo] = ()
 
 
 class AppGroup(Object, frozen=True, gc=False, rename="camel"):
@@ -69,8 +69,8 @@ class AppGroup(Object, frozen=True, gc=False, rename="camel"):
 class ElasticQuotaSpec(Struct, frozen=True, gc=False, rename="camel"):
     """ElasticQuotaSpec. None is another thing than an empty list: no `max` at all means no limit."""
 
-    min: ResourceList | None = None
-    max: ResourceList | None = None
+    min: FewResources | None = None
+    max: FewResources | None = None
 
     def __post_init__(self) -> None:
         """Raise QuantityError (a ValueError) for an amount that cannot be read."""
@@ -82,7 +82,7 @@ class ElasticQuotaSpec(Struct, frozen=True, gc=False, rename="camel"):
 class ElasticQuotaStatus(Struct, frozen=True, gc=False, rename="camel"):
     """ElasticQuotaStatus; written by the controller, not read by the scheduler."""
 
-    used: ResourceList = {}
+    used: FewResources = {}
 
 
 class ElasticQuota(Object, frozen=True, gc=False, rename="camel"):
@@ -109,27 +109,27 @@ class NetworkOrigin(Struct, frozen=True, gc=False, rename="camel"):
     """v1alpha1.OriginInfo: what it costs to get from one zone or region to others."""
 
     origin: str = ""
-    cost_list: tuple[NetworkCost, ...] = ()
+    cost_list: Listed[NetworkCost] = ()
 
 
 class NetworkTopologyInfo(Struct, frozen=True, gc=False, rename="camel"):
     """v1alpha1.TopologyInfo: costs between the values of one label of nodes."""
 
     topology_key: str = ""
-    origin_list: tuple[NetworkOrigin, ...] = ()
+    origin_list: Listed[NetworkOrigin] = ()
 
 
 class NetworkWeight(Struct, frozen=True, gc=False, rename="camel"):
     """v1alpha1.WeightInfo: costs from one source, such as UserDefined or NetperfCosts."""
 
     name: str = ""
-    topology_list: tuple[NetworkTopologyInfo, ...] = ()
+    topology_list: Listed[NetworkTopologyInfo] = ()
 
 
 class NetworkTopologySpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1alpha1.NetworkTopologySpec."""
 
-    weights: tuple[NetworkWeight, ...] = ()
+    weights: Listed[NetworkWeight] = ()
 
 
 class NetworkTopology(Object, frozen=True, gc=False, rename="camel"):
@@ -165,16 +165,16 @@ class TopologyZone(Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     type: str = ""
-    costs: tuple[TopologyCost, ...] = ()
-    resources: tuple[TopologyResource, ...] = ()
+    costs: Listed[TopologyCost] = ()
+    resources: Listed[TopologyResource] = ()
 
 
 class NodeResourceTopology(Object, frozen=True, gc=False, rename="camel"):
     """v1alpha2.NodeResourceTopology; its name is the node's. `topology_policies` is deprecated."""
 
-    topology_policies: tuple[str, ...] = ()
-    attributes: tuple[TopologyAttribute, ...] = ()
-    zones: tuple[TopologyZone, ...] = ()
+    topology_policies: Listed[str] = ()
+    attributes: Listed[TopologyAttribute] = ()
+    zones: Listed[TopologyZone] = ()
 
 
 # --- PodGroup: pods that are scheduled together (scheduling.x-k8s.io/v1alpha1) ----------------------------------------
@@ -182,7 +182,7 @@ class PodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
     """PodGroupSpec; `schedule_timeout_seconds` None leaves the plugin's own timeout."""
 
     min_member: Int32 = 0
-    min_resources: ResourceList | None = None
+    min_resources: FewResources | None = None
     schedule_timeout_seconds: Int32 | None = None
 
 
@@ -209,17 +209,26 @@ POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
 # --- SeccompProfile: permitted system calls (security-profiles-operator.x-k8s.io/v1beta1) -----------------------------
+_MOST_CALLS = 4096
+
+
 class Syscall(Struct, frozen=True, gc=False, rename="camel"):
     """v1beta1.Syscall: system calls, and the action when a container makes one."""
 
-    names: tuple[str, ...] = ()
+    names: Listed[str] = ()
     action: str = ""
 
 
 class SeccompProfileSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1beta1.SeccompProfileSpec."""
 
-    syscalls: tuple[Syscall, ...] = ()
+    syscalls: Listed[Syscall] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for more names than there can be system calls."""
+        names = sum(len(each.names) for each in self.syscalls)
+        if names > _MOST_CALLS:
+            raise ValueError(f"the profile names {names} system calls, at most {_MOST_CALLS} are read")
 
 
 class SeccompProfileObject(Object, frozen=True, gc=False, rename="camel"):

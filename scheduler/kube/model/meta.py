@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
-from typing import Annotated, NewType, TypeAlias
+from typing import Annotated, NewType, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, field
 
@@ -17,6 +17,12 @@ ResourceVersion = NewType("ResourceVersion", str)
 ResourceList: TypeAlias = dict[str, str | int | float]
 """Quantities by resource name; read them with `kube.primitives.quantity`. Bare numbers occur in hand-written files."""
 
+T = TypeVar("T")
+MOST_LISTED = 1024
+Listed: TypeAlias = Annotated[tuple[T, ...], Meta(max_length=MOST_LISTED)]
+"""A list of which an object with more entries is not read (`scheduler.kube.model.bounds`)."""
+Labels: TypeAlias = Annotated[dict[str, str], Meta(max_length=4096)]
+FewResources: TypeAlias = Annotated[ResourceList, Meta(max_length=MOST_LISTED)]
 
 Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -49,9 +55,9 @@ class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
     uid: str = ""
     resource_version: ResourceVersion = ResourceVersion("")
     generation: Int64 = 0
-    labels: dict[str, str] = {}
+    labels: Labels = {}
     annotations: dict[str, str] = {}
-    owner_references: tuple[OwnerReference, ...] = ()
+    owner_references: Listed[OwnerReference] = ()
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
 
@@ -97,7 +103,7 @@ class StatusDetails(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     kind: str = ""
     retry_after_seconds: Int32 = 0
-    causes: tuple[StatusCause, ...] = ()
+    causes: Listed[StatusCause] = ()
 
 
 class Status(Struct, frozen=True, gc=False, rename="camel"):

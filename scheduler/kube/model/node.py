@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
 
-from scheduler.kube.model.meta import Int64, NodeName, Object, ResourceList
+from msgspec import Meta, Struct
+
+from scheduler.kube.model.meta import FewResources, Int64, Listed, NodeName, Object
 
 
 class Taint(Struct, frozen=True, gc=False, rename="camel"):
@@ -19,15 +21,15 @@ class NodeSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1.NodeSpec."""
 
     unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
+    taints: Listed[Taint] = ()
     provider_id: str = ""
-    pod_cidrs: tuple[str, ...] = ()
+    pod_cidrs: Listed[str] = ()
 
 
 class ContainerImage(Struct, frozen=True, gc=False, rename="camel"):
     """v1.ContainerImage: an image present on the node, under all its names."""
 
-    names: tuple[str, ...] = ()
+    names: Listed[str] = ()
     size_bytes: Int64 = 0
 
 
@@ -49,12 +51,12 @@ class NodeCondition(Struct, frozen=True, gc=False, rename="camel"):
 class NodeStatus(Struct, frozen=True, gc=False, rename="camel"):
     """v1.NodeStatus."""
 
-    capacity: ResourceList = {}
-    allocatable: ResourceList = {}
-    images: tuple[ContainerImage, ...] = ()
-    addresses: tuple[NodeAddress, ...] = ()
-    conditions: tuple[NodeCondition, ...] = ()
-    declared_features: tuple[str, ...] = ()
+    capacity: FewResources = {}
+    allocatable: FewResources = {}
+    images: Annotated[tuple[ContainerImage, ...], Meta(max_length=8192)] = ()
+    addresses: Listed[NodeAddress] = ()
+    conditions: Listed[NodeCondition] = ()
+    declared_features: Listed[str] = ()
 
 
 class Node(Object, frozen=True, gc=False, rename="camel"):

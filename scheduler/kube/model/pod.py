@@ -6,7 +6,18 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
-from scheduler.kube.model.meta import Int32, Int64, LabelSelector, NodeName, Object, PodUID, ResourceList
+from scheduler.kube.model.meta import (
+    MOST_LISTED,
+    FewResources,
+    Int32,
+    Int64,
+    LabelSelector,
+    Listed,
+    NodeName,
+    Object,
+    PodUID,
+    ResourceList,
+)
 from scheduler.kube.model.volume import Volume
 from scheduler.kube.primitives import CompiledNodeSelector, node_selector
 
@@ -35,6 +46,20 @@ class NodeSelector(Struct, frozen=True, dict=True, rename="camel"):
     def compiled(self) -> CompiledNodeSelector:
         """The selector ready to match; compiled once per object version."""
         return node_selector(self.node_selector_terms)
+
+
+def require_few(selector: NodeSelector | None) -> None:
+    """Raise ValueError for a selector of nodes that lists too much.
+
+    Of those that are no pod's own: an attempt is charged for what its pod lists, and not for what a volume does.
+    """
+    terms = () if selector is None else selector.node_selector_terms
+    listed = sum(
+        1 + sum(1 + len(each.values) for each in (*term.match_expressions, *term.match_fields)) for term in terms
+    )
+    if listed > MOST_LISTED:
+        text = f"the node selector lists {listed} terms, expressions and values, at most {MOST_LISTED} are read"
+        raise ValueError(text)
 
 
 class PreferredSchedulingTerm(Struct, frozen=True, gc=False, rename="camel"):
@@ -204,9 +229,9 @@ class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: ResourceRequirements | None = None
-    overhead: ResourceList = {}
+    overhead: FewResources = {}
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_gates: Listed[SchedulingGate] = ()
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
@@ -233,7 +258,7 @@ class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     resources: ResourceRequirements | None = None
-    allocated_resources: ResourceList = {}
+    allocated_resources: FewResources = {}
 
 
 class PodResourceClaimStatus(Struct, frozen=True, gc=False, rename="camel"):
@@ -249,14 +274,14 @@ class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
     reason: str = ""
     nominated_node_name: str = ""
-    conditions: tuple[PodCondition, ...] = ()
+    conditions: Listed[PodCondition] = ()
     start_time: str | None = None
     qos_class: str = ""
     resize: str = ""
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
-    allocated_resources: ResourceList = {}
+    allocated_resources: FewResources = {}
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from scheduler.kube.model.meta import Int32, Int64, Object
+from scheduler.kube.model.meta import Int32, Int64, Listed, Object
 
 
 class GangSchedulingPolicy(Struct, frozen=True, gc=False, rename="camel"):
@@ -40,7 +40,7 @@ class PodGroupCondition(Struct, frozen=True, gc=False, rename="camel"):
 class SchedulingPodGroupStatus(Struct, frozen=True, gc=False, rename="camel"):
     """PodGroupStatus."""
 
-    conditions: tuple[PodGroupCondition, ...] = ()
+    conditions: Listed[PodGroupCondition] = ()
 
 
 class SchedulingPodGroup(Object, frozen=True, gc=False, rename="camel"):

@@ -5,20 +5,25 @@ ResourceClaimTemplates are for simulations: the resourceclaim controller makes c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
-from scheduler.kube.model.meta import Int64, Object, ObjectMeta
-from scheduler.kube.model.pod import NodeSelector
+from scheduler.kube.model.meta import MOST_LISTED, Int64, Listed, Object, ObjectMeta, OwnerReference
+from scheduler.kube.model.pod import NodeSelector, require_few
 
 Amount = str | int | float
 """A quantity as text; hand-written files may hold a bare number."""
 
 
 class ClaimMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
-    """metav1.ObjectMeta with the finalizers, which a scheduler adds to."""
+    """metav1.ObjectMeta with the finalizers, which a scheduler adds to.
 
+    Nothing that the owner of a claim may write keeps it from being read: its devices would look free.
+    """
+
+    labels: dict[str, str] = field(default_factory=dict)
+    owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
 
@@ -47,7 +52,7 @@ class DeviceToleration(Struct, frozen=True, gc=False, rename="camel", omit_defau
 class CapacityRequirements(Struct, frozen=True, gc=False, rename="camel"):
     """CapacityRequirements."""
 
-    requests: dict[str, Amount] = {}
+    requests: Annotated[dict[str, Amount], Meta(max_length=MOST_LISTED)] = {}
 
 
 class ExactRequest(Struct, frozen=True, gc=False, rename="camel"):
@@ -55,11 +60,11 @@ class ExactRequest(Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     device_class_name: str = ""
-    selectors: tuple[DeviceSelector, ...] = ()
+    selectors: Listed[DeviceSelector] = ()
     allocation_mode: str = "ExactCount"
     count: Int64 = 1
     admin_access: bool | None = None
-    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations: Listed[DeviceToleration] = ()
     capacity: CapacityRequirements | None = None
 
 
@@ -68,13 +73,13 @@ class DeviceRequest(Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     exactly: ExactRequest | None = None
-    first_available: tuple[ExactRequest, ...] = ()
+    first_available: Listed[ExactRequest] = ()
 
 
 class DeviceConstraint(Struct, frozen=True, gc=False, rename="camel"):
     """DeviceConstraint: one of `match_attribute` and `distinct_attribute`."""
 
-    requests: tuple[str, ...] = ()
+    requests: Listed[str] = ()
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
@@ -91,16 +96,16 @@ class DeviceConfig(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     `source`, too)."""
 
     source: str = ""
-    requests: tuple[str, ...] = ()
+    requests: Listed[str] = ()
     opaque: OpaqueConfig | None = None
 
 
 class DeviceClaim(Struct, frozen=True, gc=False, rename="camel"):
     """DeviceClaim: what a claim asks for."""
 
-    requests: tuple[DeviceRequest, ...] = ()
-    constraints: tuple[DeviceConstraint, ...] = ()
-    config: tuple[DeviceConfig, ...] = ()
+    requests: Listed[DeviceRequest] = ()
+    constraints: Listed[DeviceConstraint] = ()
+    config: Listed[DeviceConfig] = ()
 
 
 class DeviceResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -111,18 +116,18 @@ class DeviceResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
-    tolerations: tuple[DeviceToleration, ...] = ()
-    binding_conditions: tuple[str, ...] = ()
-    binding_failure_conditions: tuple[str, ...] = ()
+    tolerations: Listed[DeviceToleration] = ()
+    binding_conditions: Listed[str] = ()
+    binding_failure_conditions: Listed[str] = ()
     share_id: str | None = field(default=None, name="shareID")
-    consumed_capacity: dict[str, Amount] = {}
+    consumed_capacity: Annotated[dict[str, Amount], Meta(max_length=MOST_LISTED)] = {}
 
 
 class AllocationResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """DeviceAllocationResult."""
 
-    results: tuple[DeviceResult, ...] = ()
-    config: tuple[DeviceConfig, ...] = ()
+    results: Listed[DeviceResult] = ()
+    config: Listed[DeviceConfig] = ()
 
 
 class ClaimAllocation(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -131,6 +136,10 @@ class ClaimAllocation(Struct, frozen=True, gc=False, rename="camel", omit_defaul
     devices: AllocationResult = AllocationResult()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a node selector that lists too much."""
+        require_few(self.node_selector)
 
 
 class ClaimConsumer(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -158,15 +167,15 @@ class ClaimDeviceStatus(Struct, frozen=True, gc=False, rename="camel"):
     pool: str = ""
     device: str = ""
     share_id: str | None = field(default=None, name="shareID")
-    conditions: tuple[DeviceCondition, ...] = ()
+    conditions: Listed[DeviceCondition] = ()
 
 
 class ResourceClaimStatus(Struct, frozen=True, gc=False, rename="camel"):
     """ResourceClaimStatus."""
 
     allocation: ClaimAllocation | None = None
-    reserved_for: tuple[ClaimConsumer, ...] = ()
-    devices: tuple[ClaimDeviceStatus, ...] = ()
+    reserved_for: Listed[ClaimConsumer] = ()
+    devices: Listed[ClaimDeviceStatus] = ()
 
 
 class ResourceClaimSpec(Struct, frozen=True, gc=False, rename="camel"):
@@ -199,8 +208,8 @@ class ResourceClaimTemplate(Object, frozen=True, gc=False, rename="camel"):
 class DeviceClassSpec(Struct, frozen=True, gc=False, rename="camel"):
     """DeviceClassSpec."""
 
-    selectors: tuple[DeviceSelector, ...] = ()
-    config: tuple[DeviceConfig, ...] = ()
+    selectors: Listed[DeviceSelector] = ()
+    config: Listed[DeviceConfig] = ()
     extended_resource_name: str | None = None
 
 
@@ -231,7 +240,7 @@ class CapacityRequestPolicy(Struct, frozen=True, gc=False, rename="camel"):
     """CapacityRequestPolicy: how much of a capacity a request may take."""
 
     default: Amount | None = None
-    valid_values: tuple[Amount, ...] = ()
+    valid_values: Listed[Amount] = ()
     valid_range: CapacityRequestRange | None = None
 
 
@@ -281,31 +290,35 @@ class CounterConsumption(Struct, frozen=True, gc=False, rename="camel"):
     """DeviceCounterConsumption: what a device takes of a set of counters."""
 
     counter_set: str = ""
-    counters: dict[str, Counter] = {}
+    counters: Annotated[dict[str, Counter], Meta(max_length=MOST_LISTED)] = {}
 
 
 class CounterSet(Struct, frozen=True, gc=False, rename="camel"):
     """CounterSet."""
 
     name: str = ""
-    counters: dict[str, Counter] = {}
+    counters: Annotated[dict[str, Counter], Meta(max_length=MOST_LISTED)] = {}
 
 
 class Device(Struct, frozen=True, gc=False, rename="camel"):
     """Device. Node choice counts only where its slice says `per_device_node_selection`."""
 
     name: str = ""
-    attributes: dict[str, DeviceAttribute] = {}
-    capacity: dict[str, DeviceCapacity] = {}
-    consumes_counters: tuple[CounterConsumption, ...] = ()
+    attributes: Annotated[dict[str, DeviceAttribute], Meta(max_length=MOST_LISTED)] = {}
+    capacity: Annotated[dict[str, DeviceCapacity], Meta(max_length=MOST_LISTED)] = {}
+    consumes_counters: Listed[CounterConsumption] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
-    taints: tuple[DeviceTaint, ...] = ()
+    taints: Listed[DeviceTaint] = ()
     binds_to_node: bool = False
-    binding_conditions: tuple[str, ...] = ()
-    binding_failure_conditions: tuple[str, ...] = ()
+    binding_conditions: Listed[str] = ()
+    binding_failure_conditions: Listed[str] = ()
     allow_multiple_allocations: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a node selector that lists too much."""
+        require_few(self.node_selector)
 
 
 class ResourcePool(Struct, frozen=True, gc=False, rename="camel"):
@@ -324,9 +337,13 @@ class ResourceSliceSpec(Struct, frozen=True, gc=False, rename="camel"):
     node_name: str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
-    devices: tuple[Device, ...] = ()
+    devices: Listed[Device] = ()
     per_device_node_selection: bool | None = None
-    shared_counters: tuple[CounterSet, ...] = ()
+    shared_counters: Listed[CounterSet] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a node selector that lists too much."""
+        require_few(self.node_selector)
 
 
 class ResourceSlice(Object, frozen=True, gc=False, rename="camel"):

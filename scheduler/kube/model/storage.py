@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from scheduler.kube.model.meta import Int32, LabelSelector, Object, ResourceList
-from scheduler.kube.model.pod import NodeSelector
+from scheduler.kube.model.meta import MOST_LISTED, FewResources, Int32, LabelSelector, Listed, Object
+from scheduler.kube.model.pod import NodeSelector, require_few
 from scheduler.kube.model.volume import (
     AwsElasticBlockStore,
     AzureDisk,
@@ -46,6 +46,10 @@ class VolumeNodeAffinity(Struct, frozen=True, gc=False, rename="camel"):
 
     required: NodeSelector | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a node selector that lists too much."""
+        require_few(self.required)
+
 
 class CsiPersistentVolume(Struct, frozen=True, gc=False, rename="camel"):
     """v1.CSIPersistentVolumeSource."""
@@ -63,8 +67,8 @@ class AzureFilePersistentVolume(Struct, frozen=True, gc=False, rename="camel"):
 class PersistentVolumeSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1.PersistentVolumeSpec; sources that cannot become a CSI volume, save `csi` itself, are left out."""
 
-    capacity: ResourceList = {}
-    access_modes: tuple[str, ...] = ()
+    capacity: FewResources = {}
+    access_modes: Listed[str] = ()
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
@@ -97,13 +101,13 @@ class TopologySelectorLabelRequirement(Struct, frozen=True, gc=False, rename="ca
     """v1.TopologySelectorLabelRequirement."""
 
     key: str = ""
-    values: tuple[str, ...] = ()
+    values: Listed[str] = ()
 
 
 class TopologySelectorTerm(Struct, frozen=True, gc=False, rename="camel"):
     """v1.TopologySelectorTerm."""
 
-    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
+    match_label_expressions: Listed[TopologySelectorLabelRequirement] = ()
 
 
 class StorageClass(Object, frozen=True, gc=False, rename="camel"):
@@ -111,7 +115,7 @@ class StorageClass(Object, frozen=True, gc=False, rename="camel"):
 
     provisioner: str = ""
     volume_binding_mode: str | None = None
-    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+    allowed_topologies: Listed[TopologySelectorTerm] = ()
 
 
 class VolumeNodeResources(Struct, frozen=True, gc=False, rename="camel"):
@@ -130,7 +134,7 @@ class CSINodeDriver(Struct, frozen=True, gc=False, rename="camel"):
 class CSINodeSpec(Struct, frozen=True, gc=False, rename="camel"):
     """storage.k8s.io/v1 CSINodeSpec."""
 
-    drivers: tuple[CSINodeDriver, ...] = ()
+    drivers: Listed[CSINodeDriver] = ()
 
 
 class CSINode(Object, frozen=True, gc=False, rename="camel"):
@@ -158,6 +162,12 @@ class CSIStorageCapacity(Object, frozen=True, gc=False, rename="camel"):
     node_topology: LabelSelector | None = None
     capacity: str | int | float | None = None
     maximum_volume_size: str | int | float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a selector that lists too much: it is compared with all nodes, for each claim."""
+        selector = self.node_topology
+        if selector is not None and len(selector.match_labels) + len(selector.match_expressions) > MOST_LISTED:
+            raise ValueError(f"nodeTopology has more than {MOST_LISTED} requirements, which is not read")
 
 
 class VolumeAttachmentSource(Struct, frozen=True, gc=False, rename="camel"):

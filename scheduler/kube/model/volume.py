@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from scheduler.kube.model.meta import Int32, LabelSelector, ResourceList
+from scheduler.kube.model.meta import FewResources, Int32, LabelSelector, Listed
 
 
 class PersistentVolumeClaimVolume(Struct, frozen=True, gc=False, rename="camel"):
@@ -17,14 +17,14 @@ class PersistentVolumeClaimVolume(Struct, frozen=True, gc=False, rename="camel")
 class VolumeResources(Struct, frozen=True, gc=False, rename="camel"):
     """v1.VolumeResourceRequirements."""
 
-    requests: ResourceList = {}
-    limits: ResourceList = {}
+    requests: FewResources = {}
+    limits: FewResources = {}
 
 
 class PersistentVolumeClaimSpec(Struct, frozen=True, gc=False, rename="camel"):
     """v1.PersistentVolumeClaimSpec."""
 
-    access_modes: tuple[str, ...] = ()
+    access_modes: Listed[str] = ()
     selector: LabelSelector | None = None
     resources: VolumeResources = VolumeResources()
     volume_name: str = ""
@@ -79,7 +79,7 @@ class Iscsi(Struct, frozen=True, gc=False, rename="camel"):
 class Rbd(Struct, frozen=True, gc=False, rename="camel"):
     """v1.RBDVolumeSource."""
 
-    monitors: tuple[str, ...] = ()
+    monitors: Listed[str] = ()
     image: str = ""
     pool: str = "rbd"
     read_only: bool = False

@@ -46,6 +46,8 @@ from scheduler.kube.primitives import (
     preferred_terms,
 )
 
+_VALUES_PER_PASS = 100
+"""Values that are looked up in the time that a pass over the nodes takes."""
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
@@ -168,7 +170,9 @@ def _charge(state: CycleState, expressions: int, rows: RowArray) -> None:
 
 
 def _expressions(term: CompiledNodeSelectorTerm) -> int:
-    return 1 + term.labels.size + len(term.other_names)
+    labels = term.labels
+    values = sum(len(values) for values in labels.required.values() if isinstance(values, frozenset))
+    return 1 + labels.size + len(term.other_names) + values // _VALUES_PER_PASS
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

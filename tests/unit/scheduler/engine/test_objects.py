@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import structlog
 
@@ -85,3 +86,18 @@ def test_a_custom_resource_is_known_by_its_definition() -> None:
     custom = {watch.resource for watch in WATCHED_KINDS if is_custom(watch)}
     assert custom >= {"podgroups", "elasticquotas", "noderesourcetopologies"}
     assert not {"namespaces", "volumeattachments", "persistentvolumes"} & custom
+
+
+def test_an_object_that_lists_more_than_is_read_is_left_out_named_and_counted(state: ClusterState) -> None:
+    left_out: list[str] = []
+    sink = ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None, left_out=left_out.append)
+    sink.replace([namespace("a")], ResourceVersion("1"))
+    line = {"type": "MODIFIED", "object": {"metadata": {"name": "a", "labels": {f"k{n}": "" for n in range(4097)}}}}
+    event = NAMESPACES.codec.decode_event(msgspec.json.encode(line))
+    assert event.invalid is not None
+    with structlog.testing.capture_logs() as logs:
+        sink.invalid(event.invalid.metadata, event.invalid.error)
+    assert names(state) == set()
+    assert left_out == ["Namespace"]
+    assert (logs[0]["log_level"], logs[0]["object"]) == ("warning", "a")
+    assert "length <= 4096 - at `$.metadata.labels`" in logs[0]["error"]
