@@ -300,6 +300,10 @@ class NodeView(Protocol):
         For pods with more terms than are worth a count each: unlike those of `pods_by_domain`, nothing is kept.
         """
 
+    @property
+    def bundled_terms(self) -> int:
+        """Number of the terms of pods on nodes that have more than a few; those an overlay adds are not in it."""
+
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of a kind, of pods on nodes, that match this pod."""
 

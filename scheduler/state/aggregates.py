@@ -114,6 +114,11 @@ class PodAggregates:
         """Whether any pod may have a term."""
         return bool(self._terms)
 
+    @property
+    def bundled_terms(self) -> int:
+        """Number of the terms of pods that have more than a few."""
+        return self._terms.bundled
+
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> list[TermCounts]:
         """Return the terms of a kind that match a pod, with how many pods have them in each domain."""
         if not self._terms:

@@ -244,6 +244,11 @@ class Snapshot:
         """Return how many comparisons of a requirement with a set of pod labels a selector takes in `weigh_pods`."""
         return self.aggregates.label_sets(selector)
 
+    @property
+    def bundled_terms(self) -> int:
+        """Number of the terms of pods on nodes that have more than a few, below any overlay."""
+        return self.aggregates.bundled_terms
+
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of pods on nodes that match this pod."""
         return self.aggregates.terms_matching(pod, kind)

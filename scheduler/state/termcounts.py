@@ -122,7 +122,7 @@ def _add(matches: _Matches, kept: _KeptTerm, times: int) -> None:
 
 
 class TermTallies:
-    """The terms of the pods on the rows of one table."""
+    """The terms of the pods on the rows of one table; `bundled`: how many there are of pods with more than a few."""
 
     def __init__(self, pool: SumPool, table: NodeTable, objects: ObjectStore) -> None:
         self._pool = pool
@@ -134,6 +134,7 @@ class TermTallies:
         self._scopes: dict[_ScopeKey, _Scope] = {}
         self._idle = 0
         self._version = 0
+        self.bundled = 0
         self._answers: dict[tuple[str, frozenset[tuple[str, str]]], dict[TermKind, tuple[_Match, ...]]] = {}
         self._answers_for = (-1, -1, -1)
 
@@ -209,10 +210,12 @@ class TermTallies:
             bundle = self._bundles[class_key] = tuple(_KeptTerm(*entry, tally, True) for entry in terms_of(terms))
             for kept in bundle:
                 self._enter(kept)
+            self.bundled += len(bundle)
         tally = bundle[0].tally
         tally.add(row, sign, topology)
         if not tally.total:
             del self._bundles[class_key]
+            self.bundled -= len(bundle)
             # Its scopes hold nothing else, so none of its terms has to be taken out.
             for key in {_scope_key(kept) for kept in bundle}:
                 del self._scopes[key]

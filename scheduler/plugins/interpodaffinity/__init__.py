@@ -187,6 +187,10 @@ class InterPodAffinity:
         self._objects = view.objects
         if pod.spec.terms.error:
             return None, unresolvable(f"parsing pod: {pod.spec.terms.error}")
+        if bundled := view.bundled_terms:
+            # What they mean is remembered by the pod's labels.
+            labels = frozenset(pod.labels.items())
+            state.work.charge_once((self.name, pod.namespace, labels), bundled, "terms of pods on nodes that have many")
         existing = DomainCounts()
         for meaning in view.terms_matching(pod, TermKind.ANTI_AFFINITY):
             existing.take(meaning.term.topology_key, meaning.counts)
@@ -205,9 +209,10 @@ class InterPodAffinity:
             units = spec.terms.selecting * view.objects.count("Namespace")
             state.work.charge_once((self.name, spec.class_key), units, "terms that select namespaces x namespaces")
         if weighs_together(spec):
-            # Each term is also a pass over the nodes, or less.
-            units = sum(view.label_sets(term.selector) + 20 + term.selector.size // 10 for term in terms)
-            state.work.charge(units, "terms x sets of pod labels to compare")
+            # Each term is also a pass over the nodes, or less. On a key that no node has it means nothing.
+            selectors = [term.selector for term in terms if view.labels(term.topology_key).values]
+            units = sum(view.label_sets(selector) + 20 + selector.size // 10 for selector in selectors)
+            state.work.charge(units + spec.terms.number, "terms x sets of pod labels to compare")
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Count a pod put on a node."""

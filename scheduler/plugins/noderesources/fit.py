@@ -118,7 +118,7 @@ class NodeResourcesFit:
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes without room, with every reason; unresolvable where the request exceeds the node itself."""
         if pod.spec.lists_much:
-            state.work.charge(len(pod.spec.requests) * (20 + len(rows) // 50), "resources x nodes")
+            _charge(state, pod, rows)
         failures: list[tuple[str, BoolArray]] = []
         exceeds_node = np.zeros(len(rows), dtype=np.bool_)
         full = too_many_pods(gather(view, view.pod_count, rows), gather(view, view.allowed_pods, rows))
@@ -150,7 +150,7 @@ class NodeResourcesFit:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Score by the strategy: weighted mean over resources (resource_allocation.go, score)."""
         if pod.spec.lists_much:
-            state.work.charge(len(pod.spec.requests) * (20 + len(rows) // 50), "resources x nodes")
+            _charge(state, pod, rows)
         total = np.zeros(len(rows))
         weights: FloatArray = np.zeros(1)  # one number for all rows, until a row lacks a resource
         for resource in self._scored_resources(pod, view):
@@ -382,6 +382,11 @@ def _in_message_order(requests: Resources) -> list[str]:
     name."""
     basic = [name for name in ("cpu", "memory", "ephemeral-storage") if name in requests]
     return [*basic, *sorted(requests.keys() - basic)]
+
+
+def _charge(state: CycleState, pod: PodInfo, rows: RowArray) -> None:
+    requested = sum(1 for amount in pod.spec.requests.values() if amount)
+    state.work.charge(len(pod.spec.requests) + requested * (20 + len(rows) // 50), "resources x nodes")
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

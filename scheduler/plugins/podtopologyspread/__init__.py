@@ -115,7 +115,7 @@ class PodTopologySpread:
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Look up the counts per domain; skip without a hard constraint."""
         self._objects = view.objects
-        charge_for_services(state, pod, view)
+        self._charge_for_services(state, pod, view, HARD)
         try:
             constraints = self._constraints.of(pod, view.objects, HARD)
         except ValueError as error:
@@ -136,6 +136,10 @@ class PodTopologySpread:
                 break
         state.write(self.name, filter_state)
         return None, SUCCESS
+
+    def _charge_for_services(self, state: CycleState, pod: PodInfo, view: NodeView, action: str) -> None:
+        if not pod.spec.topology_spread and self._constraints.has_defaults(action):
+            charge_for_services(state, pod, view)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Count a pod put on a node."""
@@ -185,6 +189,7 @@ class PodTopologySpread:
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
         """Weigh the soft constraints by how many domains they have; skip without one."""
+        self._charge_for_services(state, pod, view, SOFT)
         try:
             constraints = self._constraints.of(pod, view.objects, SOFT)
         except ValueError as error:

@@ -20,8 +20,6 @@ def charge(state: CycleState, pod: PodInfo, view: NodeView, constraints: Sequenc
 
 def charge_for_services(state: CycleState, pod: PodInfo, view: NodeView) -> None:
     """Charge for the Services of a namespace, among which default constraints look for those of the pod."""
-    if pod.spec.topology_spread:
-        return
     services = len(view.objects.in_namespace("Service", pod.namespace))
     if services > _FEW_SERVICES:
         state.work.charge_once(
