@@ -76,7 +76,7 @@ ROWS: Mapping[tuple[str, str], Bound] = {
     ("NodeAffinity", "preferred_during_scheduling_ignored_during_execution"): _charged("NodeAffinity"),
     ("PodAffinity", "required_during_scheduling_ignored_during_execution"): _TERMS,
     ("PodAffinity", "preferred_during_scheduling_ignored_during_execution"): _TERMS,
-    ("PodAffinityTerm", "namespaces"): _once("compiled to a set"),
+    ("PodAffinityTerm", "namespaces"): _charged("InterPodAffinity"),
     ("PodAffinityTerm", "match_label_keys"): _looked_up("the API server has merged them"),
     ("PodAffinityTerm", "mismatch_label_keys"): _looked_up("the API server has merged them"),
     ("TopologySpreadConstraint", "match_label_keys"): _charged("PodTopologySpread"),

@@ -210,9 +210,11 @@ class InterPodAffinity:
             state.work.charge_once((self.name, spec.class_key), units, "terms that select namespaces x namespaces")
         if weighs_together(spec):
             # Each term is also a pass over the nodes, or less. On a key that no node has it means nothing.
-            selectors = [term.selector for term in terms if view.labels(term.topology_key).values]
-            units = sum(view.label_sets(selector) + 20 + selector.size // 10 for selector in selectors)
-            state.work.charge(units + spec.terms.number, "terms x sets of pod labels to compare")
+            units = spec.terms.number
+            for term in terms:
+                if view.labels(term.topology_key).values:
+                    units += 20 + view.label_sets(term.selector) + (term.selector.size + len(term.namespaces)) // 10
+            state.work.charge(units, "terms x sets of pod labels to compare")
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Count a pod put on a node."""

@@ -205,6 +205,7 @@ SHOWN_BY = {
     ("NodeAffinity", "preferred_during_scheduling_ignored_during_execution"): "preferred node terms",
     ("PodAffinity", "required_during_scheduling_ignored_during_execution"): "required",
     ("PodAffinity", "preferred_during_scheduling_ignored_during_execution"): "keys of their own",
+    ("PodAffinityTerm", "namespaces"): "namespaces of a term",
     ("TopologySpreadConstraint", "match_label_keys"): "keys of constraints",
     ("PodSpec", "node_selector"): "node selector",
     ("PodSpec", "tolerations"): "tolerations",
@@ -240,6 +241,15 @@ MORE: dict[str, Callable[[int], dict[str, Any]]] = {
     "preferred node terms": lambda n: node_affinity(
         **{PREFERRED_NODES: [{"weight": 1, "preference": selector(HOST, "In", f"n{i}")} for i in range(n)]}
     ),
+    "namespaces of a term": lambda n: {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": HOST, "labelSelector": {}, "namespaces": [f"ns{i}" for i in range(n)]}
+                ]
+            }
+        }
+    },
     "node selector": lambda n: {"nodeSelector": {f"k{i}": "x" for i in range(n)}},
     "init containers": lambda n: {"initContainers": [container(name=f"i{i}", image=f"i{i}") for i in range(n)]},
     "keys of constraints": lambda n: {
