@@ -16,10 +16,11 @@ from typing import Final
 import structlog
 from msgspec import Struct, field
 
-from scheduler.core import BUDGET_REJECTOR, GangDecision, Interested, Placement, gang_message, gang_plugins, nobody
+from scheduler.core import GangDecision, Interested, Placement, gang_message, gang_plugins, nobody
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
+from scheduler.engine.givenup import GivenUpGangs, over_budget
 from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -144,6 +145,7 @@ class Gangs:
         self._reserved: dict[str, ReservedGang] = {}
         # Outlives a ReservedGang: a gang that lost members goes on counting from its first reservation.
         self._since: dict[str, MonotonicSeconds] = {}
+        self._given_up = GivenUpGangs(self._monotonic)
 
     def gang_to_place(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod if members of it have to be placed together now."""
@@ -202,6 +204,8 @@ class Gangs:
             started: `time.perf_counter` when the attempt began.
             interested: returns the extenders to be asked about a member.
         """
+        if (message := self._given_up.message(gang, len(members))) is not None:
+            return GangOutcome(over_budget(members, message))
         by_uid = {queued.pod.uid: queued for queued in members}
         pods = [queued.pod for queued in members]
         if self._log.follows_beginnings:
@@ -272,6 +276,9 @@ class Gangs:
         self._metrics.gangs.labels("rejected").inc()
         message += self._overdue_note(gang)
         log.info("gang does not fit", gang=gang.name, members=len(members), err=message)
+        if decision.over_budget:
+            self._given_up.note(gang, len(members), message)
+            return GangOutcome(over_budget(members, message))
         return GangOutcome(self._failures_of(self._plugin_name(pod), members, decision))
 
     def fail(self, gang: Gang, members: Sequence[QueuedPod], reason: str, started: float) -> GangOutcome:
@@ -326,13 +333,7 @@ class Gangs:
     def _failures_of(
         self, plugin: str, members: Sequence[QueuedPod], decision: GangDecision
     ) -> list[tuple[QueuedPod, AttemptFailure]]:
-        """Return why members have no node; those that would fit wait for the others, and all of them five minutes where
-        the attempt was too much work: each event that wakes one would have all of them tried again."""
-        if decision.over_budget:
-            message = gang_message(decision, members=len(members))
-            return [
-                (queued, AttemptFailure(message, UNSCHEDULABLE, frozenset({BUDGET_REJECTOR}))) for queued in members
-            ]
+        """Return why members have no node; those that would fit wait for the others."""
         if decision.gang.tries is not MemberTries.UNTIL_ENOUGH:
             return _upstream_failures(plugin, members, decision)
         unplaced = {placement.pod.uid: placement for placement in decision.unplaced}

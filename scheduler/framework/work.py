@@ -37,10 +37,12 @@ class OverBudgetError(Exception):
 
     def __str__(self) -> str:
         """Say what is too much, and what to do."""
-        who = f"the pod is too much work for plugin {self.plugin}" if self.plugin else "the attempt is too much work"
+        too_much = (
+            f"the pod is too much work for plugin {self.plugin}" if self.plugin else "the attempt is too much work"
+        )
         return (
-            f"{who}: {self.units} units ({self.walked}), at most"
-            f" {self.limit} are done in one attempt; list fewer in the pod's spec and in the objects that it uses"
+            f"{too_much}: {self.units} units ({self.walked}), at most {self.limit} are done in one attempt; list fewer in"
+            " the pod's spec and in the objects that it uses"
         )
 
 

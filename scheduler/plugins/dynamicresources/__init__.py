@@ -150,8 +150,8 @@ class DynamicResources:
             return None, failure(str(error))
         if not attempt.claims and attempt.extended is None:
             return None, SKIP
-        given = len(attempt.selectors) + len(attempt.spoiled)
-        state.work.charge(len(pod.spec.claims) + given * len(view.rows), "claims of the pod x nodes")
+        allocated = len(attempt.selectors) + len(attempt.spoiled)
+        state.work.charge(len(pod.spec.claims) + allocated * len(view.rows), "claims of the pod x nodes")
         state.write(self.name, attempt)
         return None, SUCCESS
 

@@ -172,8 +172,8 @@ def test_a_long_list_is_charged_for_and_parks_the_pod_beyond_the_limit(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin, build = CASES[case]
-    few, units = charged(plugin, build(FEW)), charged(plugin, build(MANY))
-    assert units - few >= (MANY - FEW) // 2
+    small, units = charged(plugin, build(FEW)), charged(plugin, build(MANY))
+    assert units - small >= (MANY - FEW) // 2
     state, info = build(MANY)
     for limit, parked in ((units, False), (units - 1, True)):
         monkeypatch.setattr(meter, "ATTEMPT_UNITS", limit)
@@ -276,7 +276,7 @@ def test_every_field_that_is_charged_for_has_a_case() -> None:
 def test_an_attempt_is_charged_for_what_its_pod_lists(case: str) -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("1m"), labels={"app": "x"}, **MORE[case](MANY))
-    few = decide(state.snapshot(NOW), pod("q", container("1m"), **MORE[case](FEW)), profile, random.Random(1))
-    many = decide(state.snapshot(NOW), info, profile, random.Random(1))
-    assert few.state.work.done == 0, "an ordinary pod"
-    assert many.state.work.done > 0
+    ordinary = decide(state.snapshot(NOW), pod("q", container("1m"), **MORE[case](FEW)), profile, random.Random(1))
+    large = decide(state.snapshot(NOW), info, profile, random.Random(1))
+    assert ordinary.state.work.done == 0, "an ordinary pod"
+    assert large.state.work.done > 0

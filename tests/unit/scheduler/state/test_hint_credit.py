@@ -71,10 +71,10 @@ def test_a_pod_that_lists_much_is_asked_about_as_many_events_as_there_is_credit_
     waiting = Waiting(listing("large", 1_000), pod("small"))
     for _ in range(500):
         waiting.queue.on_event(GONE, old=pod("gone"))
-    asked = waiting.asked.count("large")
+    questions = waiting.asked.count("large")
     # 20,000 things at once, and 100 more with each event.
-    assert 65 <= asked <= 72
-    assert waiting.observer.number == 500 - asked
+    assert 65 <= questions <= 72
+    assert waiting.observer.number == 500 - questions
     assert waiting.asked.count("small") == 500
     assert waiting.queue.queue_of("uid-large") == waiting.queue.queue_of("uid-small") == "unschedulable"
 
