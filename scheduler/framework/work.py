@@ -37,12 +37,10 @@ class OverBudgetError(Exception):
 
     def __str__(self) -> str:
         """Say what is too much, and what to do."""
-        too_much = (
-            f"the pod is too much work for plugin {self.plugin}" if self.plugin else "the attempt is too much work"
-        )
+        subject = f"the pod is too much work for plugin {self.plugin}" if self.plugin else "the attempt is too much"
         return (
-            f"{too_much}: {self.units} units ({self.walked}), at most {self.limit} are done in one attempt; list fewer in"
-            " the pod's spec and in the objects that it uses"
+            f"{subject}: {self.units} units ({self.walked}), at most {self.limit} are done in one attempt; list fewer"
+            " in the pod's spec and in the objects that it uses"
         )
 
 

@@ -1,6 +1,7 @@
 """NodePorts: host ports that are still free on the node (plugins/nodeports)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     PreFilterResult,
     RowArray,
+    SpecInfo,
     Status,
     Verdicts,
     reject,
@@ -34,6 +36,8 @@ from scheduler.helpers.holding import port_key
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 -- compared with, never listened on
+_Addresses = Mapping[tuple[str, int], set[str]]
+"""By protocol and number of a port."""
 
 
 class NodePorts:
@@ -42,7 +46,8 @@ class NodePorts:
     name = "NodePorts"
 
     def __init__(self, args: object, context: PluginContext) -> None:
-        pass
+        # Of pods with many ports, until the last of the class is gone: others are not to go through them.
+        self._addresses: WeakKeyDictionary[SpecInfo, _Addresses] = WeakKeyDictionary()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip pods that want no port of the node."""
@@ -62,9 +67,18 @@ class NodePorts:
                 if holder.row in conflicting_rows or holder.pod.uid in compared:
                     continue
                 compared.add(holder.pod.uid)
-                if _takes_one_of(wanted, holder.pod.spec.host_ports):
+                if self._conflict(wanted, holder.pod.spec):
                     conflicting_rows.add(holder.row)
         return reject(np.isin(rows, list(conflicting_rows)), Code.UNSCHEDULABLE, REASON) if conflicting_rows else None
+
+    def _conflict(self, wanted: _Addresses, other: SpecInfo) -> bool:
+        if not other.lists_much:
+            return _takes_one_of(wanted, other.host_ports)
+        used = self._addresses.get(other)
+        if used is None:
+            used = self._addresses[other] = _addresses(other.host_ports)
+        fewer, more = (wanted, used) if len(wanted) <= len(used) else (used, wanted)
+        return any(_overlap(addresses, more[port]) for port, addresses in fewer.items() if port in more)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts follow from the ports of the pods on the node."""
@@ -88,7 +102,7 @@ def _conflict(wanted: Sequence[HostPort], used: Sequence[HostPort]) -> bool:
     return bool(used) and _takes_one_of(_addresses(wanted), used)
 
 
-def _addresses(ports: Iterable[HostPort]) -> dict[tuple[str, int], set[str]]:
+def _addresses(ports: Iterable[HostPort]) -> _Addresses:
     """Return the addresses of ports by protocol and number."""
     addresses: dict[tuple[str, int], set[str]] = {}
     for port in ports:
@@ -96,14 +110,16 @@ def _addresses(ports: Iterable[HostPort]) -> dict[tuple[str, int], set[str]]:
     return addresses
 
 
-def _takes_one_of(wanted: Mapping[tuple[str, int], set[str]], used: Iterable[HostPort]) -> bool:
+def _takes_one_of(wanted: _Addresses, used: Iterable[HostPort]) -> bool:
     for port in used:
         addresses = wanted.get((port.protocol, port.port))
-        if addresses is not None:
-            ip = port.ip or _ANY_ADDRESS
-            if ip == _ANY_ADDRESS or ip in addresses or _ANY_ADDRESS in addresses:
-                return True
+        if addresses is not None and _overlap(addresses, (port.ip or _ANY_ADDRESS,)):
+            return True
     return False
+
+
+def _overlap(addresses: set[str], others: Collection[str]) -> bool:
+    return _ANY_ADDRESS in addresses or _ANY_ADDRESS in others or not addresses.isdisjoint(others)
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

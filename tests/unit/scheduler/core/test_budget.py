@@ -261,7 +261,7 @@ def test_a_gang_is_one_attempt() -> None:
     assert last.node is None
     assert last.rejectors == {"AttemptBudget"}
     assert last.message is not None
-    assert "the attempt is too much work: " in last.message
+    assert "the attempt is too much: " in last.message
     assert "(members of the gang x nodes), at most 4000 are done in one attempt" in last.message
     assert last.counters == {"over_budget/AttemptBudget": 1}
 

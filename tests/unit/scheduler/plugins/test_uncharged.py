@@ -144,3 +144,15 @@ def test_ten_times_as_long_a_list_takes_as_many_calls(field: tuple[str, str]) ->
 def test_a_list_that_is_charged_for_would_be_noticed() -> None:
     long, longer = ((some_cluster(), pod("p", **required([{}] * number))) for number in (LONG, LONGER))
     assert calls(longer) > 2 * calls(long)
+
+
+def ports_of_another_pod(number: int) -> Situation:
+    state = some_cluster()
+    ports = [{"containerPort": 1, "hostPort": port, "hostIP": "127.0.0.1"} for port in range(1, number)]
+    state.upsert_pod(pod("old", container("1m", ports=ports), nodeName="n0"))
+    own = [{"containerPort": 1, "hostPort": number - 1, "hostIP": "127.0.0.2"}]
+    return state, pod("p", container("1m", ports=own))
+
+
+def test_a_pod_does_not_go_through_the_ports_of_others() -> None:
+    assert calls(ports_of_another_pod(LONGER)) < 1.05 * calls(ports_of_another_pod(LONG))
