@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from scheduler.kube.model.meta import Int32, Labels, LabelSelector, Object
+from scheduler.kube.model.meta import Int32, Labels, LabelSelector, Object, require_short
 
 
 # --- Namespaces, Services and controllers -----------------------------------------------------------------------------
@@ -41,6 +41,10 @@ class WorkloadSpec(Struct, frozen=True, gc=False, rename="camel"):
 
     selector: LabelSelector | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a selector that lists too much."""
+        require_short(self.selector)
+
 
 class ReplicaSet(Object, frozen=True, gc=False, rename="camel"):
     """apps/v1 ReplicaSet."""
@@ -59,6 +63,10 @@ class PodDisruptionBudgetSpec(Struct, frozen=True, gc=False, rename="camel"):
     """policy/v1 PodDisruptionBudgetSpec; without a selector it covers no pod."""
 
     selector: LabelSelector | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a selector that lists too much."""
+        require_short(self.selector)
 
 
 class PodDisruptionBudgetStatus(Struct, frozen=True, gc=False, rename="camel"):

@@ -154,6 +154,18 @@ def compiled_selector(selector: LabelSelector | None) -> Selector:
     return result
 
 
+def require_short(selector: LabelSelector | None) -> None:
+    """Raise ValueError for a selector that lists too much.
+
+    Of those that attempts at the pods of others compile or compare; a pod's own and its claims' are charged for.
+    """
+    if selector is None:
+        return
+    listed = len(selector.match_labels) + sum(1 + len(each.values) for each in selector.match_expressions)
+    if listed > MOST_LISTED:
+        raise ValueError(f"the selector lists {listed} labels, expressions and values, at most {MOST_LISTED} are read")
+
+
 def newer_version(candidate: str, current: str) -> bool | None:
     """Compare resource versions: True if newer, False if older or equal, None where they are not integers.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from scheduler.kube.model.meta import MOST_LISTED, FewResources, Int32, LabelSelector, Listed, Object
+from scheduler.kube.model.meta import FewResources, Int32, LabelSelector, Listed, Object, require_short
 from scheduler.kube.model.pod import NodeSelector, require_few
 from scheduler.kube.model.volume import (
     AwsElasticBlockStore,
@@ -164,10 +164,8 @@ class CSIStorageCapacity(Object, frozen=True, gc=False, rename="camel"):
     maximum_volume_size: str | int | float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a selector that lists too much: it is compared with all nodes, for each claim."""
-        selector = self.node_topology
-        if selector is not None and len(selector.match_labels) + len(selector.match_expressions) > MOST_LISTED:
-            raise ValueError(f"nodeTopology has more than {MOST_LISTED} requirements, which is not read")
+        """Raise ValueError for a selector that lists too much."""
+        require_short(self.node_topology)
 
 
 class VolumeAttachmentSource(Struct, frozen=True, gc=False, rename="camel"):

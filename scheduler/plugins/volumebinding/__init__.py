@@ -51,7 +51,7 @@ from scheduler.helpers.volumes import (
 )
 from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
-from scheduler.plugins.volumebinding.charges import WALKED, units_of
+from scheduler.plugins.volumebinding.charges import WALKED, requirements_of, units_of
 from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, claim_error, pod_claims
 from scheduler.plugins.volumebinding.matching import REASONS, VolumeMatches, find_pod_volumes
 from scheduler.plugins.volumebinding.provisioning import volume_limit
@@ -122,6 +122,7 @@ class VolumeBinding:
         claims = pod_claims(pod, view.objects)
         if claims.immediate:
             return None, unresolvable(UNBOUND_IMMEDIATE)
+        state.work.charge(requirements_of(claims), "requirements of the selectors of claims")
         state.write(self.name, _StateData(claims, view, _NO_ROWS, VolumeMatches(np.zeros(0, dtype=np.int64))))
         return None, SUCCESS
 

@@ -56,6 +56,18 @@ def topologies_of_the_class(number: int) -> Situation:
     return state, pod("p", **mount("c"))
 
 
+def selector_of_the_claim(build: Callable[[int], dict[str, Any]]) -> Callable[[int], Situation]:
+    def situation(number: int) -> Situation:
+        state = put(some_cluster(), storage.storage_class(), storage.volume("v"))
+        return put(state, storage.claim("c", spec={"selector": build(number)})), pod("p", **mount("c"))
+
+    return situation
+
+
+def keys(number: int) -> list[str]:
+    return [f"k{n}" for n in range(number)]
+
+
 def disk(name: str) -> dict[str, Any]:
     return {"name": f"d-{name}", "gcePersistentDisk": {"pdName": name}}
 
@@ -138,6 +150,20 @@ CASES: dict[str, tuple[str, Callable[[int], Situation]]] = {
     "volumes of the pod, by zone": ("VolumeZone", claims_of_the_pod),
     "volumes of the pod, of one pod only": ("VolumeRestrictions", claims_of_the_pod),
     "volumes of the pod, to be attached": ("NodeVolumeLimits", claims_of_the_pod),
+    "labels of a selector": (
+        "VolumeBinding",
+        selector_of_the_claim(lambda n: {"matchLabels": dict.fromkeys(keys(n), "v")}),
+    ),
+    "expressions of a selector": (
+        "VolumeBinding",
+        selector_of_the_claim(
+            lambda n: {"matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in keys(n)]}
+        ),
+    ),
+    "values of a selector": (
+        "VolumeBinding",
+        selector_of_the_claim(lambda n: {"matchExpressions": [{"key": "k", "operator": "NotIn", "values": keys(n)}]}),
+    ),
     "capacities of drivers": ("VolumeBinding", capacities),
     "topologies of the class": ("VolumeBinding", topologies_of_the_class),
     "disks of other pods": ("VolumeRestrictions", disks_of_other_pods),
@@ -198,6 +224,9 @@ def test_victims_and_budgets_are_charged_for() -> None:
 
 
 SHOWN_BY = {
+    ("LabelSelector", "match_labels"): "labels of a selector",
+    ("LabelSelector", "match_expressions"): "expressions of a selector",
+    ("LabelSelectorRequirement", "values"): "values of a selector",
     ("NodeSelector", "node_selector_terms"): "node selector terms",
     ("NodeSelectorTerm", "match_expressions"): "node selector expressions",
     ("NodeSelectorTerm", "match_fields"): "node names",

@@ -12,8 +12,8 @@ from scheduler.kube.model.bounds import ROWS, Kind
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.core.hostile import HOST, ZONE, Work, required
-from tests.unit.scheduler.plugins import devices, storage
-from tests.unit.scheduler.plugins.storage import made, mount, put
+from tests.unit.scheduler.plugins import devices
+from tests.unit.scheduler.plugins.storage import made, put
 
 Situation = tuple[ClusterState, PodInfo]
 LONG, LONGER = 400, 4_000
@@ -35,14 +35,6 @@ def listing(build: Callable[[int], dict[str, Any]]) -> Callable[[int], Situation
 
 def keys(number: int) -> dict[str, str]:
     return {f"k{n}": "v" for n in range(number)}
-
-
-def claim_with_selector(selector: Callable[[int], dict[str, Any]]) -> Callable[[int], Situation]:
-    def situation(number: int) -> Situation:
-        state = put(some_cluster(), storage.storage_class(), storage.volume("v"))
-        return put(state, storage.claim("c", spec={"selector": selector(number)})), pod("p", **mount("c"))
-
-    return situation
 
 
 def claim_with_metadata(field: str, value: Callable[[int], Any]) -> Callable[[int], Situation]:
@@ -91,13 +83,6 @@ CASES: dict[tuple[str, str], Callable[[int], Situation]] = {
     ("ClaimMeta", "finalizers"): claim_with_metadata("finalizers", lambda n: [*keys(n)]),
     ("TemplateMeta", "labels"): claim_template("labels"),
     ("TemplateMeta", "annotations"): claim_template("annotations"),
-    ("LabelSelector", "match_labels"): claim_with_selector(lambda n: {"matchLabels": keys(n)}),
-    ("LabelSelector", "match_expressions"): claim_with_selector(
-        lambda n: {"matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in keys(n)]}
-    ),
-    ("LabelSelectorRequirement", "values"): claim_with_selector(
-        lambda n: {"matchExpressions": [{"key": "k", "operator": "NotIn", "values": [*keys(n)]}]}
-    ),
     ("PodDisruptionBudgetStatus", "disrupted_pods"): budget,
     ("PodAffinityTerm", "match_label_keys"): in_one_term("matchLabelKeys"),
     ("PodAffinityTerm", "mismatch_label_keys"): in_one_term("mismatchLabelKeys"),

@@ -79,6 +79,9 @@ IN_ALL = {
     "ResourceClaim": {"status": {"allocation": {"nodeSelector": MANY_TERMS}}},
     "ResourceSlice": {"spec": {"nodeSelector": MANY_TERMS}},
     "ResourceSlice of devices": {"spec": {"devices": [{"nodeSelector": MANY_TERMS}]}},
+    "ReplicaSet": {"spec": {"selector": MANY_EXPRESSIONS}},
+    "StatefulSet": {"spec": {"selector": MANY_EXPRESSIONS}},
+    "PodDisruptionBudget": {"spec": {"selector": MANY_EXPRESSIONS}},
     "CSIStorageCapacity": {"nodeTopology": {"matchLabels": {f"k{n}": "v" for n in range(1025)}}},
     "SeccompProfile": {"spec": {"syscalls": [{"names": [f"n{n}" for n in range(1000)]}] * 5}},
 }
