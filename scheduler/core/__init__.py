@@ -4,7 +4,6 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 """
 
 from scheduler.core.asking import decide_asking, sample_size
-from scheduler.core.budget import REJECTOR as BUDGET_REJECTOR
 from scheduler.core.comparing import ComparedDecision, JudgedNode, compare_decisions
 from scheduler.core.decide import decide
 from scheduler.core.detail import (
@@ -17,6 +16,7 @@ from scheduler.core.detail import (
     rejected_nodes,
 )
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
+from scheduler.core.feasible import BUDGET_REJECTOR
 from scheduler.core.gang import (
     GangDecision,
     Interested,

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 import numpy as np
 from msgspec import Struct
 
-from scheduler.core.budget import park
 from scheduler.framework import (
     NO_NODES,
+    OVER_BUDGET,
     Code,
     CycleState,
     Diagnosis,
@@ -21,9 +21,14 @@ from scheduler.framework import (
     ProfileRunner,
     RowArray,
     Status,
+    unresolvable,
 )
 from scheduler.state import Snapshot
 
+BUDGET_REJECTOR = "AttemptBudget"
+"""Stands for the budget of an attempt (`scheduler.framework.Work`) among the plugins that rejected a pod. No event
+wakes such a pod, as asking the plugin whether an event helps would be work of the same size: it is tried again every
+five minutes, as the cluster may have shrunk."""
 _NONE: RowArray = np.zeros(0, dtype=np.intp)
 
 
@@ -35,6 +40,17 @@ class FeasibleNodes(Struct):
     evaluated: int
     diagnosis: Diagnosis
     error: str | None = None
+
+
+def park(state: CycleState, error: OverBudgetError) -> Status:
+    """Return the rejection of a pod whose attempt was given up as too much work, and count it."""
+    state.count(f"{OVER_BUDGET}/{error.plugin or BUDGET_REJECTOR}")
+    return unresolvable(str(error), plugin=BUDGET_REJECTOR)
+
+
+def is_over_budget(status: Status | None) -> bool:
+    """Tell whether a pod's rejection is for the work that it would be."""
+    return status is not None and status.plugin == BUDGET_REJECTOR
 
 
 def too_much_work(snapshot: Snapshot, state: CycleState, error: OverBudgetError) -> FeasibleNodes:

@@ -13,9 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.core.asking import decide_asking
-from scheduler.core.budget import REJECTOR
 from scheduler.core.decide import decide
-from scheduler.core.feasible import filter_all, too_much_work
+from scheduler.core.feasible import BUDGET_REJECTOR, filter_all, too_much_work
 from scheduler.core.placement import Placement, failed, load_ages, rejected
 from scheduler.framework import (
     GANG_UNITS,
@@ -80,7 +79,7 @@ class GangDecision(Struct, frozen=True):
     @property
     def over_budget(self) -> bool:
         """Whether the attempt was given up as too much work."""
-        return any(REJECTOR in placement.rejectors for placement in self.placements)
+        return any(BUDGET_REJECTOR in placement.rejectors for placement in self.placements)
 
     @property
     def unplaced(self) -> tuple[Placement, ...]:
@@ -212,7 +211,7 @@ class _GangAttempt:
         if placement.node is not None:
             self._overlay.add_pod(pod, self._overlay.row(placement.node))
             self._placed_after[pod.uid] = self._answers
-        elif REJECTOR in placement.rejectors or (placement.code is Code.ERROR and not self._tries_again):
+        elif BUDGET_REJECTOR in placement.rejectors or (placement.code is Code.ERROR and not self._tries_again):
             self._ended = True
 
     # Extenders ------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.core.budget import park
 from scheduler.core.detail import MOST_REASON, ScoredNode, scored_node
 from scheduler.core.explain import CODE_NAMES, Explanation, explain
+from scheduler.core.feasible import park
 from scheduler.framework import Code, CycleState, OverBudgetError, PodInfo, ProfileRunner, Status, filter_row
 from scheduler.state import Snapshot
 

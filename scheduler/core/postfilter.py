@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from scheduler.core.budget import REJECTOR, is_over_budget
+from scheduler.core.feasible import BUDGET_REJECTOR, is_over_budget
 from scheduler.core.placement import Placement
 from scheduler.framework import (
     Asking,
@@ -94,7 +94,7 @@ def _without_plugins(diagnosis: Diagnosis, profile: ProfileRunner) -> PostFilter
 
 
 def _given_up(diagnosis: Diagnosis, error: OverBudgetError) -> PostFilterOutcome:
-    return PostFilterOutcome(diagnosis.message(f"preemption: {error}."), over_budget=error.plugin or REJECTOR)
+    return PostFilterOutcome(diagnosis.message(f"preemption: {error}."), over_budget=error.plugin or BUDGET_REJECTOR)
 
 
 def _outcome(diagnosis: Diagnosis, result: PostFilterResult | None, status: Status) -> PostFilterOutcome:
