@@ -33,11 +33,11 @@ def labels_of(number: int) -> dict[str, str]:
 def microseconds(work: Callable[[], object]) -> float:
     """Mean processor time of a call, over at least SECONDS."""
     calls, started = 0, time.process_time()
-    while (taken := time.process_time() - started) < SECONDS:
+    while (elapsed := time.process_time() - started) < SECONDS:
         for _ in range(10):
             work()
         calls += 10
-    return taken / calls * 1e6
+    return elapsed / calls * 1e6
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,6 +127,14 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 @pytest.mark.parametrize("page", JOURNEYS["files"])
 def test_the_commands_of_a_page_do_what_it_shows(shell: Shell, page: str) -> None:
     for block in followed("files", page):
+        shell.follow(block)
+
+
+@pytest.mark.parametrize("page", JOURNEYS["checkout"])
+def test_the_commands_for_developers_run_in_a_checkout(tmp_path: Path, page: str) -> None:
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "HOME": str(tmp_path), "COLUMNS": "160"}
+    shell = Shell(CHECKOUT, environment, {}, tmp_path / "shell")
+    for block in followed("checkout", page):
         shell.follow(block)
 
 
