@@ -26,11 +26,13 @@ def data_of(loads_of: Mapping[str, float]) -> str:
                 {"name": "host.cpu.utilization", "type": "CPU", "operator": "STD", "rollup": "15m", "value": load / 10},
                 {"name": "host.mem.utilization", "type": "Memory", "operator": "AVG", "rollup": "15m", "value": load},
                 {"name": "host.mem.utilization", "type": "Memory", "operator": "STD", "rollup": "15m", "value": 1.0},
-            ]
+            ],
+            "tags": {},
+            "metadata": {"dataCenter": ""},
         }
         for name, load in loads_of.items()
     }
-    return json.dumps({"NodeMetricsMap": metrics})
+    return json.dumps({"NodeMetricsMap": metrics}, separators=(",", ":"))
 
 
 def document(data: str, end: int) -> bytes:

@@ -59,7 +59,7 @@ class LoadFeeds:
                 on_reading=self._take_load,
                 on_status=lambda status: self._after_read(status, on_status),
                 metrics=self._metrics,
-                source=load_source(key, settings, client_config, self._capacity_of),
+                source=load_source(key, settings, client_config, self._capacity_of, self._node_count),
                 prepare=self._prepare_load,
             )
             self._feeds[key] = feed
@@ -90,6 +90,10 @@ class LoadFeeds:
             SourceLoads(key, status.fresh, status.age_seconds, self._loads[key].rows(now))
             for key, status in statuses.items()
         ]
+
+    def _node_count(self) -> int:
+        """Called on a collector's thread, as the next."""
+        return self._engine.state.node_count
 
     def _capacity_of(self, node: str) -> tuple[int, int] | None:
         """Called on a collector's thread; a dictionary may be read there while it changes."""

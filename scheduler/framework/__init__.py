@@ -99,7 +99,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     YieldingFilter,
 )
-from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
+from scheduler.framework.load import MOST_AHEAD, REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin, RowFunctions, part_of
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.nominated import rows_fitting_beside_nominated
@@ -173,6 +173,7 @@ __all__ = [
     "GANG_UNITS",
     "MAX_REASONS",
     "MAX_SCORE",
+    "MOST_AHEAD",
     "NODE",
     "NODE_ADD",
     "NODE_DELETE",

@@ -12,6 +12,10 @@ from scheduler.framework.status import BoolArray, FloatArray
 REPORT_INTERVAL = 60.0
 """Seconds before the end of the window from which on a pod's use is taken to be missing in it (upstream's constant)."""
 
+MOST_AHEAD = 60.0
+"""Seconds by which the time of a sample may be ahead of this machine's clock: clocks differ, and Kubernetes allows as
+much for the times of tokens. A sample further ahead says nothing about its age, and would not get old."""
+
 
 class NodeLoad(Struct, frozen=True):
     """Load of one node in per cent of its capacity; NaN means not measured, which is never the same as 0.
@@ -41,7 +45,9 @@ class LoadReading:
         loads: by the source's own name of the instance, which may be an address; `scheduler.load.match_nodes` makes
             it the name of the node.
         window_end: end of the averaging window, seconds since the epoch; pods bound around it are not in the averages.
-        rejected: how many values were no usable number (NaN, infinite, negative, absurdly large), by query.
+        rejected: how many values were left out, by query: what is no sample of the source's form, and numbers that
+            cannot be a load (NaN, infinite, negative, absurdly large).
+        reasons: why the first of them was, by query.
         problems: sentences about figures that could not be read although others could.
         source: `ArgsModel.source_key()` of the plugins that read it; set by who hands the reading to the node table.
         answered_at: when the source answered, seconds since the epoch; None: at the window's end; 0: not known.
@@ -53,6 +59,12 @@ class LoadReading:
     problems: tuple[str, ...] = ()
     source: str = ""
     answered_at: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> str:
+        """Say what was left out, and why the first of each query; "" for nothing."""
+        return "; ".join(f"{query}: {count} ({self.reasons.get(query, '')})" for query, count in self.rejected.items())
 
     @property
     def timestamp(self) -> float:
@@ -94,11 +106,13 @@ def is_fresh(sampled_at: float, now: float, max_age: float) -> bool: ...
 @overload
 def is_fresh(sampled_at: FloatArray, now: float, max_age: float) -> BoolArray: ...
 def is_fresh(sampled_at: float | FloatArray, now: float, max_age: float) -> bool | BoolArray:
-    """Return whether samples may still be used. This is the only place that judges the age of a load.
+    """Return whether samples may be used. This is the only place that judges the age of a measurement.
 
     Args:
-        sampled_at: time of the sample, seconds since the epoch; 0: not known, which counts as fresh.
+        sampled_at: time of the sample, seconds since the epoch; 0: not known, which counts as fresh. More than
+            `MOST_AHEAD` after `now` is not.
         now: the time to judge by, seconds since the epoch.
         max_age: the oldest age that is fresh, in seconds.
     """
-    return (sampled_at == 0.0) | (now - sampled_at <= max_age)
+    age = now - sampled_at
+    return (sampled_at == 0.0) | ((age >= -MOST_AHEAD) & (age <= max_age))

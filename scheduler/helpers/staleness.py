@@ -25,7 +25,7 @@ def is_load(values: FloatArray) -> BoolArray:
 
 
 def fresh_rows(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> BoolArray:
-    """Return per row whether its sample is at most `max_age` seconds old; see `is_fresh`."""
+    """Return per row whether its sample may be used; see `is_fresh`."""
     return is_fresh(gather(view, load.sampled_at[: view.size], rows), view.now, max_age)
 
 
@@ -36,19 +36,22 @@ class FreshnessCheck:
         self._max_age = max_age
         self._key: tuple[int, int] | None = None
         self._complete = False
-        self._oldest = 0.0
+        self._oldest = self._newest = 0.0
 
     def all_fresh(self, view: NodeView, load: LoadColumns) -> bool:
         """Return whether all nodes have a load that is fresh as `fresh_rows` has it."""
         key = (load.version, view.membership)
         if key != self._key:
             sampled = load.sampled_at[view.rows]
-            # A time that is not known counts as fresh, and so does infinity.
-            self._oldest = float(np.min(sampled, where=sampled != 0.0, initial=np.inf))
+            known = sampled[sampled != 0.0]
+            # A time that is not known counts as fresh, and so does 0.
+            self._oldest, self._newest = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
             self._complete = bool(is_load(load.cpu_last[view.rows]).all())
             self._key = key
-        # No other sample becomes stale before the oldest.
-        return self._complete and is_fresh(self._oldest, view.now, self._max_age)
+        # No other sample becomes stale before the oldest, and none is further ahead than the newest.
+        return self._complete and all(
+            is_fresh(sampled_at, view.now, self._max_age) for sampled_at in (self._oldest, self._newest)
+        )
 
 
 class LoadDecision(Struct, frozen=True):

@@ -12,6 +12,7 @@ read no load.
 from typing import TYPE_CHECKING
 
 from scheduler.lazy import lazy_attributes
+from scheduler.load.answers import MOST_BYTES, Answer, AnswerDecoder, AnswerError, most_bytes
 from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.configured import (
     configured_sources,
@@ -24,13 +25,13 @@ from scheduler.load.configured import (
 from scheduler.load.matching import NodeAddresses, match_nodes, nodes_by_address
 from scheduler.load.nodes import KnownNode, list_nodes
 from scheduler.load.settings import LoadSettings
-from scheduler.load.source import LoadError, LoadRefused, LoadSource
+from scheduler.load.source import Known, LoadError, LoadRefused, LoadSource
 from scheduler.load.watcherformat import watcher_document
 
 if TYPE_CHECKING:
     from scheduler.load.feed import LoadFeed, PreparesLoad
     from scheduler.load.metrics_server import MetricsServerSource
-    from scheduler.load.podseries import PodSeriesSource, PodUse
+    from scheduler.load.podseries import PodSeriesSource, PodUse, PodUses
     from scheduler.load.prometheus import PrometheusSource
     from scheduler.load.session import GuardedSession, tls_advice
     from scheduler.load.signalfx import SignalFxSource
@@ -46,6 +47,7 @@ if not TYPE_CHECKING:
             "MetricsServerSource": "metrics_server",
             "PodSeriesSource": "podseries",
             "PodUse": "podseries",
+            "PodUses": "podseries",
             "PrometheusSource": "prometheus",
             "SignalFxSource": "signalfx",
             "WatcherSource": "watcher",
@@ -56,8 +58,13 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "MOST_BYTES",
+    "Answer",
+    "AnswerDecoder",
+    "AnswerError",
     "Collector",
     "GuardedSession",
+    "Known",
     "KnownNode",
     "LoadError",
     "LoadFeed",
@@ -69,6 +76,7 @@ __all__ = [
     "NodeAddresses",
     "PodSeriesSource",
     "PodUse",
+    "PodUses",
     "PreparesLoad",
     "PrometheusSource",
     "SignalFxSource",
@@ -78,6 +86,7 @@ __all__ = [
     "load_settings",
     "load_source",
     "match_nodes",
+    "most_bytes",
     "nodes_by_address",
     "parse_watcher",
     "pod_series_source",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.framework import LoadReading, is_fresh
+from scheduler.framework import MOST_AHEAD, LoadReading, is_fresh
 from scheduler.load.source import LoadError, LoadSource
 
 _RETRY_SECONDS = 5.0
@@ -112,14 +112,25 @@ class Collector:
     def _note_age(self, reading: LoadReading) -> None:
         times = [load.measured_at for load in reading.loads.values() if not math.isnan(load.measured_at)]
         if times:
-            # A source whose clock is ahead must not make its samples look younger than they can be.
-            self._newest_sample = min(max(times), self._clock())
-            self._reason = f"{self._source.describe()}: its newest sample is older than {self._max_age_seconds:g} s"
+            self._note_newest(times)
         elif reading.loads:
-            self._newest_sample = reading.window_end
+            self._note_newest([reading.window_end])
         else:
             cause = reading.problems[0] if reading.problems else "has no load of any node"
             self._reason = f"{self._source.describe()}: answers, but {cause}"
+
+    def _note_newest(self, times: list[float]) -> None:
+        now = self._clock()
+        # What is too far ahead must not hide how old the others are.
+        newest = max((at for at in times if at - now <= MOST_AHEAD), default=math.inf)
+        if newest < math.inf:
+            # A source whose clock is a little ahead must not make its samples look younger than they can be.
+            self._newest_sample = min(newest, now)
+            problem = f"its newest sample is older than {self._max_age_seconds:g} s"
+        else:
+            self._newest_sample = min(times)
+            problem = f"its samples are {self._newest_sample - now:.0f} s ahead of this machine's clock"
+        self._reason = f"{self._source.describe()}: {problem}"
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -20,8 +20,9 @@ from scheduler.catalog import (
 from scheduler.config import EffectiveProfile
 from scheduler.imports import import_requests
 from scheduler.kube.client import ClientConfig
+from scheduler.load.answers import MOST_BYTES
 from scheduler.load.settings import LoadSettings
-from scheduler.load.source import LoadSource
+from scheduler.load.source import Known, LoadSource
 
 if TYPE_CHECKING:
     from scheduler.load.podseries import PodSeriesSource
@@ -116,11 +117,12 @@ def load_source(
     settings: LoadSettings,
     api: ClientConfig,
     capacity_of: Callable[[str], tuple[int, int] | None] | None = None,
+    known: Known | None = None,
 ) -> LoadSource:
     """Return the source that a key names (`ArgsModel.source_key`).
 
     `api` and `capacity_of` are for the metrics server: the connection, and the capacity of a node (CPU in milli-units,
-    memory in bytes) where the caller knows the nodes.
+    memory in bytes) where the caller knows the nodes. `known` says how many nodes there are, where the caller knows.
     """
     provider = key.partition(":")[0]
     # Imported here: the HTTP libraries take some hundredths of a second, and most configurations need none of them.
@@ -128,26 +130,27 @@ def load_source(
         from scheduler.kube.client import SyncConnection
         from scheduler.load.metrics_server import MetricsServerSource
 
-        return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)
+        connection = SyncConnection(api, timeout=settings.timeout_seconds, max_bytes=MOST_BYTES)
+        return MetricsServerSource(connection, capacity_of, known=known)
     import_requests()
     if key.startswith(_WATCHER):
         from scheduler.load.watcher import WatcherSource
 
-        return WatcherSource(settings)
+        return WatcherSource(settings, known=known)
     if provider == "SignalFx":
         from scheduler.load.signalfx import SignalFxSource
 
-        return SignalFxSource(settings, window_seconds(settings.window))
+        return SignalFxSource(settings, window_seconds(settings.window), known=known)
     from scheduler.load.prometheus import PrometheusSource
 
-    return PrometheusSource(settings)
+    return PrometheusSource(settings, known=known)
 
 
-def pod_series_source(key: str, settings: LoadSettings) -> PodSeriesSource | None:
+def pod_series_source(key: str, settings: LoadSettings, known: Known | None = None) -> PodSeriesSource | None:
     """Return what reads the use of pods from the source that a key names; None where that has none, as it is not
-    Prometheus."""
+    Prometheus. `known` says how many pods there are."""
     if key.startswith(_WATCHER) or key.partition(":")[0] != "Prometheus":
         return None
     from scheduler.load.podseries import PodSeriesSource
 
-    return PodSeriesSource(settings)
+    return PodSeriesSource(settings, known=known)

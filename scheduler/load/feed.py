@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import heapq
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -22,6 +23,9 @@ from scheduler.observe import Metrics
 
 Prepare = Callable[[LoadReading], Sequence[Callable[[], None]]]
 """Called on the loop with a reading that will be in the table soon; returns the work to be done in a thread before."""
+_MOST_REASON = 500
+_MOST_NAMES = 1000
+"""Of instances that are no node. A source may name any number, which the loop is not to sort."""
 log = structlog.get_logger(component="loads")
 
 
@@ -103,7 +107,8 @@ class LoadFeed:
         """
         # Dictionaries may be read here while the loop changes them.
         matched, unmatched = match_nodes(reading, self._node_of_address)
-        taking = self._take(reading, replace(matched, source=self._source_key), unmatched)
+        strangers = heapq.nsmallest(_MOST_NAMES, unmatched)
+        taking = self._take(reading, replace(matched, source=self._source_key), strangers, len(unmatched))
         try:
             done = asyncio.run_coroutine_threadsafe(taking, self._loop)
         except RuntimeError:
@@ -124,9 +129,13 @@ class LoadFeed:
 
     # On the loop ----------------------------------------------------------------------------------------------------
 
-    async def _take(self, reading: LoadReading, matched: LoadReading, unmatched: Sequence[str]) -> None:
+    async def _take(
+        self, reading: LoadReading, matched: LoadReading, unmatched: Sequence[str], unmatched_count: int
+    ) -> None:
         await self._work_ahead(matched)
-        self._count_problems(reading, unmatched)
+        self._metrics.load_unmatched.labels(self._source_key).set(unmatched_count)
+        self._log_once("load series whose instance is no node of the cluster", unmatched)
+        self._count_problems(reading)
         missing = self._on_reading(matched)
         self._mismatch = ""
         if reading.loads and not matched.loads:
@@ -140,9 +149,13 @@ class LoadFeed:
         self._metrics.load_nodes.labels(self._source_key).set(len(matched.loads))
         # Where nothing matches, the status says so; a list of all nodes would add nothing.
         self._log_once("nodes without load in the source's answer", missing if matched.loads else ())
-        stale = matched.loads.keys() - matched.fresh_loads(self._clock(), self._max_age).keys()
-        # Where all are stale, the status says so.
-        self._log_once("nodes whose load is too old to be used", stale if len(stale) < len(matched.loads) else ())
+        now = self._clock()
+        stale = matched.loads.keys() - matched.fresh_loads(now, self._max_age).keys()
+        if len(stale) == len(matched.loads):
+            stale = set()  # the status says so
+        ahead = {name for name in stale if matched.sampled_at(matched.loads[name]) > now}
+        self._log_once("nodes whose load is too old to be used", stale - ahead)
+        self._log_once("nodes whose load is ahead of this machine's clock and is not used", ahead)
 
     async def _work_ahead(self, reading: LoadReading) -> None:
         """Let plugins do in a thread what would hold up the loop once the reading is in the node table."""
@@ -153,26 +166,25 @@ class LoadFeed:
             # Only time is lost: what is not worked out ahead is worked out when it is needed.
             log.warning("a plugin could not prepare for a load", source=self._source_key, exc_info=True)
 
-    def _count_problems(self, reading: LoadReading, unmatched: Sequence[str]) -> None:
+    def _count_problems(self, reading: LoadReading) -> None:
         source = self._source_key
-        self._metrics.load_unmatched.labels(source).set(len(unmatched))
-        self._log_once("load series whose instance is no node of the cluster", unmatched)
         for query, count in reading.rejected.items():
             self._metrics.load_rejected.labels(source, query).inc(count)
-        self._log_once("values that cannot be a load", reading.rejected)
+        self._log_once("values that cannot be a load", reading.rejected, reading.left_out)
         if reading.problems:
             self._metrics.load_failures.labels(source).inc()
         # Only at the second time in a row: of a source that goes down between two queries the next read reports more.
         self._log_once("a part of the load could not be read", set(reading.problems) & self._problems)
         self._problems = frozenset(reading.problems)
 
-    def _log_once(self, event: str, names: Iterable[str]) -> None:
+    def _log_once(self, event: str, names: Iterable[str], reason: str = "") -> None:
         """Log which nodes, queries or problems an event concerns, if it did not concern some of them last time."""
         current = frozenset(names)
         new = current - self._logged.get(event, frozenset())
         self._logged[event] = current
         if new:
-            log.warning(event, source=self._source_key, count=len(current), examples=sorted(new)[:3])
+            more = {"reason": reason[:_MOST_REASON]} if reason else {}
+            log.warning(event, source=self._source_key, count=len(current), examples=sorted(new)[:3], **more)
 
     def status(self) -> LoadStatus:
         """Return the collector's status, not fresh where no series belongs to a node."""

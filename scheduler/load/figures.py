@@ -19,6 +19,25 @@ class Metric(NamedTuple):
     value: float
 
 
+class Rejections:
+    """What is left out of a reading.
+
+    Attributes:
+        counts: how many values, by query.
+        reasons: why the first of them was, by query.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.reasons: dict[str, str] = {}
+
+    def add(self, query: str, reason: str, count: int = 1) -> None:
+        """Count values that are left out for a reason."""
+        if count:
+            self.counts[query] = self.counts.get(query, 0) + count
+            self.reasons.setdefault(query, reason)
+
+
 def is_usable(value: float) -> bool:
     """Return whether a percentage can be a load: finite, not negative, not absurdly large."""
     return math.isfinite(value) and 0.0 <= value <= MAX_PERCENT

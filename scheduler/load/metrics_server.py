@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta, Struct
 
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_milli_value, quantity_value
-from scheduler.load.figures import is_usable
-from scheduler.load.nodes import NODES_PATH, list_nodes
-from scheduler.load.source import LoadError
+from scheduler.load.answers import Answer, AnswerDecoder, AnswerError, most_bytes
+from scheduler.load.figures import Rejections, is_usable
+from scheduler.load.nodes import list_nodes
+from scheduler.load.source import Known, LoadError
 
 Capacity = tuple[int, int]
 """CPU in milli-units and memory in bytes."""
 METRICS_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
+_BYTES_A_NODE = 4096
+"""Twice what other sources need: each item has the node's labels, and those of cloud providers are 2 KiB."""
+
+
+class _List(Struct):
+    items: list[Any] | None = None
+
+
+class _Metadata(Struct, frozen=True, gc=False):
+    name: str
+
+
+_Amount = Annotated[str, Meta(max_length=64)]
+"""Quantities that were read are kept, so that they must not be long."""
+
+
+class _Amounts(Struct, frozen=True, gc=False):
+    cpu: _Amount = ""
+    memory: _Amount = ""
+
+
+class _Usage(Struct, frozen=True, gc=False):
+    metadata: _Metadata
+    usage: _Amounts = _Amounts()
+    timestamp: str | None = None
+
+
+_USAGES: AnswerDecoder[_List, _Usage] = AnswerDecoder(_List, "items", sample=_Usage, seam=b"}},{")
 
 
 class Connection(Protocol):
@@ -35,7 +65,8 @@ class Connection(Protocol):
 class MetricsServerSource:
     """One list a read. The metrics server reports the latest usage only, and no deviation.
 
-    `capacity_of` gives the capacity of a node of the cluster; without it each read lists the nodes as well.
+    `capacity_of` gives the capacity of a node of the cluster, and `known` says how many it has; without the first each
+    read lists the nodes as well.
     """
 
     def __init__(
@@ -43,9 +74,11 @@ class MetricsServerSource:
         connection: Connection,
         capacity_of: Callable[[str], Capacity | None] | None = None,
         clock: Callable[[], float] = time.time,
+        known: Known | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
+        self._known = known
         self._capacity_of = capacity_of
 
     def describe(self) -> str:
@@ -58,21 +91,26 @@ class MetricsServerSource:
 
     def read(self) -> LoadReading:
         """Read the usage of all nodes; see `LoadSource.read`."""
-        items = _items(self._get(METRICS_PATH), METRICS_PATH)
-        capacity_of = self._capacity_of or self._list_capacities().get
+        body = self._get(METRICS_PATH)
+        capacity_of, known = self._capacity_of, self._known and self._known()
+        if capacity_of is None:
+            capacities = self._list_capacities()
+            capacity_of, known = capacities.get, len(capacities)
+        try:
+            answer: Answer[_List, _Usage] = _USAGES.decode(body, most_bytes(known, _BYTES_A_NODE))
+        except AnswerError as error:
+            raise LoadError(f"{METRICS_PATH}: the answer cannot be used: {error}") from error
+        rejections = Rejections()
+        rejections.add("usage", answer.reason, answer.rejected)
         instances: dict[str, NodeLoad] = {}
-        rejected = 0
-        for item in items:
-            name = str(_part(item, "metadata").get("name") or "")
+        for _, item in answer.samples:
+            name = item.metadata.name
             capacity = capacity_of(name)
-            if capacity is None:
-                # As upstream: usage of a node that is gone. It does not count as an unusable value.
-                continue
-            load, unusable = _node_load(item, capacity)
-            rejected += unusable
+            # As upstream: usage of a node that is gone does not count as an unusable value.
+            load = _node_load(item, capacity, rejections) if capacity is not None else None
             if load is not None:
                 instances[name] = load
-        return LoadReading(instances, self._clock(), {"usage": rejected} if rejected else {})
+        return LoadReading(instances, self._clock(), rejections.counts, reasons=rejections.reasons)
 
     def _get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
         try:
@@ -93,46 +131,27 @@ class MetricsServerSource:
         try:
             return {node.name: node.capacity for node in list_nodes(self._get)}
         except ValueError as error:
-            raise LoadError(f"{NODES_PATH}: the answer is not JSON, or not a list of objects") from error
+            raise LoadError(str(error)) from error
 
 
-def _node_load(item: Mapping[str, Any], capacity: Capacity) -> tuple[NodeLoad | None, int]:
-    usage = _part(item, "usage")
+def _node_load(item: _Usage, capacity: Capacity, rejections: Rejections) -> NodeLoad | None:
     figures: list[float] = []
-    for name, amount, total in (("cpu", quantity_milli_value, capacity[0]), ("memory", quantity_value, capacity[1])):
+    for resource, text, amount, total in (
+        ("cpu", item.usage.cpu, quantity_milli_value, capacity[0]),
+        ("memory", item.usage.memory, quantity_value, capacity[1]),
+    ):
         try:
-            used = amount(usage[name])
-            percent = float(100 * used) / float(total) if total > 0 else math.nan
-        except (KeyError, QuantityError, TypeError):
+            percent = float(100 * amount(text)) / float(total) if total > 0 else math.nan
+        except QuantityError:
             percent = math.nan
-        figures.append(percent if is_usable(percent) else math.nan)
-    unusable = sum(math.isnan(figure) for figure in figures)
-    if unusable == len(figures):
-        return None, unusable
+        if not is_usable(percent):
+            rejections.add("usage", f"{resource} {text!r} of {item.metadata.name[:80]!r} cannot be a load")
+            percent = math.nan
+        figures.append(percent)
+    if all(map(math.isnan, figures)):
+        return None
     try:
-        measured_at = epoch_seconds(str(item.get("timestamp", "")))
+        measured_at = epoch_seconds(item.timestamp or "")
     except TimestampError:
         measured_at = math.nan
-    return NodeLoad(cpu_average=figures[0], memory_average=figures[1], measured_at=measured_at), unusable
-
-
-def _decoded(body: bytes, path: str) -> Mapping[str, Any]:
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise LoadError(f"{path}: the answer is not JSON") from error
-    if not isinstance(data, dict):
-        raise LoadError(f"{path}: the answer is not a list of objects")
-    return data
-
-
-def _items(body: bytes, path: str) -> Iterator[Mapping[str, Any]]:
-    items = _decoded(body, path).get("items")
-    if items is not None and not isinstance(items, list):
-        raise LoadError(f"{path}: the answer is not a list of objects")
-    return (item for item in items or () if isinstance(item, dict))
-
-
-def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = data.get(name)
-    return part if isinstance(part, dict) else {}
+    return NodeLoad(cpu_average=figures[0], memory_average=figures[1], measured_at=measured_at)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
+from msgspec import Struct, field
 
 from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
 
@@ -36,32 +37,50 @@ def list_nodes(get: Get, selector: str = "") -> list[KnownNode]:
     nodes: list[KnownNode] = []
     parameters: dict[str, str | int] = {"limit": _PAGE, **({"labelSelector": selector} if selector else {})}
     while True:
-        page = json.loads(get(NODES_PATH, parameters))
-        if not isinstance(page, dict) or not isinstance(page.get("items") or [], list):
-            raise ValueError(f"{NODES_PATH}: the answer is not a list of objects")
-        nodes.extend(_node(item) for item in page.get("items") or [] if isinstance(item, dict))
-        token = _part(page, "metadata").get("continue")
-        if not token:
+        try:
+            page = _pages.decode(get(NODES_PATH, parameters))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"{NODES_PATH}: the answer is not a list of nodes ({error})") from error
+        nodes.extend(map(_known, page.items or ()))
+        if not page.metadata.more:
             return nodes
-        parameters["continue"] = str(token)
+        parameters["continue"] = page.metadata.more
 
 
-def _node(item: Mapping[str, Any]) -> KnownNode:
-    metadata, status = _part(item, "metadata"), _part(item, "status")
-    addresses = status.get("addresses")
-    listed = addresses if isinstance(addresses, list) else []
-    amounts = _part(status, "capacity")
+class _Metadata(Struct, frozen=True, gc=False):
+    name: str = ""
+    more: str = field(default="", name="continue")
+
+
+class _Address(Struct, frozen=True, gc=False):
+    address: str = ""
+
+
+class _Status(Struct, frozen=True, gc=False):
+    addresses: list[_Address] | None = None
+    capacity: dict[str, str] | None = None
+
+
+class _Node(Struct, frozen=True, gc=False):
+    metadata: _Metadata = _Metadata()
+    status: _Status = _Status()
+
+
+class _Page(Struct):
+    """Of nodes, just what is asked for here: their images alone can make a page of the whole objects 10 MB."""
+
+    metadata: _Metadata = _Metadata()
+    items: list[_Node] | None = None
+
+
+_pages = msgspec.json.Decoder(_Page)
+
+
+def _known(node: _Node) -> KnownNode:
+    amounts = node.status.capacity or {}
     try:
         capacity = quantity_milli_value(amounts.get("cpu", "0")), quantity_value(amounts.get("memory", "0"))
-    except (QuantityError, TypeError):
+    except QuantityError:
         capacity = (0, 0)
-    return KnownNode(
-        str(metadata.get("name") or ""),
-        tuple(str(entry["address"]) for entry in listed if isinstance(entry, dict) and entry.get("address")),
-        capacity,
-    )
-
-
-def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = data.get(name)
-    return part if isinstance(part, dict) else {}
+    addresses = tuple(entry.address for entry in node.status.addresses or () if entry.address)
+    return KnownNode(node.metadata.name, addresses, capacity)

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
-from scheduler.load.prometheus import PrometheusSource, sample_value
+from scheduler.load.figures import Rejections
+from scheduler.load.prometheus import PrometheusSource, is_amount
 from scheduler.load.settings import LoadSettings
+from scheduler.load.source import Known
 
-_CONTAINERS: Final = '{container!="",container!="POD"}'
+_CONTAINERS: Final = 'container!="",container!="POD"'
 """Without a pod's own cgroup, which sums its containers up, and without sandboxes."""
 _BY_POD: Final = "(namespace, pod)"
-_MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of one answer: 250 bytes a pod, 150,000 pods."""
+_PODS_A_QUERY: Final = 40_000
+"""At 250 bytes each, 10 of the 16 MiB that an answer may have: some queries bring more pods than others."""
+_LAST_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+"""Of the names of pods. Controllers choose them at random, or number their pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,43 +38,76 @@ class PodUse:
     at: float = math.nan
 
 
-class PodSeriesSource:
-    """Three instant queries a read. Blocking; used by one thread at a time."""
+@dataclass(frozen=True, slots=True)
+class PodUses:
+    """What pods used.
 
-    def __init__(self, settings: LoadSettings, clock: Callable[[], float] = time.time) -> None:
+    Attributes:
+        by_pod: by `namespace/name`; pods without a sample of the last minutes are missing.
+        left_out: how many samples could not be used, and why; "" for none.
+    """
+
+    by_pod: Mapping[str, PodUse]
+    left_out: str = ""
+
+
+class PodSeriesSource:
+    """Three instant queries a read, and in a large cluster several of each. Blocking; used by one thread at a time."""
+
+    def __init__(
+        self, settings: LoadSettings, clock: Callable[[], float] = time.time, known: Known | None = None
+    ) -> None:
+        """`known` is how many pods there are."""
         self._window = settings.window
         self._clock = clock
-        self._prometheus = PrometheusSource(replace(settings, max_bytes=_MOST_BYTES))
+        self._known = known
+        self._prometheus = PrometheusSource(settings, known=known)
 
     def close(self) -> None:
         """Close the session."""
         self._prometheus.close()
 
-    def read(self) -> Mapping[str, PodUse]:
-        """Return the use by pod (`namespace/name`); those without a sample of the last minutes are missing.
+    def read(self) -> PodUses:
+        """Return what pods used.
 
         Raises:
             LoadError: a query was not answered.
         """
         now = self._clock()
+        rejections = Rejections()
         cpu, memory, sampled = (
-            _by_pod(self._prometheus.ask(f"{aggregate} by {_BY_POD} ({expression})", now))
-            for aggregate, expression in (
-                ("sum", f"rate(container_cpu_usage_seconds_total{_CONTAINERS}[{self._window}])"),
-                ("sum", f"avg_over_time(container_memory_working_set_bytes{_CONTAINERS}[{self._window}])"),
-                ("max", f"timestamp(container_memory_working_set_bytes{_CONTAINERS})"),
+            self._by_pod(function, series, now, rejections)
+            for function, series in (
+                ("sum", f"rate(container_cpu_usage_seconds_total{{$pods}}[{self._window}])"),
+                ("sum", f"avg_over_time(container_memory_working_set_bytes{{$pods}}[{self._window}])"),
+                ("max", "timestamp(container_memory_working_set_bytes{$pods})"),
             )
         )
-        return {
+        uses = {
             key: PodUse(1000 * cpu.get(key, math.nan), memory.get(key, math.nan), at) for key, at in sampled.items()
         }
+        count, reason = sum(rejections.counts.values()), next(iter(rejections.reasons.values()), "")
+        return PodUses(uses, f"{count} samples are left out, the first as {reason}" if count else "")
+
+    def _by_pod(self, function: str, series: str, at: float, rejections: Rejections) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for pods in _selectors(0 if self._known is None else self._known()):
+            vector = self._prometheus.ask(f"{function} by {_BY_POD} ({series.replace('$pods', pods)})", at)
+            rejections.add(series, vector.reason, vector.rejected)
+            for sample in vector.samples:
+                namespace, pod = sample.labels.get("namespace"), sample.labels.get("pod")
+                if not namespace or not pod:
+                    rejections.add(series, "it names no pod")
+                elif is_amount(sample.value):
+                    values[f"{namespace}/{pod}"] = sample.value
+                else:
+                    rejections.add(series, f"{sample.value} is no use of a pod")
+        return values
 
 
-def _by_pod(series: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for sample in series:
-        labels, value = sample.get("metric") or {}, sample_value(sample.get("value"))
-        namespace, pod = labels.get("namespace"), labels.get("pod")
-        if namespace and pod and value is not None:
-            values[f"{namespace}/{pod}"] = value
-    return values
+def _selectors(pods: int) -> list[str]:
+    """Return selectors that have all pods between them, and so many that no answer gets too large."""
+    parts = -(-pods // _PODS_A_QUERY)
+    if parts <= 1:
+        return [_CONTAINERS]
+    return [f'{_CONTAINERS},pod=~".*[{_LAST_CHARACTERS[part::parts]}]"' for part in range(parts)]

@@ -3,25 +3,77 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from string import Template
-from typing import Any
+from typing import Any, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load.figures import is_usable
+from scheduler.load.answers import Answer, AnswerDecoder, AnswerError
+from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
-from scheduler.load.source import LoadError
+from scheduler.load.source import Known, LoadError
 
 _STAT = "secondary_scheduler_stat"
 _SAMPLE_TIME = "sample_time"
 _FIGURES = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?(e[+-][0-9]{2,3})?|NaN|[+-]Inf")
+
+
+class _Vector(Struct):
+    result: list[Any]
+
+
+class _Answer(Struct):
+    data: _Vector
+
+
+class _Sample(Struct, gc=False):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSample:
+    """A sample of an instant query: its labels, and its value, which may be NaN or infinite."""
+
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The answer to an instant query.
+
+    Attributes:
+        samples: of every series.
+        rejected: how many samples are not as Prometheus writes them.
+        reason: why the first of them is not.
+    """
+
+    samples: list[VectorSample]
+    rejected: int
+    reason: str
+
+
+def _read(sample: _Sample) -> VectorSample:
+    text = sample.value[1]
+    if not _NUMBER.fullmatch(text):
+        raise AnswerError(f"{text[:40]!r} is not a number as Prometheus writes it")
+    return VectorSample(sample.metric, float(text))
+
+
+_VECTOR: AnswerDecoder[_Answer, VectorSample] = AnswerDecoder(
+    _Answer, "data", "result", sample=_Sample, seam=b"]},{", read=_read
+)
 
 
 class PrometheusSource:
@@ -31,10 +83,13 @@ class PrometheusSource:
     others count; it is an error only when no figure can be read.
     """
 
-    def __init__(self, settings: LoadSettings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, settings: LoadSettings, clock: Callable[[], float] = time.time, known: Known | None = None
+    ) -> None:
+        """`known` is that of `GuardedSession`."""
         self._settings = settings
         self._clock = clock
-        self._session = GuardedSession(settings)
+        self._session = GuardedSession(settings, {"/api/v1/query": _decode}, known)
         self._client = PrometheusConnect(url=settings.address.rstrip("/"), session=self._session, retry=Retry(0))
 
     def describe(self) -> str:
@@ -49,26 +104,25 @@ class PrometheusSource:
         """Read all figures; see `LoadSource.read`."""
         window_end = self._clock()
         instances: dict[str, NodeLoad] = {}
-        rejected: dict[str, int] = {}
+        rejections = Rejections()
         failures: list[LoadError] = []
         duplicated: list[str] = []
         for figure in _FIGURES:
             try:
-                series = self.ask(self._expression(figure), window_end)
+                vector = self.ask(self._expression(figure), window_end)
             except LoadError as error:
                 failures.append(error)
                 if len(failures) == 1 and figure == _FIGURES[0]:
                     # The source itself is down or refuses us: three more timeouts would add nothing.
                     raise
                 continue
-            rejected[figure], has_duplicates = _merge(instances, figure, series, self._settings.node_label)
-            if has_duplicates:
+            rejections.add(figure, vector.reason, vector.rejected)
+            if _merge(instances, figure, vector.samples, self._settings.node_label, rejections):
                 duplicated.append(figure)
         if len(failures) == len(_FIGURES):
             raise failures[0]
         # The time of a sample alone is no load.
         instances = {name: load for name, load in instances.items() if _has_figure(load)}
-        counted = {name: count for name, count in rejected.items() if count}
         problems = tuple(str(error) for error in failures)
         if duplicated:
             label = self._settings.node_label
@@ -78,7 +132,7 @@ class PrometheusSource:
             )
         if not instances and not problems:
             problems = ("has no series for the queries; do the recording rules exist?",)
-        return LoadReading(instances, window_end, counted, problems)
+        return LoadReading(instances, window_end, rejections.counts, problems, reasons=rejections.reasons)
 
     def expression(self, figure: str) -> str:
         """Return the query for a figure such as `cpu_average`, with the window filled in."""
@@ -93,46 +147,43 @@ class PrometheusSource:
         # One request carries both: `or` keeps the two apart by the label that is put on the second.
         return f'({expression}) or label_replace({times}, "{_STAT}", "{_SAMPLE_TIME}", "", "")'
 
-    def ask(self, expression: str, at: float) -> list[Mapping[str, Any]]:
-        """Return the samples of an instant query at a time, as Prometheus writes them.
+    def ask(self, expression: str, at: float) -> Vector:
+        """Return the answer to an instant query at a time, in seconds since the epoch.
 
         Raises:
             LoadError: it does not answer, or not with a vector.
         """
         try:
-            result = self._client.custom_query(expression, params={"time": f"{at:.3f}"})
+            answer: Answer[_Answer, VectorSample] = self._client.custom_query(expression, params={"time": f"{at:.3f}"})
         except PrometheusApiClientException as error:
             raise LoadError(
                 f"{self._settings.address}: query refused: {str(error)[:300]} (query: {expression})"
             ) from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise LoadError(
-                f"{self._settings.address}: answer is not a Prometheus query result (query: {expression})"
-            ) from error
-        if not isinstance(result, list):
-            raise LoadError(f"{self._settings.address}: query yields no vector (query: {expression})")
-        return result
+        return Vector([sample for _, sample in answer.samples], answer.rejected, answer.reason)
+
+
+def _decode(body: bytes, most: int) -> Any:
+    # prometheus-api-client takes the result out by its keys.
+    return {"data": {"result": _VECTOR.decode(body, most)}}
 
 
 def _merge(
-    instances: dict[str, NodeLoad], figure: str, series: list[Mapping[str, Any]], node_label: str
-) -> tuple[int, bool]:
-    """Put one figure's series into the instances.
-
-    Returns how many values were unusable, and whether an instance has several series.
-    """
-    rejected, has_duplicates = 0, False
+    instances: dict[str, NodeLoad], figure: str, series: list[VectorSample], node_label: str, rejections: Rejections
+) -> bool:
+    """Put one figure's series into the instances. Returns whether an instance has several series."""
+    has_duplicates = False
     for sample in series:
-        labels, value = sample.get("metric") or {}, sample_value(sample.get("value"))
+        labels, value = sample.labels, sample.value
         instance = labels.get(node_label)
-        if not instance or value is None:
-            rejected += 1
+        if not instance:
+            rejections.add(figure, f"it has no label {node_label}")
             continue
         load = instances.get(instance, NodeLoad())
-        if labels.get(_STAT) == _SAMPLE_TIME:
+        is_time = labels.get(_STAT) == _SAMPLE_TIME
+        if is_time and is_amount(value):
             newest = value if math.isnan(load.measured_at) else max(value, load.measured_at)
             instances[instance] = structs.replace(load, measured_at=newest)
-        elif is_usable(value * 100):
+        elif not is_time and is_usable(value * 100):
             before: float = getattr(load, figure)
             has_duplicates |= not math.isnan(before)
             # Duplicates from a replicated Prometheus differ little; of series that should have been added up, the
@@ -140,18 +191,14 @@ def _merge(
             percent = before if before > value * 100 else value * 100
             instances[instance] = structs.replace(load, **{figure: percent})
         else:
-            rejected += 1
-    return rejected, has_duplicates
+            rejections.add(figure, f"{value} of {instance[:80]!r} cannot be a {'time' if is_time else 'load'}")
+    return has_duplicates
+
+
+def is_amount(value: float) -> bool:
+    """Return whether a value can be a time or a use: finite, and not negative."""
+    return math.isfinite(value) and value >= 0.0
 
 
 def _has_figure(load: NodeLoad) -> bool:
     return not all(math.isnan(getattr(load, figure)) for figure in _FIGURES)
-
-
-def sample_value(value: Any) -> float | None:
-    """Return the number of a `[time, "value"]` pair; None where it is not finite or below zero."""
-    try:
-        number = float(value[1])
-    except (TypeError, ValueError, IndexError, KeyError):
-        return None
-    return number if math.isfinite(number) and number >= 0 else None

@@ -1,25 +1,53 @@
-"""An HTTP session for untrusted servers: a deadline, a byte cap, no redirects, a credential that may rotate."""
+"""An HTTP session for untrusted servers: a deadline, a byte cap, no redirects, a credential that may rotate, and bodies
+that are decoded as what they should be."""
 
 from __future__ import annotations
 
 import re
 import stat
 import time
+from collections.abc import Callable, Mapping
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from scheduler.load.answers import AnswerError, most_bytes
 from scheduler.load.settings import LoadSettings
-from scheduler.load.source import LoadError, LoadRefused
+from scheduler.load.source import Known, LoadError, LoadRefused
 
 _CHUNK = 64 * 1024
 _MAX_TOKEN = 64 * 1024
 _MAX_AUTHORITY = 4 * 1024 * 1024
+_MAX_REFUSAL = 64 * 1024
+"""Bytes of an answer that is no 200: of what it says, a line is shown."""
+
+Decode = Callable[[bytes, int], Any]
+"""Decodes an answer of at most so many bytes; raises AnswerError."""
 
 _LIBRARY_WORDS = re.compile(r"HTTPS?Connection(?:Pool)?\([^()]*\): |\[Errno -?\d+\] ")
 """What urllib3 and Python put around the system's reason."""
+
+
+class GuardedResponse(requests.Response):
+    """A response whose body has been read, and whose `json()` is what that should be."""
+
+    def __init__(self, response: requests.Response, body: bytes, decode: Callable[[bytes], Any]) -> None:
+        super().__init__()
+        # requests has no public way to hand it a body that was read elsewhere.
+        self.__dict__.update(vars(response), _content=body)
+        self._decode = decode
+
+    def json(self, **_: Any) -> Any:
+        """Decode the body.
+
+        Raises:
+            LoadError: it is not what the path answers with.
+        """
+        return self._decode(self.content)
 
 
 class GuardedSession(requests.Session):
@@ -29,17 +57,28 @@ class GuardedSession(requests.Session):
     shadows anything set by `mount()`.
     """
 
-    def __init__(self, settings: LoadSettings) -> None:
+    def __init__(self, settings: LoadSettings, answers: Mapping[str, Decode], known: Known | None = None) -> None:
+        """Create a session.
+
+        Args:
+            settings: where to, and the limits.
+            answers: how to decode what each path that will be asked for answers with.
+            known: for the cap on an answer (`most_bytes`); None where nobody knows.
+        """
         super().__init__()
         self._settings = settings
+        self._answers = answers
+        self._known = known
         # A proxy or .netrc of the environment would see the credential.
         self.trust_env = False
         self.verify = (str(settings.ca_file) if settings.ca_file else True) if settings.verify_tls else False
         self.headers["Accept-Encoding"] = "identity"
+        # A server could have any number kept.
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     def request(  # type: ignore[override]  # nobody calls it positionally beyond the address
         self, method: str | bytes, url: str | bytes, **kwargs: Any
-    ) -> requests.Response:
+    ) -> GuardedResponse:
         """Send one request within deadline and byte cap.
 
         Raises:
@@ -57,11 +96,14 @@ class GuardedSession(requests.Session):
         elif token:
             headers["Authorization"] = f"Bearer {token}"
         kwargs.update(stream=True, allow_redirects=False, timeout=limit.timeout_seconds, verify=self.verify)
+        known = None if self._known is None else self._known()
+        most = most_bytes(known)
         try:
             response = super().request(method, url, headers=headers, **kwargs)
             with response:
-                # requests has no public way to hand it a body that was read elsewhere.
-                response._content = self._body(response, deadline)
+                self._check_status(response)
+                is_answer = response.status_code == requests.codes.ok
+                body = self._body(response, deadline, most if is_answer else _MAX_REFUSAL, known)
         except requests.exceptions.SSLError as error:
             cause = _root_cause(error)
             raise LoadError(f"{limit.address}: TLS verification failed ({cause}); {tls_advice(cause)}") from error
@@ -74,10 +116,22 @@ class GuardedSession(requests.Session):
         except OSError as error:
             # Without a certificate file requests raises a bare OSError.
             raise LoadError(f"caFile {limit.ca_file}: cannot be read; mount it, or leave caFile out") from error
-        self._check_status(response)
-        return response
+        path = urlsplit(str(url)).path
+        decode = next(decode for suffix, decode in self._answers.items() if path.endswith(suffix))
+        return GuardedResponse(response, body, lambda content: self._decoded(decode, content, most, path))
 
-    def _body(self, response: requests.Response, deadline: float) -> bytes:
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """None is followed. For one that is not, requests would still read the whole body, without any limit."""
+        del resp
+        return None
+
+    def _decoded(self, decode: Decode, content: bytes, most: int, path: str) -> Any:
+        try:
+            return decode(content, most)
+        except AnswerError as error:
+            raise LoadError(f"{self._settings.address}: the answer of {path} cannot be used: {error}") from error
+
+    def _body(self, response: requests.Response, deadline: float, most: int, known: int | None) -> bytes:
         limit = self._settings
         body = bytearray()
         try:
@@ -85,9 +139,11 @@ class GuardedSession(requests.Session):
             # servers compress although they are asked not to, so the cap is on the decoded bytes.
             while chunk := response.raw.read1(_CHUNK, decode_content=True):
                 body += chunk
-                if len(body) > limit.max_bytes:
+                if len(body) > most:
+                    reason = "" if known is None else f", which is the most for {known} nodes or pods"
                     raise LoadError(
-                        f"{limit.address}: the answer is larger than {limit.max_bytes} bytes; narrow the query"
+                        f"{limit.address}: the answer is larger than {most} bytes{reason}; narrow the queries to this"
+                        " cluster"
                     )
                 if time.monotonic() > deadline:
                     raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s")

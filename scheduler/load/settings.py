@@ -22,7 +22,6 @@ class LoadSettings:
         refresh_seconds: pause between two reads.
         max_age_seconds: a sample older than this is stale and not used for scores.
         timeout_seconds: deadline of one query, connecting and reading included.
-        max_bytes: cap on one answer; 16 MiB hold the loads of some 80,000 nodes.
         queries: PromQL of each figure. The default series are those that load-watcher 0.2.4 reads (recording rules of
             kube-prometheus).
         node_label: label of the series that says which node they are of: its name, or an address with or without port.
@@ -40,7 +39,6 @@ class LoadSettings:
     refresh_seconds: float = 30.0
     max_age_seconds: float = 300.0
     timeout_seconds: float = 10.0
-    max_bytes: int = 16 * 1024 * 1024
     queries: LoadQueries = field(default_factory=LoadQueries)
     node_label: str = "instance"
     credential_header: str = ""

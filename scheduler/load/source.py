@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from scheduler.framework import LoadReading
+
+Known = Callable[[], int]
+"""How many nodes, or pods, a source may tell about, for the cap on its answers. Called on the thread that reads it."""
 
 
 class LoadError(Exception):

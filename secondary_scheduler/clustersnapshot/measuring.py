@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from scheduler.catalog import CredentialRules, address_problem
+from scheduler.framework import LoadReading
 from scheduler.load import (
-    GuardedSession,
+    Known,
     LoadError,
     LoadSettings,
     PrometheusSource,
+    WatcherSource,
     match_nodes,
     watcher_document,
     window_seconds,
@@ -24,10 +25,8 @@ _MAX_AGE = 300.0
 """Seconds after which a sample is left out, as the scheduler by default does not use it."""
 
 
-def read_load_document(
-    origin: LoadOrigin, node_of_address: Callable[[str], str | None], say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Return the load as a document of a snapshot.
+def read_load_document(origin: LoadOrigin, names: Mapping[str, str], say: Callable[[str], None]) -> dict[str, Any]:
+    """Return the load as a document of a snapshot. `names` are the nodes' by name and address (`nodes_by_address`).
 
     Raises:
         LoadError: the source does not answer with loads.
@@ -42,35 +41,49 @@ def read_load_document(
         window=origin.window,
         rules=CredentialRules(directory=None, allow_insecure=origin.allow_insecure),
     )
-    content = _from_watcher(settings) if origin.watcher else _from_prometheus(settings, node_of_address, say)
+
+    def known() -> int:
+        return len(set(names.values()))
+
+    content = _from_watcher(settings, known, say) if origin.watcher else _from_prometheus(settings, names, known, say)
     return {"apiVersion": LOAD_API_VERSION, "kind": LOAD_KIND, "metadata": {"name": "nodes"}, **content}
 
 
-def _from_watcher(settings: LoadSettings) -> dict[str, Any]:
-    url = f"{settings.address.rstrip('/')}/watcher"
-    session = GuardedSession(settings)
+def _from_watcher(settings: LoadSettings, known: Known, say: Callable[[str], None]) -> dict[str, Any]:
+    source = WatcherSource(settings, known=known)
     try:
-        response = session.request("GET", url)
+        answer = source.ask()
     finally:
-        session.close()
-    if response.status_code != 200:
-        raise LoadError(f"{url}: HTTP {response.status_code}")
-    try:
-        content = msgspec.json.decode(response.content, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise LoadError(f"{url}: not the JSON of a load-watcher: {error}") from error
-    return {key: content[key] for key in ("timestamp", "window", "source", "data") if key in content}
+        source.close()
+    _say_left_out(answer.reading(0.0), say)
+    window = {"start": answer.window.start, "end": answer.window.end}
+    nodes = {name: {"metrics": [metric._asdict() for metric in metrics]} for name, metrics in answer.metrics.items()}
+    return {
+        "timestamp": math.floor(answer.timestamp),
+        "window": {
+            "duration": answer.window.duration or "",
+            **{name: math.floor(value) for name, value in window.items() if value is not None},
+        },
+        "source": answer.source,
+        "data": {"NodeMetricsMap": nodes},
+    }
+
+
+def _say_left_out(reading: LoadReading, say: Callable[[str], None]) -> None:
+    if reading.rejected:
+        say(f"left out values that cannot be a load: {reading.left_out}")
 
 
 def _from_prometheus(
-    settings: LoadSettings, node_of_address: Callable[[str], str | None], say: Callable[[str], None]
+    settings: LoadSettings, names: Mapping[str, str], known: Known, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    source = PrometheusSource(settings)
+    source = PrometheusSource(settings, known=known)
     try:
         reading = source.read()
     finally:
         source.close()
-    matched, unmatched = match_nodes(reading, node_of_address)
+    _say_left_out(reading, say)
+    matched, unmatched = match_nodes(reading, names.get)
     fresh = matched.fresh_loads(reading.window_end, _MAX_AGE)
     if unmatched:
         say(f"left out the load of {len(unmatched)} instances that are no nodes, such as {unmatched[0]}")

@@ -68,7 +68,7 @@ def _documents(
             yield Document(resource.api_version, resource.kind, data)
     if origin is not None:
         nodes = (data for resource, objects in items if resource.kind == "Node" for data in objects)
-        load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)).get, say)
+        load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)), say)
         yield Document(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
 
 

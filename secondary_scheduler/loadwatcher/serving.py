@@ -20,6 +20,7 @@ from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, SyncConnection
 from scheduler.load import (
     Collector,
+    Known,
     LoadError,
     LoadSettings,
     LoadSource,
@@ -32,6 +33,7 @@ from scheduler.load import (
     window_seconds,
 )
 from scheduler.observe import Authorizer, stop_serving
+from secondary_scheduler.errors import printable
 from secondary_scheduler.loadwatcher.errors import WatcherError
 from secondary_scheduler.loadwatcher.listening import Listen
 
@@ -80,9 +82,11 @@ class NodeNamedSource:
     Lists the nodes once a minute. While the API server does not answer, the last list counts.
     """
 
-    def __init__(self, source: LoadSource, connection: SyncConnection, say: Say) -> None:
-        self._source, self._connection, self._say = source, connection, say
+    def __init__(self, source: Callable[[Known], LoadSource], connection: SyncConnection, say: Say) -> None:
+        """`source` makes the source that is read, from how many nodes there are."""
+        self._source, self._connection, self._say = source(self._node_count), connection, say
         self._nodes: dict[str, str] = {}
+        self._count = 0
         self._listed_at = -float("inf")
         self._unmatched: frozenset[str] = frozenset()
 
@@ -97,8 +101,8 @@ class NodeNamedSource:
 
     def read(self) -> LoadReading:
         """Read; see `LoadSource.read`."""
-        reading = self._source.read()
         self._list_nodes()
+        reading = self._source.read()
         matched, unmatched = match_nodes(reading, self._nodes.get)
         new = frozenset(unmatched) - self._unmatched
         self._unmatched = frozenset(unmatched)
@@ -112,12 +116,17 @@ class NodeNamedSource:
         if time.monotonic() - self._listed_at < _NODES_SECONDS:
             return
         try:
-            self._nodes = nodes_by_address((node.name, node.addresses) for node in list_nodes(self._connection.get))
+            nodes = list_nodes(self._connection.get)
+            self._nodes = nodes_by_address((node.name, node.addresses) for node in nodes)
+            self._count = len(nodes)
         except (KubeError, ValueError) as error:
             if not self._nodes:
                 raise LoadError(f"nodes of the cluster: {error}") from error
             self._say(f"nodes of the cluster: {error}; continuing with the last list")
         self._listed_at = time.monotonic()
+
+    def _node_count(self) -> int:
+        return self._count
 
 
 class WatcherService:
@@ -138,6 +147,7 @@ class WatcherService:
         self._stop = asyncio.Event()
         self._collector: Collector | None = None
         self._reported: tuple[bool, str] = (True, "")
+        self._rejected: frozenset[str] = frozenset()
         self.port = 0
 
     async def run(self, listen: Listen, say: Say) -> None:
@@ -188,11 +198,7 @@ class WatcherService:
         if api is None:
             source = load_source(self._key, settings, ClientConfig(server="https://unused.invalid"))
         else:
-            source = load_source(self._key, settings, api)
-            if self._provider != METRICS_SERVER:
-                # The metrics server names nodes already.
-                connection = SyncConnection(api, timeout=settings.timeout_seconds)
-                source = NodeNamedSource(source, connection, say)
+            source = self._source_of_nodes(api, say)
 
         def show(status: LoadStatus) -> None:
             current = (status.fresh, status.message)
@@ -201,6 +207,9 @@ class WatcherService:
                 say("load is fresh" if status.fresh else f"load is not fresh: {status.message}")
 
         def keep(reading: LoadReading) -> None:
+            if reading.rejected.keys() - self._rejected:
+                say(f"values that cannot be a load are left out: {printable(reading.left_out)}")
+            self._rejected = frozenset(reading.rejected)
             self._reading = reading
             self._ready = self._ready or bool(reading.fresh_loads(time.time(), settings.max_age_seconds))
 
@@ -211,6 +220,13 @@ class WatcherService:
             on_reading=keep,
             on_status=show,
         )
+
+    def _source_of_nodes(self, api: ClientConfig, say: Say) -> LoadSource:
+        if self._provider == METRICS_SERVER:
+            # It names nodes already.
+            return load_source(self._key, self._settings, api)
+        connection = SyncConnection(api, timeout=self._settings.timeout_seconds)
+        return NodeNamedSource(lambda known: load_source(self._key, self._settings, api, known=known), connection, say)
 
     async def _watcher(self, request: web.Request) -> web.Response:
         reading = self._reading
@@ -231,7 +247,8 @@ class WatcherService:
             timestamp=reading.window_end,
             latest=self._provider == METRICS_SERVER,
         )
-        return web.Response(body=json.dumps(document, allow_nan=False).encode(), content_type=_JSON)
+        body = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+        return web.Response(body=body, content_type=_JSON)
 
     async def _health(self, _: web.Request) -> web.Response:
         status = self._collector.status() if self._collector is not None else None

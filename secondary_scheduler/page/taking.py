@@ -63,10 +63,10 @@ class Taker:
         """
         remarks: list[str] = []
         documents = read_snapshot(self.api, None, remarks.append, PAGE_RESOURCES)
-        measured = self._load(remarks)
+        measured = self._load(remarks, sum(document.kind == "Node" for document in documents))
         return scene_of(documents, self.configured, measured=measured, now=time.time(), remarks=remarks)
 
-    def _load(self, remarks: list[str]) -> LoadReading | None:
+    def _load(self, remarks: list[str], nodes: int) -> LoadReading | None:
         sources, _ = configured_sources(self.configured().profiles, self.rules)
         if not sources:
             return None
@@ -74,9 +74,9 @@ class Taker:
         if len(sources) > 1:
             remarks.append(f"the configuration names {len(sources)} load sources; the load is that of the first")
         try:
-            source = load_source(key, settings, self.api)
+            source = load_source(key, settings, self.api, known=lambda: nodes)
             try:
-                return source.read()
+                reading = source.read()
             finally:
                 source.close()
         except LoadError as error:
@@ -84,3 +84,7 @@ class Taker:
             self.say(f"load source: {printable(str(error))}")
             remarks.append("the nodes' load is missing: its source does not answer with loads")
             return None
+        if reading.rejected:
+            self.say(f"values that cannot be a load are left out: {printable(reading.left_out)}")
+            remarks.append(f"values that cannot be a load are left out: {sum(reading.rejected.values())}")
+        return reading

@@ -19,7 +19,7 @@ from scheduler.engine import SYSTEM_CLOCKS, EventRecorder
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, ConfigError, KubeClient, KubeError, server_version
 from scheduler.kube.lease import LeaseElector, LeaseSettings
-from scheduler.load import Collector, load_source, match_nodes, pod_series_source, window_seconds
+from scheduler.load import MOST_BYTES, Collector, load_source, match_nodes, pod_series_source, window_seconds
 from scheduler.logs import configure_logging
 from secondary_scheduler.rebalancer.cluster import Cluster
 from secondary_scheduler.rebalancer.events import Announcer
@@ -29,6 +29,7 @@ from secondary_scheduler.rebalancer.options import Options, parse_options
 from secondary_scheduler.rebalancer.planner import Planner
 from secondary_scheduler.rebalancer.rounds import Rebalancer
 from secondary_scheduler.rebalancer.setup import Setup, SetupError, read_setup, unchanged
+from secondary_scheduler.rebalancer.usage import UsageReader
 from secondary_scheduler.rebalancing import Memory
 from secondary_scheduler.serving import serve
 
@@ -78,7 +79,7 @@ async def run(options: Options, config: ClientConfig) -> int:
         OSError: a port cannot be used.
     """
     async with (
-        KubeClient(config, user_agent=_AGENT) as client,
+        KubeClient(config, user_agent=_AGENT, max_bytes=MOST_BYTES) as client,
         # Of its own: a flood of tokens, or of lists, must not wait before an eviction.
         KubeClient(config, user_agent=f"{_AGENT} reviews", qps=20, burst=40) as reviews,
         KubeClient(config, user_agent=f"{_AGENT} watches", qps=50, burst=100) as watches,
@@ -140,6 +141,8 @@ class _Process:
         own = frozenset({self.places.namespace, options.scheduler[0]})
         planner = Planner(setup.configuration, setup.settings, setup.source, own)
         self._recorder = EventRecorder(client, instance=socket.gethostname())
+        series = pod_series_source(setup.source, setup.load, self._cluster.pod_count)
+        self._usage = UsageReader(client, self._cluster, series)
         self._world = LiveWorld(
             client,
             self._cluster,
@@ -148,10 +151,10 @@ class _Process:
             self.places,
             setup.configuration.hash,
             self._elector.is_leader,
-            pod_series_source(setup.source, setup.load),
+            self._usage,
         )
         self._collector = Collector(
-            load_source(setup.source, setup.load, config, self._cluster.capacity_of),
+            load_source(setup.source, setup.load, config, self._cluster.capacity_of, self._cluster.node_count),
             refresh_seconds=setup.load.refresh_seconds,
             max_age_seconds=setup.load.max_age_seconds,
             on_reading=self._take_load,
@@ -253,6 +256,8 @@ class _Process:
         """Called on the collector's thread."""
         matched, _ = match_nodes(reading, self._cluster.node_of_address)
         self._world.reading = matched
+        queries = ", ".join(reading.rejected)
+        self._usage.say_once("values that cannot be a load", queries, why=reading.left_out)
         self._from_thread(self._measured.set)
 
     def _stop_leading(self, reason: str) -> None:

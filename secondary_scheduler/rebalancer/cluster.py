@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -138,6 +139,18 @@ class Cluster:
         """Return the object of a workload (kind, namespace, name), where it is known."""
         copy = self._objects.get(key[0])
         return copy.store.named(key[2], key[1]) if copy is not None else None
+
+    def node_count(self) -> int:
+        """Return the number of nodes. May be called from another thread."""
+        return len(self._nodes.store)
+
+    def pod_count(self) -> int:
+        """Return the number of pods. May be called from another thread."""
+        return len(self._pods.store)
+
+    def pods_by_namespace(self) -> Mapping[str, int]:
+        """Return how many pods each namespace has that has any."""
+        return Counter(known.info.namespace for known in self._pods.store)
 
     def picture(self) -> Picture:
         """Return the cluster as it is now."""

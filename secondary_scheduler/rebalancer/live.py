@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import structlog
-from msgspec import Raw, Struct
 
 from scheduler.catalog import operand_name
 from scheduler.framework import LoadReading, PodInfo
@@ -26,15 +24,13 @@ from scheduler.kube.client import (
     WriteWithheld,
     api_path,
 )
-from scheduler.kube.model import DecodeError
-from scheduler.load import LoadError, PodSeriesSource, PodUse
 from secondary_scheduler.rebalancer.cluster import Cluster
 from secondary_scheduler.rebalancer.events import Announcer
 from secondary_scheduler.rebalancer.planner import Planner, Round
 from secondary_scheduler.rebalancer.rounds import EvictionAnswer, StatusDeleted
 from secondary_scheduler.rebalancer.status import Report, status_document
+from secondary_scheduler.rebalancer.usage import UsageReader
 from secondary_scheduler.rebalancing import (
-    POD_METRICS,
     Answer,
     History,
     Memory,
@@ -44,7 +40,6 @@ from secondary_scheduler.rebalancing import (
     RebalancePlan,
     SchedulerHealth,
     UnreadableMemory,
-    Usage,
     answer_of,
     decode_memory,
     elects_leader,
@@ -52,7 +47,6 @@ from secondary_scheduler.rebalancing import (
     eviction_of,
     lease_of,
     scheduler_health,
-    usage_of,
 )
 
 MANAGER = "secondary-scheduler-rebalancer"
@@ -61,16 +55,7 @@ _SECONDARY_SCHEDULERS = "operator.openshift.io/v1"
 _EVICTION_SECONDS = 35.0
 """An admission webhook may take 30."""
 _MOST_TEXT = 300
-_CADVISOR = "cAdvisor"
-_METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
 log = structlog.get_logger(component="rebalancer")
-
-
-class _List(Struct):
-    items: list[Raw] = []
-
-
-_list = msgspec.json.Decoder(_List)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +84,7 @@ class LiveWorld:
         places: where things are.
         configuration: hash of the configuration that plans are made with.
         leads: whether this process may write now.
-        series: of what pods use, where the load source has them.
+        usage: reads what pods use.
     """
 
     def __init__(
@@ -111,10 +96,10 @@ class LiveWorld:
         places: Places,
         configuration: str,
         leads: Callable[[], bool],
-        series: PodSeriesSource | None = None,
+        usage: UsageReader,
     ) -> None:
         self._client = client
-        self._series = series
+        self._usage = usage
         self._cluster = cluster
         self._planner = planner
         self._announcer = announcer
@@ -123,7 +108,6 @@ class LiveWorld:
         self._leads = leads
         self._path = api_path("v1", "configmaps", namespace=places.namespace, name=places.name)
         self._status_uid = ""
-        self._problems: dict[str, str] = {}
         self.reading: LoadReading | None = None
         """The last load by name of node; set from the collector's thread."""
 
@@ -141,7 +125,7 @@ class LiveWorld:
 
     async def plan(self, history: History, *, evicts: bool) -> RebalancePlan:
         """Return the plan of a round."""
-        usage, health = await asyncio.gather(self._usage(), self._health())
+        usage, health = await asyncio.gather(self._usage.read(), self._health())
         now = time.time()
         reading = self.reading if self.reading is not None else LoadReading({}, now)
         # The picture last: it is what evictions are decided on.
@@ -262,49 +246,6 @@ class LiveWorld:
         except ValueError:
             return {}
         return content if isinstance(content, dict) else {}
-
-    async def _usage(self) -> Mapping[str, Usage]:
-        """Return what pods used, by cAdvisor's series where there are any: they are averages, as the nodes' loads."""
-        metrics, series = await asyncio.gather(self._pod_metrics(), self._pod_series())
-        return {**metrics, **series}
-
-    async def _pod_series(self) -> Mapping[str, Usage]:
-        if self._series is None:
-            return {}
-        problem = ""
-        uses: Mapping[str, PodUse] = {}
-        try:
-            uses = await asyncio.to_thread(self._series.read)
-        except LoadError as error:
-            problem = str(error)[:_MOST_TEXT]
-        self._say_once("no series of what pods use: PodMetrics are asked instead", problem)
-        return {key: Usage(use.cpu, use.memory, use.at, _CADVISOR) for key, use in uses.items()}
-
-    async def _pod_metrics(self) -> Mapping[str, Usage]:
-        """Return what PodMetrics say; nothing where there is no metrics server."""
-        problem = ""
-        usage: dict[str, Usage] = {}
-        try:
-            usage = dict(_usages(_list.decode(await self._client.get(_METRICS)).items))
-        except (KubeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            problem = str(error)[:_MOST_TEXT]
-        self._say_once("no PodMetrics: without a series, what a pod uses is taken to be what it requests", problem)
-        return usage
-
-    def _say_once(self, event: str, problem: str) -> None:
-        """Log a problem when it is new or another than before; "" is none."""
-        if problem and problem != self._problems.get(event):
-            log.info(event, reason=problem)
-        self._problems[event] = problem
-
-
-def _usages(items: Iterable[Raw]) -> Iterable[tuple[str, Usage]]:
-    for raw in items:
-        try:
-            metrics = POD_METRICS.decode(raw)
-            yield metrics.metadata.key, usage_of(metrics)
-        except (DecodeError, ValueError, OverflowError):
-            continue
 
 
 def _uid(answer: bytes) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.framework import NodeInfo, PodInfo
+from scheduler.framework import NodeInfo, PodInfo, is_fresh
 from secondary_scheduler.rebalancing.objects import Usage
 from secondary_scheduler.rebalancing.settings import RESOURCES
 
@@ -57,8 +57,8 @@ def share_of(
         max_age: seconds after which a measurement is not used.
     """
     measured = usage.get(pod.key)
-    # A time in the future is a clock that nobody can trust.
-    if measured is not None and abs(now - measured.at) <= max_age:
+    # Without its time a measurement of seconds is no measure.
+    if measured is not None and measured.at > 0.0 and is_fresh(measured.at, now, max_age):
         amounts, source = {"cpu": measured.cpu, "memory": measured.memory}, measured.source
     else:
         declared = pod.spec.declared

@@ -23,8 +23,7 @@ def read_load(data: bytes, place: str, report: Report) -> LoadReading:
         reading = parse_watcher(data, place)
     except LoadError as error:
         raise InputError(str(error)) from error
-    rejected = sum(reading.rejected.values())
-    if rejected:
-        report.warn(f"{place}: values that cannot be a load left out: {rejected}")
+    if reading.rejected:
+        report.warn(f"{place}: values that cannot be a load left out: {reading.left_out}")
     times = [load.measured_at for load in reading.loads.values() if not math.isnan(load.measured_at)]
     return replace(reading, answered_at=max(times, default=0.0))

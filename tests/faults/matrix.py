@@ -24,6 +24,7 @@ _OURS_ALONE = "-: a part that is ours alone"
 _NOT_ASKED = "not asked: its source of load is tried in 38, 39 and 44"
 _LISTWATCH = "tests/unit/scheduler/kube/client/test_listwatch.py::"
 _LEASE = "tests/integration/kube/test_lease.py::"
+_LOAD = "tests/unit/scheduler/load/"
 _PROMETHEUS = "tests/faults/test_prometheus.py::"
 
 
@@ -130,17 +131,25 @@ MATRIX = (
     ),
     Row(38, "Prometheus down", "pods placed without load, and it is said; I9", (_PROMETHEUS + "test_it_is_down",)),
     Row(
-        39, "NaN, infinite, negative, empty", "scores stay in range; absent is not 0",
-        (_PROMETHEUS + "test_a_harmful_answer", _PROMETHEUS + "test_half_of_the_nodes_missing"),
+        39, "NaN, infinite, negative, empty, malformed", "scores stay in range; absent is not 0; it costs that sample",
+        (_PROMETHEUS + "test_half_of_the_nodes_missing",
+         _PROMETHEUS + "test_malformed_samples_cost_themselves_and_are_said_once",
+         _LOAD + "test_answers.py::test_what_is_wrong_in_a_sample_costs_that_sample"),
     ),
     Row(
-        40, "samples an hour old", "marked stale", (_PROMETHEUS + "test_samples_an_hour_old",),
+        40, "samples an hour old, or of the year 2058", "marked stale",
+        (_PROMETHEUS + "test_samples_an_hour_old", _PROMETHEUS + "test_samples_of_the_year_2058"),
         "-: knows no age of a sample; fault 38 shows it",
     ),
     Row(
-        41, "slow drip, huge body, redirect, login page", "bounded; no credential on a redirect",
+        41, "slow drip, huge body, 16 MiB of `[]`, redirect to a file, a host or a path, login page",
+        "bounded; the interpreter is held 0.1 s at most; no redirect is followed, and no credential goes elsewhere",
         (_PROMETHEUS + "test_a_harmful_answer",
-         _PROMETHEUS + "test_a_redirect_is_not_followed_and_the_token_goes_nowhere"),
+         _PROMETHEUS + "test_a_redirect_is_not_followed_and_the_token_goes_nowhere",
+         _PROMETHEUS + "test_a_redirect_to_a_file_is_not_followed",
+         _LOAD + "test_redirects.py::test_nobody_goes_where_a_source_sends_its_readers",
+         _LOAD + "test_answers.py::"
+         "test_the_interpreter_is_not_held_by_the_largest_answer_that_is_admitted"),
         _NOT_ASKED,
     ),
     Row(

@@ -87,6 +87,20 @@ class BreakablePrometheus:
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
+    def vector(self, query: str) -> bytes:
+        """The answer to a query."""
+        now = time.time()
+
+        def sample(node: str, value: float, **labels: str) -> dict[str, Any]:
+            return {"metric": {"instance": node, **labels}, "value": [now, number(value)]}
+
+        share = 0.02 if "stddev" in query else 1.0
+        result = [sample(node, value * share) for node, value in self.loads.items()]
+        if "label_replace" in query:
+            times = {"secondary_scheduler_stat": "sample_time"}
+            result += [sample(node, now - self.sample_age, **times) for node in self.loads]
+        return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+
     def stop(self) -> None:
         """Listen no more."""
         if self._server is not None:
@@ -119,18 +133,7 @@ def number(value: float) -> str:
 
 def whole(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
     """All loads, and in the first query the times of their samples."""
-    now = time.time()
-
-    def sample(node: str, value: float, **labels: str) -> dict[str, Any]:
-        return {"metric": {"instance": node, **labels}, "value": [now, number(value)]}
-
-    share = 0.02 if "stddev" in query else 1.0
-    result = [sample(node, value * share) for node, value in fake.loads.items()]
-    if "label_replace" in query:
-        times = {"secondary_scheduler_stat": "sample_time"}
-        result += [sample(node, now - fake.sample_age, **times) for node in fake.loads]
-    data = {"status": "success", "data": {"resultType": "vector", "result": result}}
-    send(handler, json.dumps(data).encode())
+    send(handler, fake.vector(query))
 
 
 def drip(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
@@ -169,6 +172,31 @@ def bomb(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
 def login_page(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
     """What a single sign-on in front of it answers."""
     send(handler, b"<html><form>Log in</form></html>", content_type="text/html; charset=utf-8")
+
+
+def lists(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
+    """As many empty lists as fit."""
+    send(handler, b'{"data":{"resultType":"vector","result":[' + b"[]," * 85_000 + b"[]]}}")
+
+
+def brackets(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
+    """Deeper than anybody reads."""
+    send(handler, b'{"data":{"resultType":"vector","result":[' + b"[" * 250_000)
+
+
+_MALFORMED = (
+    *(b"7", b"null", b"[]", b'{"metric":[1],"value":[1,"1"]}', b'{"metric":{"instance":5},"value":[1,"1"]}'),
+    *(rb'{"metric":{"instance":"\ud800"},"value":[1,"1"]}', b'{"metric":{"instance":"x"},"value":[1,"1_0"]}'),
+    *(b"[" * 20_000 + b"]" * 20_000, b'"' + b"x" * 70_000 + b'"'),
+)
+MALFORMED = len(_MALFORMED)
+"""Samples of `beside_malformed_ones` that are none."""
+
+
+def beside_malformed_ones(fake: BreakablePrometheus, handler: Handler, query: str) -> None:
+    """All loads, after samples that are none."""
+    head, samples, rest = fake.vector(query).partition(b'"result": [')
+    send(handler, head + samples + b",".join(_MALFORMED) + b"," + rest)
 
 
 def elsewhere(fake: BreakablePrometheus, handler: Handler, query: str) -> None:

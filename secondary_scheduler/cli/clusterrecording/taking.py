@@ -254,7 +254,7 @@ class _Recorder:
     async def _read_load(self) -> bytes:
         assert self._origin is not None
         names = nodes_by_address(list(self._addresses.items()))
-        document = await asyncio.to_thread(read_load_document, self._origin, names.get, self._say)
+        document = await asyncio.to_thread(read_load_document, self._origin, names, self._say)
         return msgspec.json.encode(document)
 
     async def _pause(self, seconds: float) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.framework import LoadReading
+from scheduler.framework import MOST_AHEAD, LoadReading
 from scheduler.load import (
     KnownNode,
     LoadError,
@@ -150,13 +150,13 @@ class Examination:
             failure = CheckStatus.FAILED if figure in self._needed else CheckStatus.WARNING
             started = time.monotonic()
             try:
-                samples = source.ask(expression, self._clock())
+                vector = source.ask(expression, self._clock())
             except LoadError as error:
                 yield Check(name, failure, str(error), "correct load.queries in SecondarySchedulerOptions")
                 continue
             seconds = time.monotonic() - started
-            if samples:
-                yield Check(name, CheckStatus.OK, f"{len(samples)} series in {seconds:.2f} s")
+            if vector.samples:
+                yield Check(name, CheckStatus.OK, f"{len(vector.samples)} series in {seconds:.2f} s")
             else:
                 yield Check(name, failure, f"no series for {expression}", series.advice(source, figure))
 
@@ -170,7 +170,7 @@ class Examination:
         if rejected:
             advice = "NaN, infinite, negative or above 100,000 %: check the recording rule behind the query"
             yield Check(
-                "values", CheckStatus.WARNING, f"{rejected} values cannot be a load: {dict(reading.rejected)}", advice
+                "values", CheckStatus.WARNING, f"{rejected} values cannot be a load: {reading.left_out}", advice
             )
         elif reading.problems:
             yield Check("values", CheckStatus.WARNING, "; ".join(reading.problems[:2]))
@@ -210,6 +210,10 @@ class Examination:
             return Check("ages", CheckStatus.WARNING, "unknown: each value counts as old as the answer", advice)
         finding = f"newest {min(ages.values()):.0f} s, oldest {max(ages.values()):.0f} s; allowed {limit:g} s"
         old = sorted(ages.keys() - matched.fresh_loads(now, limit).keys())
+        early = [name for name in old if ages[name] < 0]
+        if early:
+            finding += f"; more than {MOST_AHEAD:g} s ahead of this machine's clock: {_examples(early)}"
+            return Check("ages", CheckStatus.FAILED, finding, "correct the clocks: what is so far ahead is not used")
         if old:
             advice = "are the exporters and the recording rules running? If they are, raise load.maxAgeSeconds"
             return Check("ages", CheckStatus.FAILED, f"{finding}; too old: {_examples(old)}", advice)

@@ -36,8 +36,8 @@ def advice(source: PrometheusSource, figure: str) -> str:
     """Return what to write into `load.queries`, from the series that the Prometheus has."""
     existing: set[str] = set()
     with contextlib.suppress(LoadError):
-        samples = source.ask(f'count by (__name__) ({{__name__=~"{_KNOWN}"}})', time.time())
-        existing = {str((sample.get("metric") or {}).get("__name__")) for sample in samples}
+        vector = source.ask(f'count by (__name__) ({{__name__=~"{_KNOWN}"}})', time.time())
+        existing = {sample.labels.get("__name__", "") for sample in vector.samples}
     known = _CPU if figure.startswith("cpu") else _MEMORY
     kind = "CPU" if known is _CPU else "memory"
     for name, expression in known.items():
@@ -54,11 +54,11 @@ def label_with(source: PrometheusSource, names: Collection[str]) -> str | None:
     counted: Counter[str] = Counter()
     for expression in (source.expression(FIGURES[0]), "node_uname_info", "kube_node_info"):
         try:
-            samples = source.ask(expression, time.time())
+            vector = source.ask(expression, time.time())
         except LoadError:
             continue
-        for sample in samples:
-            counted.update(label for label, value in (sample.get("metric") or {}).items() if value in names)
+        for sample in vector.samples:
+            counted.update(label for label, value in sample.labels.items() if value in names)
         if counted:
             return counted.most_common(1)[0][0]
     return None

@@ -82,7 +82,7 @@ class Target:
         yield from self.notes
         if any(note.status is CheckStatus.FAILED for note in self.notes):
             return
-        source = load_source(self.key, self.settings, self.api)
+        source = load_source(self.key, self.settings, self.api, known=lambda: len(self.nodes))
         try:
             yield from Examination(self.settings, source, self.nodes, self.counted, self.needed).run()
         finally:

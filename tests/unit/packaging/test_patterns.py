@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.load import answers
+
 ROOT = Path(__file__).resolve().parents[3]
 CHARACTERS = ("IN", "LITERAL", "NOT_LITERAL", "ANY")
 PACKAGES = ("scheduler", "secondary_scheduler", "components", "stacks", "policy")
@@ -70,3 +72,10 @@ def test_no_pattern_needs_what_python_before_3_11_5_does_wrong() -> None:
                     wrong.append(f"{path.relative_to(ROOT)}:{line}: {pattern!r}")
     assert not wrong
     assert read > 50
+
+
+def test_neither_does_a_pattern_that_is_put_together_of_parts() -> None:
+    built = [value for value in vars(answers).values() if isinstance(value, re.Pattern)]
+    assert len(built) > 4
+    for pattern in built:
+        assert not repeats_a_group_possessively(re._parser.parse(pattern.pattern))  # type: ignore[attr-defined]

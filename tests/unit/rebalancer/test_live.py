@@ -12,12 +12,11 @@ from scheduler.framework import PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import ConnectionLost, WriteWithheld
 from scheduler.kube.client.errors import api_error
-from scheduler.load import LoadError, PodUse
 from secondary_scheduler.rebalancer.live import LiveWorld, Places
 from secondary_scheduler.rebalancer.rounds import StatusDeleted
 from secondary_scheduler.rebalancer.status import Condition, Mode, Report
 from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer, History, Memory, PastMove, decode_memory
-from tests.support.rebalancing import metrics, running
+from tests.support.rebalancing import running
 
 EVICTION = "/api/v1/namespaces/default/pods/web/eviction"
 STATUS = "/api/v1/namespaces/own/configmaps/rebalancer"
@@ -52,7 +51,7 @@ def world(**answers: Any) -> tuple[LiveWorld, FakeClient]:
     client: Any = FakeClient(**answers)
     nothing: Any = None
     places = Places("own", "rebalancer", ("own", "mine"))
-    return LiveWorld(client, nothing, nothing, nothing, places, "hash", lambda: True), client
+    return LiveWorld(client, nothing, nothing, nothing, places, "hash", lambda: True, nothing), client
 
 
 def pod() -> PodInfo:
@@ -141,35 +140,3 @@ async def test_a_memory_that_cannot_be_read_is_a_new_one(content: Any) -> None:
 async def test_without_a_status_it_begins_anew() -> None:
     live, _ = world(get=api_error("GET", STATUS, 404, b""))
     assert (await live.read_memory()).history.moves == ()
-
-
-class FakeSeries:
-    """Series of pods, or a source that does not answer."""
-
-    def __init__(self, uses: dict[str, PodUse] | None) -> None:
-        self.uses = uses
-
-    def read(self) -> dict[str, PodUse]:
-        if self.uses is None:
-            raise LoadError("no answer within 10 s")
-        return self.uses
-
-
-@pytest.mark.parametrize(
-    ("uses", "sources"),
-    [
-        (
-            {"default/web": PodUse(100.0, 200.0, 990.0)},
-            {"default/web": ("cAdvisor", 100.0), "default/db": ("PodMetrics", 700.0)},
-        ),
-        (None, {"default/web": ("PodMetrics", 500.0), "default/db": ("PodMetrics", 700.0)}),
-    ],
-)
-async def test_what_pods_use_is_by_their_series_where_there_are_any(
-    uses: dict[str, PodUse] | None, sources: dict[str, tuple[str, float]]
-) -> None:
-    live, client = world()
-    client.answers["get"] = {"items": [metrics("web", cpu="500m"), metrics("db", cpu="700m")]}
-    fake: Any = FakeSeries(uses)
-    live._series = fake
-    assert {key: (usage.source, usage.cpu) for key, usage in (await live._usage()).items()} == sources

@@ -101,6 +101,7 @@ def test_comments_of_a_file_do_not_make_another_config_map(stack: Stack) -> None
         (FILE.replace("NodeAffinity", "NodeAfinity"), 9, ['"NodeAfinity" does not exist', 'did you mean "NodeAffinity"?']),
         (FILE.replace("/v1\n", "/v2\n"), 1, ["apiVersion", "v1"]),
         (FILE.replace("mine", "default-scheduler"), 5, ["profiles[0].schedulerName", "competes", "allowDefaultSchedulerName"]),
+        (FILE.replace("mine", "$(touch X)`id`;|"), 5, ["profiles[0].schedulerName", "DNS-1123 subdomain", "rename the profile"]),
         (FILE.replace("    score:", "   score:\n    x"), 0, ["not valid YAML"]),
         (FILE + "- schedulerName: mine\n", 11, ['Duplicate value: "mine"']),
         ("", 1, ["the file is empty"]),

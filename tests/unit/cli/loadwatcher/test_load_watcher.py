@@ -20,7 +20,7 @@ import requests
 
 from devcluster.pki import CertificateAuthority
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load import LoadSettings, WatcherSource, parse_watcher, watcher_document
+from scheduler.load import Known, LoadSettings, WatcherSource, parse_watcher, watcher_document
 from secondary_scheduler.loadwatcher import Access, Listen, NodeNamedSource, WatcherService
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.unit.scheduler.load.fakes import FakeService, send, service
@@ -260,9 +260,16 @@ class Nodes:
 def test_addresses_become_names_of_nodes_and_other_series_are_reported_once() -> None:
     messages: list[str] = []
     nodes: Any = Nodes(n1="10.0.0.1", n2="10.0.0.2")
-    source = NodeNamedSource(OneReading("10.0.0.1:9100", "n2", "10.9.9.9:9100"), nodes, messages.append)
+    counts: list[Known] = []
+
+    def source_of(known: Known) -> OneReading:
+        counts.append(known)
+        return OneReading("10.0.0.1:9100", "n2", "10.9.9.9:9100")
+
+    source = NodeNamedSource(source_of, nodes, messages.append)
     for _ in range(2):
         assert set(source.read().loads) == {"n1", "n2"}
+    assert [known() for known in counts] == [2], "so many nodes an answer may be about"
     assert messages == ["1 series are left out: no node has that name or address, such as 10.9.9.9:9100"]
 
 

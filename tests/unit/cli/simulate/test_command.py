@@ -342,18 +342,24 @@ def test_pods_placed_in_the_simulation_count_as_not_yet_measured(load_aware: Ben
     ("content", "problem"),
     [
         ("{", "load.json"),
-        ('{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"type":"CPU","operator":"AVG","value":"42"}]}}}}', "value"),
+        ('{"data":{"NodeMetricsMap":[]}}', "data.NodeMetricsMap"),
         ("[]", "load.json"),
     ],
 )
-def test_a_load_that_load_watchers_client_would_not_decode_is_refused(
-    load_aware: Bench, content: str, problem: str
-) -> None:
+def test_a_load_that_is_not_a_load_watchers_answer_is_refused(load_aware: Bench, content: str, problem: str) -> None:
     measured = load_aware.write("load.json", content)
     result = load_aware.simulate(node("n1"), pod("a"), arguments=("--load", measured))
     assert (result.code, result.out) == (4, "")
     assert problem in result.err
     assert result.err.count("\n") == 1
+
+
+def test_a_metric_that_is_none_is_left_out_and_told(load_aware: Bench) -> None:
+    wrong = '{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"type":"CPU","operator":"AVG","value":"42"}]}}}}'
+    result = load_aware.simulate(node("n1"), pod("a"), arguments=("--load", load_aware.write("load.json", wrong)))
+    assert result.code == 0
+    assert "values that cannot be a load left out: watcher: 1" in result.err
+    assert "42" in result.err
 
 
 def test_a_load_without_metrics_is_no_load(load_aware: Bench) -> None:

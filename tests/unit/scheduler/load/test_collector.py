@@ -51,12 +51,33 @@ def test_old_samples_from_a_source_that_answers_are_stale() -> None:
     assert "older than 60 s" in watched.status().message
 
 
-def test_samples_of_a_source_whose_clock_is_ahead_become_stale_too() -> None:
+def test_samples_of_a_source_whose_clock_is_a_little_ahead_become_stale_too() -> None:
+    clock = Clock(1000)
+    watched, _ = collector(clock, reading(1060))
+    watched.read_once()
+    assert (watched.status().fresh, watched.status().age_seconds) == (True, 0)
+    clock.now = 1061
+    assert not watched.status().fresh
+
+
+def test_samples_of_the_future_are_not_fresh_and_the_status_says_by_how_much() -> None:
     clock = Clock(1000)
     watched, _ = collector(clock, reading(5000))
     watched.read_once()
-    clock.now = 1061
-    assert not watched.status().fresh
+    status = watched.status()
+    assert (status.fresh, status.message) == (
+        False,
+        "Fake source: its samples are 4000 s ahead of this machine's clock",
+    )
+
+
+def test_one_sample_of_the_future_does_not_hide_how_old_the_others_are() -> None:
+    loads = {"n1": NodeLoad(cpu_average=1, measured_at=930), "n2": NodeLoad(cpu_average=1, measured_at=2.8e9)}
+    watched, _ = collector(Clock(1000), LoadReading(loads, 1000))
+    watched.read_once()
+    status = watched.status()
+    assert (status.fresh, status.age_seconds) == (False, 70)
+    assert "older than 60 s" in status.message
 
 
 def test_an_empty_answer_says_that_the_series_are_missing() -> None:

@@ -120,13 +120,14 @@ def loads_of(*names: str, at: float = NOW) -> LoadReading:
 
 
 async def test_unusable_values_are_counted_each_time_and_logged_once() -> None:
-    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, NOW, {"watcher": 2})
+    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, NOW, {"watcher": 2}, reasons={"watcher": "nan of 'n2'"})
     feed = Feed(broken, broken, loads_of("n1"), broken)
     logs = await feed.run()
     assert len(feed.readings) == 4
     assert feed.value("rejected_values_total", query="watcher") == 6
     examples = [line["examples"] for line in named(logs, "cannot be a load")]
     assert examples == [["watcher"]] * 2, "once, and once more after a reading without any"
+    assert named(logs, "cannot be a load")[0]["reason"] == "watcher: 2 (nan of 'n2')"
 
 
 async def test_a_figure_that_fails_is_counted_each_time_and_logged_when_it_fails_twice_in_a_row() -> None:
@@ -154,6 +155,15 @@ async def test_series_of_no_node_are_counted_and_left_out() -> None:
     assert feed.value("nodes") == 1
 
 
+async def test_of_any_number_of_strangers_the_loop_sees_a_thousand() -> None:
+    names = [f"{number:06}" for number in range(20_000)]
+    feed = Feed(loads_of(*names), loads_of(*reversed(names)), node_of_address={"000007": "n7"}.get)
+    logs = await feed.run()
+    (line,) = named(logs, "no node of the cluster")
+    assert (line["count"], line["examples"]) == (1000, ["000000", "000001", "000002"])
+    assert feed.value("unmatched_instances") == 19_999
+
+
 async def test_nodes_without_load_are_logged_once_and_again_when_others_join_them() -> None:
     script = (loads_of("n1"), loads_of("n1"), loads_of("n1", "n2"), loads_of("n1", "n2"), loads_of("n2"))
     feed = Feed(*script, nodes=("n1", "n2", "n3"))
@@ -173,6 +183,16 @@ async def test_single_nodes_whose_load_is_too_old_are_logged_and_counted() -> No
     logs = await feed.run()
     assert feed.statuses[0].fresh, "the source as a whole is fresh"
     assert named(logs, "too old")[0]["examples"] == ["n2"]
+    assert feed.value("node_states", state="stale") == 1
+
+
+async def test_a_node_whose_clock_is_ahead_is_logged_and_counts_as_stale() -> None:
+    loads = {f"n{ahead}": NodeLoad(cpu_average=1, measured_at=NOW + ahead) for ahead in (0, 60, 61)}
+    feed = Feed(LoadReading(loads, NOW))
+    logs = await feed.run()
+    assert feed.statuses[0].fresh, "the source as a whole is fresh"
+    assert [line["examples"] for line in named(logs, "ahead of this machine's clock")] == [["n61"]]
+    assert named(logs, "too old") == []
     assert feed.value("node_states", state="stale") == 1
 
 

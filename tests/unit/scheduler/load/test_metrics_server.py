@@ -90,13 +90,37 @@ def test_usage_of_a_node_that_is_gone_is_left_out(api: FakeService) -> None:
     assert (set(reading.loads), reading.rejected) == ({"n1"}, {})
 
 
-@pytest.mark.parametrize("cpu", ["", "x", "-1", None, [], "1e30"])
+@pytest.mark.parametrize("cpu", ["", "x", "-1", "1_0", "\u0661", "1e30"])
 def test_an_invalid_usage_is_missing_and_counted(api: FakeService, cpu: Any) -> None:
     api.json({"items": [usage("n1", cpu)]})
     reading = source(api, CAPACITY).read()
     assert math.isnan(reading.loads["n1"].cpu_average)
     assert reading.loads["n1"].memory_average == 12.5
     assert reading.rejected == {"usage": 1}
+    assert repr(cpu) in reading.reasons["usage"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [None, 7, [], {}, {"metadata": {"name": 5}}, usage("n2", cpu=None), usage("n2", cpu=[]), usage("n2", cpu="1" * 65)],
+)
+def test_an_item_of_another_form_costs_that_item(api: FakeService, wrong: Any) -> None:
+    api.json({"items": [wrong, usage("n1")]})
+    reading = source(api, CAPACITY).read()
+    assert (set(reading.loads), reading.rejected) == ({"n1"}, {"usage": 1})
+
+
+def test_an_answer_is_capped_by_the_nodes_and_not_by_their_labels(api: FakeService) -> None:
+    """Each item has its node's labels, which are up to 2 KiB in clouds."""
+    nodes = {f"n{number}": (4000, 8 << 30) for number in range(200)}
+    items = [{**usage(name), "metadata": {"name": name, "labels": {"x": "y" * 3800}}} for name in nodes]
+    connection = SyncConnection(ClientConfig(server=api.url), timeout=5)
+    measured = MetricsServerSource(connection, nodes.get, known=lambda: len(nodes))
+    api.json({"items": items})
+    assert set(measured.read().loads) == set(nodes)
+    api.json({"items": items * 2})
+    with pytest.raises(LoadError, match="larger than 1081344 bytes"):
+        measured.read()
 
 
 def test_a_node_without_capacity_has_no_load(api: FakeService) -> None:
@@ -125,10 +149,10 @@ def test_a_refusal_says_what_to_do(api: FakeService, code: int, reason: str, adv
         source(api, CAPACITY).read()
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"items": 5}'])
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"items": 5}', b'{"items": [' + b"7," * 300_000 + b"7]}"])
 def test_an_answer_of_another_shape_is_an_error(api: FakeService, body: bytes) -> None:
     api.answer = lambda handler: send(handler, body)
-    with pytest.raises(LoadError, match="answer is"):
+    with pytest.raises(LoadError, match="nodes: the answer cannot be used"):
         source(api, CAPACITY).read()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -54,7 +56,7 @@ def send(
     handler.wfile.write(body)
 
 
-def vector(values: dict[str, str], extra: list[dict[str, object]] | None = None) -> bytes:
+def vector(values: dict[str, str], extra: list[Any] | None = None) -> bytes:
     result = [{"metric": {"instance": node}, "value": [1000, value]} for node, value in values.items()]
     return json.dumps(
         {"status": "success", "data": {"resultType": "vector", "result": result + (extra or [])}}
@@ -98,13 +100,72 @@ def test_one_read_costs_four_queries_and_yields_per_cent_with_their_age(promethe
     assert n2.memory_average == pytest.approx(25)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-0.3", "junk"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("NaN", "+Inf", "-Inf", "-0.3", "junk", "1_0", "\u0661", "0x1p-2", " 1", "1 ", "", "nan", "Infinity", "1e5"),
+        *("1.", ".5", "1e+999", "9" * 500),
+    ],
+)
 def test_a_value_that_is_no_load_is_missing_and_counted(prometheus: FakePrometheus, value: str) -> None:
     prometheus.answer = lambda handler, query: send(handler, vector({"bad": value, "good": "0.1"}))
     reading = source(prometheus).read()
     assert "bad" not in reading.loads
     assert reading.rejected["cpu_average"] == 1
+    assert re.search(r"^(nan|-?inf|-0.3) of 'bad' cannot be a load|is not a number", reading.reasons["cpu_average"])
     assert reading.loads["good"].cpu_average == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("text", "percent"),
+    [
+        ("1", 100),
+        ("0.25", 25),
+        ("1e-07", 1e-5),
+        ("1.5e-10", 1.5e-8),
+        ("-0", 0),
+        ("0.0000012345678901234567", 1.2345678901e-4),
+    ],
+)
+def test_numbers_are_read_as_prometheus_writes_them(prometheus: FakePrometheus, text: str, percent: float) -> None:
+    prometheus.answer = lambda handler, query: send(handler, vector({"n1": text}))
+    assert source(prometheus).read().loads["n1"].cpu_average == pytest.approx(percent)
+
+
+WRONG: dict[str, Any] = {
+    "a number": 7,
+    "null": None,
+    "a list of labels": {"metric": [1], "value": [1, "1"]},
+    "an instance that is a number": {"metric": {"instance": 5}, "value": [1, "1"]},
+    "an instance that is no text": {"metric": {"instance": "\ud800"}, "value": [1, "1"]},
+    "no instance": {"metric": {"node": "n1"}, "value": [1, "1"]},
+    "an empty instance": {"metric": {"instance": ""}, "value": [1, "1"]},
+    "no value": {"metric": {"instance": "bad"}},
+    "a value that is a number": {"metric": {"instance": "bad"}, "value": [1, 1]},
+    "a value too many": {"metric": {"instance": "bad"}, "value": [1, "1", "1"]},
+    "a histogram": {"metric": {"instance": "bad"}, "histogram": [1, {"count": "1", "sum": "1"}]},
+    "series": {"metric": {"instance": "bad"}, "values": [[1, "1"]]},
+    "deep nesting": json.loads("[" * 900 + "]" * 900),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_sample_costs_itself_is_counted_and_is_told(prometheus: FakePrometheus, wrong: str) -> None:
+    body = vector({"good": "0.1"}, [WRONG[wrong]])
+    prometheus.answer = lambda handler, query: send(handler, body)
+    reading = source(prometheus).read()
+    assert set(reading.loads) == {"good"}
+    assert reading.rejected == dict.fromkeys(("cpu_average", "cpu_stddev", "memory_average", "memory_stddev"), 1)
+    assert "cpu_average: 1 (" in reading.left_out
+    assert all(reading.reasons.values())
+
+
+def test_a_time_that_is_none_costs_the_time_and_is_no_load(prometheus: FakePrometheus) -> None:
+    timeless = {"metric": {"instance": "n2", "secondary_scheduler_stat": "sample_time"}, "value": [1000, "NaN"]}
+    prometheus.answer = lambda handler, query: send(handler, vector({"n1": "0.1"}, [timeless, sample_time("n1", 990)]))
+    reading = source(prometheus).read()
+    assert set(reading.loads) == {"n1"}
+    assert "nan of 'n2' cannot be a time" in reading.reasons["cpu_average"]
 
 
 def test_a_node_with_the_time_of_a_sample_and_no_value_has_no_load(prometheus: FakePrometheus) -> None:
@@ -141,8 +202,8 @@ REFUSED = {
     "redirect": (lambda h, q: send(h, b"", status=302), "redirected"),
     "unauthorized": (lambda h, q: send(h, b"secret-canary", status=401, content_type="application/json"), "HTTP 401"),
     "login page": (lambda h, q: send(h, b"<html>", content_type="text/html"), "login page"),
-    "not a vector": (lambda h, q: send(h, b'{"data": {"result": "x"}}'), "no vector"),
-    "not json": (lambda h, q: send(h, b"{"), "not a Prometheus query result"),
+    "not a vector": (lambda h, q: send(h, b'{"data": {"result": "x"}}'), "cannot be used: Expected `array`, got `str`"),
+    "not json": (lambda h, q: send(h, b"{"), "cannot be used: not JSON"),
     "server error": (lambda h, q: send(h, b"boom", status=500), "query refused"),
 }
 
@@ -157,9 +218,23 @@ def test_the_error_for_an_invalid_answer_says_why_and_shows_no_token(prometheus:
 
 
 def test_a_huge_answer_is_cut_off(prometheus: FakePrometheus) -> None:
-    prometheus.answer = lambda handler, query: send(handler, b" " * 300_000)
-    with pytest.raises(LoadError, match="larger than 100000 bytes"):
-        source(prometheus, max_bytes=100_000).read()
+    body = b" " * 270_000
+    prometheus.answer = lambda handler, query: send(handler, body)
+    known = PrometheusSource(LoadSettings(address=prometheus.url), known=lambda: 2)
+    with pytest.raises(LoadError, match="larger than 266240 bytes, which is the most for 2 nodes or pods; narrow"):
+        known.read()
+    body = vector({f"n{number}": "0.1" for number in range(4000)})
+    assert len(PrometheusSource(LoadSettings(address=prometheus.url), known=lambda: 100).read().loads) == 4000
+
+
+def test_of_a_huge_refusal_a_line_is_told(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda handler, query: send(handler, b"x" * 70_000, status=500)
+    with pytest.raises(LoadError, match="larger than 65536 bytes"):
+        source(prometheus).read()
+    prometheus.answer = lambda handler, query: send(handler, b"x" * 60_000, status=500)
+    with pytest.raises(LoadError, match="query refused") as refused:
+        source(prometheus).read()
+    assert len(str(refused.value)) < 1000
 
 
 def test_a_slow_drip_ends_at_the_deadline(prometheus: FakePrometheus) -> None:
@@ -225,7 +300,7 @@ def test_an_answer_without_series_says_what_may_be_missing(prometheus: FakeProme
 
 def test_of_several_series_per_node_the_largest_counts_and_is_reported(prometheus: FakePrometheus) -> None:
     doubled = [{"metric": {"instance": "n1", "cpu": str(cpu)}, "value": [1000, str(cpu / 10)]} for cpu in (1, 4, 2)]
-    prometheus.answer = lambda handler, query: send(handler, vector({}, doubled))  # type: ignore[arg-type]
+    prometheus.answer = lambda handler, query: send(handler, vector({}, doubled))
     reading = source(prometheus).read()
     assert reading.loads["n1"].cpu_average == pytest.approx(40)
     assert any("aggregate the query by (instance)" in problem for problem in reading.problems)

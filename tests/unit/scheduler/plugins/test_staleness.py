@@ -72,6 +72,14 @@ def test_fresh_stale_and_absent_are_counted_apart(plugin: str) -> None:
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
+@pytest.mark.parametrize(("ahead", "stale"), [(60, 0), (61, 1), (1e9, 1)])
+def test_load_from_the_future_is_stale(plugin: str, ahead: float, stale: int) -> None:
+    loads = {**dict.fromkeys(NODES, figures(5)), "old": figures(1, age=-ahead)}
+    _, counters = outcome(world(loads), profile(plugin), plugin)
+    assert counters.get(f"load_stale/{plugin}", 0) == stale
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
 @pytest.mark.parametrize(("field", "affected", "other"), [("whenStale", "old", "new"), ("whenAbsent", "new", "old")])
 def test_a_node_that_is_left_out_gets_the_mean_of_the_others_and_one_that_is_estimated_its_requests(
     plugin: str, field: str, affected: str, other: str
