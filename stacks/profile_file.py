@@ -79,6 +79,7 @@ def configuration_from_file(
             source=shown,
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
+            strict_names=True,
             credential_rules=bound,
             cluster_minor=cluster_minor,
         )

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from scheduler.catalog import address_problem
+from scheduler.catalog import address_problem, is_subdomain
 from scheduler.config import parse_version
 from scheduler.kube.primitives import QuantityError, quantity_milli_value
 
@@ -19,7 +19,6 @@ _IMAGE = re.compile(
     r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"  # repository
     r"(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 SECRET_ARGUMENT = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
 """Names of args whose values must not be in a ConfigMap."""
@@ -61,7 +60,7 @@ def _quantity(value: str) -> str:
 
 
 def _subdomain(value: str) -> str:
-    if len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
+    if not is_subdomain(value):
         raise ValueError("must consist of lower case letters, digits, '-' and '.', at most 253 of them")
     return value
 

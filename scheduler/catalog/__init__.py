@@ -29,6 +29,7 @@ from scheduler.catalog.args_intree import (
     UtilizationShapePoint,
     VolumeBindingArgs,
     is_qualified_name,
+    is_subdomain,
 )
 from scheduler.catalog.args_schedulerplugins import (
     MOST_AVOID_SECONDS,
@@ -250,6 +251,7 @@ __all__ = [
     "is_custom_resource",
     "is_loopback",
     "is_qualified_name",
+    "is_subdomain",
     "known_names",
     "lookup",
     "minor_of",

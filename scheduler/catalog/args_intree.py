@@ -13,10 +13,15 @@ _QUALIFIED_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
+def is_subdomain(text: str) -> bool:
+    """Tell whether a text is a DNS-1123 subdomain, as the names of most objects are."""
+    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
+
+
 def is_qualified_name(text: str) -> bool:
     """Tell whether a text is a valid label key: `name` or `dns.sub.domain/name`."""
     prefix, slash, name = text.rpartition("/")
-    if slash and (not _SUBDOMAIN.fullmatch(prefix) or len(prefix) > 253):
+    if slash and not is_subdomain(prefix):
         return False
     return _QUALIFIED_NAME.fullmatch(name) is not None and len(name) <= 63
 

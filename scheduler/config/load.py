@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion, Loc
+from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion, Loc, is_subdomain
 from scheduler.config.args import ArgsReader, kubernetes_of, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_top_level
@@ -81,6 +81,7 @@ def load_configuration(
     flavour: Flavour | str = OURS,
     allow_token_in_config_map: bool = False,
     allow_default_scheduler_name: bool = False,
+    strict_names: bool = False,
     external_load: bool = False,
     converting: bool = False,
     credential_rules: CredentialRules | None = None,
@@ -96,6 +97,8 @@ def load_configuration(
         flavour: the image the configuration is for, or the name of its flavour.
         allow_token_in_config_map: accept a literal metric token, with a warning.
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
+        strict_names: refuse a schedulerName that is no DNS-1123 subdomain, instead of a warning: for who brings a
+            configuration into a cluster. Whoever reads what is there already takes it as it is.
         external_load: the nodes' load comes from elsewhere, so args need not name a load source.
         converting: the text will be rewritten as v1, so the image need not read its present version.
         credential_rules: refuse credentials for a metric source that these do not let the scheduler send; None where
@@ -124,7 +127,9 @@ def load_configuration(
     ignored = ignored_resources(model)
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
-        problems += _check_scheduler_name(document, profile, loc, allowed=allow_default_scheduler_name)
+        problems += _check_scheduler_name(
+            document, profile, loc, default_allowed=allow_default_scheduler_name, strict=strict_names
+        )
         kubernetes = kubernetes_of(profile, chosen, cluster_minor).with_gates(feature_gates)
         expander = Expander(document, profile, loc, chosen, kubernetes)
         points = expander.expand()
@@ -303,12 +308,15 @@ def _named_profiles(model: KubeSchedulerConfiguration) -> list[KubeSchedulerProf
     return profiles
 
 
+_SHOWN_NAME = 80
+
+
 def _check_scheduler_name(
-    document: Document, profile: KubeSchedulerProfile, loc: Loc, *, allowed: bool
+    document: Document, profile: KubeSchedulerProfile, loc: Loc, *, default_allowed: bool, strict: bool
 ) -> Iterator[Problem]:
     at: Loc = (*loc, "schedulerName")
     hint = "give the profile a name of its own, such as secondary-scheduler"
-    if not allowed:
+    if not default_allowed:
         hint += ", or allow it explicitly (allowDefaultSchedulerName, --allow-default-scheduler-name)"
     if not profile.scheduler_name:
         yield document.problem(at, "is required when there are several profiles")
@@ -317,7 +325,16 @@ def _check_scheduler_name(
             at,
             "a second scheduler named default-scheduler competes with the cluster's own for every pod",
             hint=hint,
-            severity="warning" if allowed else "error",
+            severity="warning" if default_allowed else "error",
+        )
+    elif not is_subdomain(profile.scheduler_name):
+        shown = profile.scheduler_name[:_SHOWN_NAME]
+        yield document.problem(
+            at,
+            f'Invalid value: "{shown}": must be a DNS-1123 subdomain: lower case letters, digits, "-" and ".", '
+            "beginning and ending with a letter or digit, at most 253 characters",
+            hint="rename the profile, and with it spec.schedulerName of the pods that name it",
+            severity="error" if strict else "warning",
         )
 
 

@@ -115,6 +115,7 @@ def _check(
             flavour=flavour or OURS,
             allow_token_in_config_map=allow_token,
             allow_default_scheduler_name=True,
+            strict_names=True,
             credential_rules=rules,
             cluster_minor=minor,
         )

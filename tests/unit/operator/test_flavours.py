@@ -6,6 +6,7 @@ from tests.unit.operator.builders import CONFIG, FOREIGN_IMAGE, IMAGE, World, co
 
 OLD = CONFIG.replace("/v1\n", "/v1beta3\n")
 DEFAULT_NAME = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: default-scheduler")
+ODD_NAME = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: $(touch X)`id`;|")
 PEAKS = CONFIG.replace("TargetLoadPacking\n        weight", "Peaks\n        weight")
 TOKEN = CONFIG.replace("type: Prometheus,", "type: Prometheus, token: abc,")
 
@@ -32,10 +33,24 @@ def degraded(text: str, **spec: object) -> str:
         (PEAKS, {"schedulerImage": FOREIGN_IMAGE.replace("34.7", "29.8")}, 'ScorePlugin "Peaks" does not exist in'),
         (DEFAULT_NAME, {}, "competes with the cluster's own"),
         (DEFAULT_NAME, {"allowDefaultSchedulerName": True}, ""),
+        (ODD_NAME, {}, 'profiles[0].schedulerName: Invalid value: "$(touch X)`id`;|": must be a DNS-1123 subdomain'),
+        (ODD_NAME, {"schedulerImage": FOREIGN_IMAGE}, "must be a DNS-1123 subdomain"),
         (TOKEN, {}, "a token in a ConfigMap can be read by everyone"),
         (TOKEN, {"allowTokenInConfigMap": True}, ""),
     ],
-    ids=["old", "old too old", "old read", "Peaks", "no Peaks", "default", "default aloud", "token", "token aloud"],
+    ids=[
+        "old",
+        "old too old",
+        "old read",
+        "Peaks",
+        "no Peaks",
+        "default",
+        "default aloud",
+        "odd name",
+        "odd name, Go",
+        "token",
+        "token aloud",
+    ],
 )
 def test_a_configuration_is_judged_for_the_image_it_is_for(
     text: str, spec: dict[str, object], message_part: str

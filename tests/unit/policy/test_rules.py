@@ -116,6 +116,13 @@ def test_a_profile_of_the_clusters_own_scheduler_needs_to_be_allowed(line: str) 
     assert list(rules.default_name_problems(scheduler(allowDefaultSchedulerName=True), [config_map(text)])) == []
 
 
+def test_a_profile_whose_name_is_no_subdomain_is_reported() -> None:
+    text = CONFIGURATION.partition("- schedulerName")[0] + "- schedulerName: $(touch X)\n"
+    (problem,) = rules.configuration_problems(scheduler(), [config_map(text)])
+    assert "profiles[0].schedulerName" in problem
+    assert "DNS-1123" in problem
+
+
 @pytest.mark.parametrize("key", ["config.yaml", "scheduler-config.yaml"])
 def test_a_literal_token_is_reported_by_its_place_and_never_by_its_value(key: str) -> None:
     (problem,) = rules.token_problems(config_map(WITH_TOKEN, key))

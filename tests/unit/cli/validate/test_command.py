@@ -143,8 +143,11 @@ def test_errors_in_a_manifest_name_its_own_lines_and_columns(tmp_path: Path) -> 
         ("", 4, "the file is empty"),
         ("apiVersion: v1\nkind: Pod\n", 4, 'no kind "Pod" is known'),
         (GOOD.replace("mine", "default-scheduler"), 0, "competes with the cluster's own"),
+        (GOOD.replace("mine", "MyScheduler"), 4, 'schedulerName: Invalid value: "MyScheduler": must be a DNS-1123'),
+        (config_map(GOOD.replace("mine", "$(touch X)`id`;|")), 4, "profiles[0].schedulerName: Invalid value: "),
     ],
-    ids=["manifest", "other key", "no such key", "no data", "no YAML", "empty", "other kind", "default-scheduler"],
+    ids=["manifest", "other key", "no such key", "no data", "no YAML", "empty", "other kind", "default-scheduler",
+         "upper case", "commands"],
 )  # fmt: skip
 def test_whatever_the_file_is_it_is_judged(tmp_path: Path, text: str, code: int, message: str) -> None:
     result = call("validate", written(tmp_path, text))

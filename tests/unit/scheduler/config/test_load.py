@@ -2,6 +2,7 @@
 """Decoding, defaults and refusals of KubeSchedulerConfiguration v1. Plugin sets and args have files of their own."""
 
 import copy
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -178,6 +179,40 @@ def test_a_profile_named_like_the_clusters_scheduler_is_refused_unless_allowed()
         assert configuration.scheduler_names == ("default-scheduler",)
         assert any("competes" in warning.message for warning in configuration.warnings)
     assert default_configuration(allow_default_scheduler_name=True).scheduler_names == ("default-scheduler",)
+
+
+NO_SUBDOMAINS = (
+    "$(touch X)`id`;|",
+    "MyScheduler",
+    "my_scheduler",
+    "a b",
+    "-a",
+    "a-",
+    ".a",
+    "a..b",
+    "\u0661",
+    "a\n",
+    "a" * 254,
+)
+
+
+@pytest.mark.parametrize("name", NO_SUBDOMAINS)
+def test_a_profile_that_is_no_subdomain_is_refused_with_its_place_and_what_to_do(name: str) -> None:
+    text = HEAD + f"profiles:\n- schedulerName: {json.dumps(name)}\n"
+    (line,) = problems(text, strict_names=True)
+    assert line.startswith('f.yaml:4:18: profiles[0].schedulerName: Invalid value: "')
+    assert "must be a DNS-1123 subdomain" in line
+    assert line.endswith("rename the profile, and with it spec.schedulerName of the pods that name it")
+    assert len(line) < 450
+    configuration = load(text)
+    assert configuration.scheduler_names == (name,), "who reads what is there already takes it as it is"
+    assert ["DNS-1123" in warning.message for warning in configuration.warnings] == [True]
+
+
+@pytest.mark.parametrize("name", ["a", "my-scheduler", "0.a-b.c", "a" * 253])
+def test_subdomains_are_names_of_profiles(name: str) -> None:
+    configuration = load(HEAD + f'profiles:\n- schedulerName: "{name}"\n', strict_names=True)
+    assert (configuration.scheduler_names, configuration.warnings) == ((name,), ())
 
 
 def test_several_profiles_need_distinct_names() -> None:
