@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -34,7 +33,7 @@ from secondary_scheduler.page.sessions import COOKIE, Sessions
 from secondary_scheduler.page.sharing import NoScene, SharedScene
 from secondary_scheduler.views import rendering
 from secondary_scheduler.views.asking import BadQuery
-from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused, check_form
+from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused, check_form, host_of
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, Shown, View
 
@@ -95,13 +94,6 @@ class PageSite:
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
 
-    def is_ours(self, url: str) -> bool:
-        """Tell whether a URL names a host of ours."""
-        try:
-            return (urlsplit(url).hostname or "") in self.hosts
-        except ValueError:
-            return False
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -135,9 +127,9 @@ def application(site: PageSite) -> web.Application:
 async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
     site = request.app[SITE]
     try:
-        if not site.is_ours(f"//{request.headers.get('Host', '')}"):
+        if host_of(request) not in site.hosts:
             raise Refused(421, "this server does not answer to that name")
-        check_form(request, site.is_ours)
+        check_form(request)
     except Refused as refusal:
         # Plain text: nothing of the cluster, and no form for a stranger's page to show.
         response: web.StreamResponse = web.Response(text=f"{refusal}\n", status=refusal.status)

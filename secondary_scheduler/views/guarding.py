@@ -6,9 +6,9 @@ something is a POST of our own origin.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -16,6 +16,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MOST_BODY: Final = 64 << 10
 """Bytes of a form."""
 MOST_QUERY: Final = 4096
+_AUTHORITY: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -38,12 +39,17 @@ class Refused(Exception):
         self.status = status
 
 
-def check_form(request: web.Request, is_ours: Callable[[str], bool]) -> None:
+def host_of(request: web.Request) -> str:
+    """Return the host of a Host header that is `host[:port]`, in lower case; "" for any other, such as one with a user
+    or a path, in which parsers of URLs find different hosts."""
+    match = _AUTHORITY.fullmatch(request.headers.get("Host", ""))
+    return match[1].lower() if match is not None else ""
+
+
+def check_form(request: web.Request) -> None:
     """Let a request pass that is no longer than it may be and, unless it only reads, of one of our own pages.
 
-    Args:
-        request: its Host is one of ours.
-        is_ours: tells whether a URL names a host of ours.
+    `host_of` has said that its Host is ours.
 
     Raises:
         Refused: with why.
@@ -59,5 +65,6 @@ def check_form(request: web.Request, is_ours: Callable[[str], bool]) -> None:
     # script can set, has to say that they are ours.
     if site not in (None, "same-origin") or (origin in (None, "null") and site is None):
         raise Refused(403, "a form is accepted from this server's own pages only")
-    if origin not in (None, "null") and not (is_ours(origin) and urlsplit(origin).netloc == request.headers["Host"]):
+    own = [f"{scheme}://{request.headers['Host']}" for scheme in ("http", "https")]
+    if origin not in (None, "null", *own):
         raise Refused(403, "a form is accepted from this server's own pages only")

@@ -13,11 +13,10 @@ from __future__ import annotations
 import hmac
 import secrets
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from secondary_scheduler.views.guarding import Refused, check_form
+from secondary_scheduler.views.guarding import Refused, check_form, host_of
 
 ADDRESS: Final = "127.0.0.1"
 _NAMES: Final = frozenset({ADDRESS, "localhost"})
@@ -35,17 +34,10 @@ def check_request(request: web.Request, token: str) -> None:
     Raises:
         Refused: it is not for us, or not from our own pages.
     """
-    if not _is_ours(f"//{request.headers.get('Host', '')}"):
+    if host_of(request) not in _NAMES:
         raise Refused(421, f"this server answers to {ADDRESS} and localhost only; open the address that it printed")
     shown_token = request.path.split("/", 2)[1]
     # As bytes: a path may hold anything, and compare_digest takes text of ASCII only.
     if not hmac.compare_digest(shown_token.encode("utf-8", "replace"), token.encode()):
         raise Refused(403, "the address has no valid token; open the one that the command printed")
-    check_form(request, _is_ours)
-
-
-def _is_ours(url: str) -> bool:
-    try:
-        return (urlsplit(url).hostname or "") in _NAMES
-    except ValueError:
-        return False
+    check_form(request)

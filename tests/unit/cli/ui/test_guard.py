@@ -60,7 +60,20 @@ async def test_each_server_has_a_token_of_its_own_that_nobody_guesses() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]", "10.0.0.1", "a@b:c", ""]
+    "host",
+    [
+        *("evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]", "10.0.0.1", "a@b:c", ""),
+        *("evil@127.0.0.1", "evil:x@localhost:80", "localhost/evil", "localhost?x", "localhost#x", "localhost:"),
+        *(
+            "localhost:http",
+            "localhost:80:80",
+            "localhost:123456",
+            "localhost\\evil",
+            "http://localhost",
+            "//localhost",
+        ),
+        *("localhost,evil.example", "localhost evil", "localhost.", "[localhost]", "127.1", "0x7f000001"),
+    ],
 )
 async def test_a_host_that_is_not_the_loopback_is_refused(server: TestServer, site: Site, host: str) -> None:
     status, text, _ = await fetch(server, f"{site.root}/nodes", headers={"Host": host})
