@@ -36,4 +36,13 @@ class InputError(CommandError):
 def printable(text: str) -> str:
     """Return one line that no terminal misreads: what objects hold may be anything."""
     cut = text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 3]}..."
-    return cut if cut.isprintable() else "".join(char if char.isprintable() else "�" for char in cut)
+    return _harmless(cut)
+
+
+def printable_lines(text: str) -> str:
+    """Return lines that no terminal misreads, however long."""
+    return "\n".join(map(_harmless, text.split("\n")))
+
+
+def _harmless(line: str) -> str:
+    return line if line.isprintable() else "".join(char if char.isprintable() else "�" for char in line)

@@ -14,7 +14,7 @@ from types import FrameType
 import typer
 
 from scheduler import __version__
-from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
+from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted, printable_lines
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.importing import importing
 
@@ -147,7 +147,8 @@ def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
 
 
 def _exit_with_message(message: str, code: ExitCode) -> None:
-    print(f"secondary-scheduler: {message}", file=sys.stderr)  # noqa: T201
+    # It may quote what was typed, or what a file or a server holds.
+    print(f"secondary-scheduler: {printable_lines(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
 
 

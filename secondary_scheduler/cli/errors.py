@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from secondary_scheduler.errors import CommandError, ExitCode, InputError, printable
+from secondary_scheduler.errors import CommandError, ExitCode, InputError, printable, printable_lines
 
-__all__ = ["CommandError", "ExitCode", "InputError", "Interrupted", "printable"]
+__all__ = ["CommandError", "ExitCode", "InputError", "Interrupted", "printable", "printable_lines"]
 
 
 class Interrupted(SystemExit):

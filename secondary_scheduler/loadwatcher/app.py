@@ -14,6 +14,7 @@ from scheduler.catalog import CredentialRules
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.credentialflags import add_credential_flags, credential_rules
 from scheduler.load import LoadSettings
+from secondary_scheduler.errors import printable_lines
 from secondary_scheduler.loadwatcher.errors import WatcherError
 from secondary_scheduler.loadwatcher.listening import DEFAULT_LISTEN, Listen, is_loopback, listen_address
 from secondary_scheduler.loadwatcher.serving import Access, WatcherService
@@ -116,5 +117,6 @@ def _listen(text: str) -> Listen:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    # Names of series and reasons of a source may hold anything.
+    sys.stderr.write(f"{printable_lines(text)}\n")
     sys.stderr.flush()

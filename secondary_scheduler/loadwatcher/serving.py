@@ -33,7 +33,6 @@ from scheduler.load import (
     window_seconds,
 )
 from scheduler.observe import Authorizer, stop_serving
-from secondary_scheduler.errors import printable
 from secondary_scheduler.loadwatcher.errors import WatcherError
 from secondary_scheduler.loadwatcher.listening import Listen
 
@@ -208,7 +207,7 @@ class WatcherService:
 
         def keep(reading: LoadReading) -> None:
             if reading.rejected.keys() - self._rejected:
-                say(f"values that cannot be a load are left out: {printable(reading.left_out)}")
+                say(f"values that cannot be a load are left out: {reading.left_out}")
             self._rejected = frozenset(reading.rejected)
             self._reading = reading
             self._ready = self._ready or bool(reading.fresh_loads(time.time(), settings.max_age_seconds))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable_lines
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption
 from secondary_scheduler.cli.reading import require_file
@@ -194,7 +194,7 @@ def load_watcher(
         api = None if no_cluster else _connection(opened, kubeconfig, context, required=needs_cluster)
         try:
             service = WatcherService(key, settings, api, access)
-            asyncio.run(service.run(address_and_port, lambda text: typer.echo(text, err=True)))
+            asyncio.run(service.run(address_and_port, lambda text: typer.echo(printable_lines(text), err=True)))
         except (KubeError, WatcherError) as error:
             raise CommandError(str(error)) from error
 

@@ -144,3 +144,8 @@ def test_it_needs_nothing_of_the_command_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_names_of_series_that_it_says_control_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    app._say("2 series are left out, such as \x1b[2J\x9b31m\u202enode")
+    assert capsys.readouterr().err == "2 series are left out, such as �[2J�31m�node\n"

@@ -162,6 +162,49 @@ def test_with_more_secrets_than_can_be_looked_for_nothing_is_written_that_may_ha
     assert problems == [f"everything: left out, there are more than {MOST_SECRETS} values to redact"]
 
 
+HOSTILE = "\x1b[2J\x1b]8;;http://evil.example\x07here\x9b31m\x85\u202e\u2066\u2028\r\nforged\x07\x7f"
+"""What a terminal obeys: a CSI, a link (OSC 8), both by C1, ends of lines, changes of direction."""
+_REFERENCES = ("name", "namespace", "uid", "kind", "apiVersion", "schedulerConfig", "config.yaml")
+
+
+def hostile(value: Any) -> Any:
+    """The same objects; every text by which no object is found ends with what a terminal obeys, and so does a key."""
+    if isinstance(value, dict):
+        kept = {
+            key: each if key in _REFERENCES and isinstance(each, str) else hostile(each) for key, each in value.items()
+        }
+        return {**kept, f"more{HOSTILE}": HOSTILE}
+    if isinstance(value, list):
+        return [hostile(each) for each in value]
+    return f"{value}{HOSTILE}" if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (
+            {"served": {plural: [hostile(each) for each in listed] for plural, listed in objects().items()}},
+            "versions.yaml",
+        ),
+        (
+            {"ask": lambda _, path: Answer(200, f"a 1\n{HOSTILE}\nleader-elect={HOSTILE}".encode())},
+            f"schedulers/{POD}/flagz.txt",
+        ),
+        ({"ask": lambda _, path: Answer(503, HOSTILE.encode())}, "problems.txt"),
+        ({"logs": {"main": f"line\n{HOSTILE}\n".encode()}}, f"logs/{POD}/main.log"),
+    ],
+    ids=["objects", "pages", "refusals", "logs"],
+)
+def test_nothing_in_it_and_nothing_said_controls_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], part: str
+) -> None:
+    members, problems = collect(monkeypatch, **options)
+    assert "forged" in everything(members), "else the test shows nothing"
+    assert part in members.contents
+    for text in (*(content.decode() for content in members.contents.values()), *members.contents, *problems):
+        assert all(line.isprintable() for line in text.split("\n")), repr(text)
+
+
 def test_logs_lose_what_controls_a_terminal_and_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     line = b"\x1b[31mred\x1b[0m \x1b]0;title\x07 done\r\n"
     members, _ = collect(monkeypatch, logs={"main": b"first\n" + line * 60_000})
