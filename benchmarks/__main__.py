@@ -10,6 +10,7 @@ import sys
 USAGE = "usage: python -m benchmarks COMMAND [OPTIONS]   (COMMAND --help shows its options)"
 COMMANDS = {
     "race": "schedule the same workload with this scheduler, kube-scheduler and a null binder, in turn",
+    "attack": "how long other tenants' pods wait while one tenant attacks the scheduler, beside kube-scheduler",
     "lists": "processor time for what a start reads first: lists and a load, without an API server",
     "start": "time from process start to the first binding on a full cluster, beside kube-scheduler",
     "endurance": "memory and file descriptors while 100,000 pods are created and deleted",
@@ -35,6 +36,7 @@ COMMANDS = {
 _MODULES = {"plan": "planning"}
 _ENTRY_POINTS = {
     "race": "benchmarks.race.command",
+    "attack": "benchmarks.attack.command",
     "lists": "benchmarks.lists",
     "start": "benchmarks.start",
     "endurance": "benchmarks.endurance",

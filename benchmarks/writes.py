@@ -9,8 +9,6 @@ from typing import Any
 
 from scheduler.kube.client import APPLY_PATCH, KubeClient, api_path
 
-_PLURALS = {"PodDisruptionBudget": "poddisruptionbudgets"}
-
 
 async def at_once(calls: Iterable[Awaitable[object]], workers: int) -> None:
     """Await all calls, so many at a time. They are made only when it is their turn: an iterator may make them."""
@@ -25,11 +23,16 @@ async def at_once(calls: Iterable[Awaitable[object]], workers: int) -> None:
             group.create_task(worker())
 
 
+def path_of(item: dict[str, Any], name: str | None = None) -> str:
+    """Return the path of objects like this one in its namespace, or of the one with this name."""
+    kind = item["kind"].lower()
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return api_path(item["apiVersion"], plural, namespace=item["metadata"].get("namespace"), name=name)
+
+
 async def apply(client: KubeClient, item: dict[str, Any], manager: str) -> dict[str, Any]:
     """Apply an object as a field manager, whatever others have set; returns what the API server has then."""
-    metadata, kind = item["metadata"], item["kind"]
-    plural = _PLURALS.get(kind, f"{kind.lower()}s")
-    path = api_path(item["apiVersion"], plural, namespace=metadata.get("namespace"), name=metadata["name"])
+    path = path_of(item, item["metadata"]["name"])
     params = {"fieldManager": manager, "force": "true"}
     answer: dict[str, Any] = json.loads(await client.patch(path, item, params, content_type=APPLY_PATCH))
     return answer

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from benchmarks.race import cluster as servers
 from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.scenario import SCHEDULER_NAME, Json, Scenario
+from benchmarks.race.scenario import SCHEDULER_NAME, Json, Profile
 from devcluster import ports, processes
 from devcluster.ports import LOOPBACK
 from devcluster.processes import ProcessRecord, ServiceProcess
@@ -35,26 +35,26 @@ class Contestant:
     """Where it serves /livez; 0 for the null binder."""
 
 
-def configuration(scenario: Scenario, kubeconfig: Path, watcher: str) -> Json:
-    """The configuration of all contestants of a scenario."""
+def configuration(wanted: Profile, kubeconfig: Path, watcher: str) -> Json:
+    """The configuration of all contestants."""
     profile: Json = {"schedulerName": SCHEDULER_NAME}
-    if scenario.plugins:
-        profile["plugins"] = scenario.plugins
-    if scenario.plugin_config:
-        profile["pluginConfig"] = json.loads(json.dumps(scenario.plugin_config).replace("$watcher", watcher))
+    if wanted.plugins:
+        profile["plugins"] = wanted.plugins
+    if wanted.plugin_config:
+        profile["pluginConfig"] = json.loads(json.dumps(wanted.plugin_config).replace("$watcher", watcher))
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": QPS, "burst": BURST},
-        **scenario.extra,
+        **wanted.extra,
         "profiles": [profile],
     }
 
 
 def start(
     role: str,
-    scenario: Scenario,
+    wanted: Profile,
     cluster: RaceCluster,
     binaries: dict[str, Path],
     watcher: str,
@@ -69,7 +69,7 @@ def start(
     """
     layout = cluster.layout
     file = layout.config("race.json")
-    file.write_text(json.dumps(configuration(scenario, layout.kubeconfig, watcher)))
+    file.write_text(json.dumps(configuration(wanted, layout.kubeconfig, watcher)))
     # What is not counted writes byte code for what is, also where the caller's environment forbids it: an image has it.
     environment = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
     if role == NULL:
@@ -82,7 +82,7 @@ def start(
         argv = [interpreter(root), "-m", "scheduler", *argv]
     else:
         rights = (f"--{purpose}-kubeconfig={layout.kubeconfig}" for purpose in ("authentication", "authorization"))
-        argv = [str(binaries[scenario.peer]), *argv, *rights, f"--authorization-always-allow-paths={_OPEN}"]
+        argv = [str(binaries[wanted.peer]), *argv, *rights, f"--authorization-always-allow-paths={_OPEN}"]
     service = ServiceProcess(role, argv, ports=[port], env=environment)
     return Contestant(role, processes.start(service, layout.root), port)
 

@@ -116,16 +116,21 @@ class Workload(_Model):
     """How long a contestant may take for the backlog; what is not bound by then counts as not bound."""
 
 
-class Scenario(_Model):
-    """One kind of cluster and of pods."""
+class Profile(_Model):
+    """How the contestants are configured, and which Go scheduler the peer is."""
 
-    name: str
-    description: str
     peer: Literal["kube-scheduler", "scheduler-plugins"] = "kube-scheduler"
     plugins: Json = {}
     plugin_config: list[Json] = Field([], alias="pluginConfig")
     extra: Json = {}
     """More top-level fields of the configuration."""
+
+
+class Scenario(Profile):
+    """One kind of cluster and of pods."""
+
+    name: str
+    description: str
     watcher: bool = False
     """Serve loads of all nodes at a stub of load-watcher's `/watcher`; `$watcher` in pluginConfig is its address."""
     probe_liveness: bool = Field(False, alias="probeLiveness")

@@ -69,7 +69,7 @@ class World:
                 "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
             )
             for name in self._scenario.definitions:
-                await self._define(DIRECTORY / name)
+                await define(self._client, DIRECTORY / name)
         for operation in self._operations:
             if isinstance(operation, CreateNodes):
                 bodies = self._learn_nodes(operation)
@@ -178,21 +178,6 @@ class World:
     def _measured(self, template: str, tag: str, operation: CreatePods | None = None) -> Render:
         return Render(pod_template(self._templates[template], measured=True), operation, name=f"{tag}-$index")
 
-    async def _define(self, file: Path) -> None:
-        definition = yaml.safe_load(await asyncio.to_thread(file.read_text, encoding="utf-8"))
-        await self._client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        spec = definition["spec"]
-        served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        deadline = time.monotonic() + _SERVED_SECONDS
-        while True:
-            try:
-                await self._client.get(served)
-                return
-            except NotFound:
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.2)
-
     async def delete_pod(self, name: str) -> None:
         """Delete a pod, which is gone at once: no kubelet runs it."""
         await self._client.delete(f"{_PODS}/{name}", None)
@@ -210,6 +195,23 @@ class World:
         except Conflict:
             # Taken by the server the first time, when its answer was lost.
             return
+
+
+async def define(client: KubeClient, file: Path) -> None:
+    """Create a CustomResourceDefinition, and wait until it is served."""
+    definition = yaml.safe_load(await asyncio.to_thread(file.read_text, encoding="utf-8"))
+    await client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    spec = definition["spec"]
+    served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    deadline = time.monotonic() + _SERVED_SECONDS
+    while True:
+        try:
+            await client.get(served)
+            return
+        except NotFound:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
 
 
 def _names(operation: CreatePods, tag: str) -> list[str]:
