@@ -51,9 +51,24 @@ def node_terms(terms: list[Spec]) -> Spec:
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
 
 
-def spread(keys: Iterable[str], action: str) -> Spec:
+def carried(count: int) -> Spec:
+    """A selector of everybody, but for those who carry one of so many keys, which some pod carries each."""
+    return {
+        "matchExpressions": [
+            {"key": "app", "operator": "Exists"},
+            *({"key": f"rare-{index}", "operator": "NotIn", "values": ["x", "y"]} for index in range(count)),
+        ]
+    }
+
+
+def spread(keys: Iterable[str], action: str, means: Spec | None = None) -> Spec:
     constraints = [
-        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector(f"none-{index}")}
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": action,
+            "labelSelector": means or selector(f"none-{index}"),
+        }
         for index, key in enumerate(keys)
     ]
     return {"topologySpreadConstraints": constraints}
@@ -80,6 +95,8 @@ HOSTILE: dict[str, Callable[[], Spec]] = {
     "a selector of many values": lambda: near([selector("app", "In", *(f"v{index}" for index in range(10 * MANY)))]),
     "constraints": lambda: spread((f"t{index}" for index in range(MANY)), "ScheduleAnyway"),
     "hard constraints": lambda: spread((f"t{index}" for index in range(MANY)), "DoNotSchedule"),
+    "a constraint of many requirements": lambda: spread([ZONE], "DoNotSchedule", carried(MANY)),
+    "a soft constraint of many requirements": lambda: spread([ZONE], "ScheduleAnyway", carried(MANY)),
     "node selector terms": lambda: node_terms([selector(f"t{index}", "DoesNotExist") for index in range(MANY)]),
     "node selector expressions": lambda: node_terms(
         [{"matchExpressions": [{"key": f"t{index}", "operator": "DoesNotExist"} for index in range(MANY)]}]

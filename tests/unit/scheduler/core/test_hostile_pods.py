@@ -5,13 +5,28 @@ import random
 import time
 import tracemalloc
 
+import msgspec
 import pytest
 
 from scheduler.core import decide
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.state import ClusterState
-from tests.unit.scheduler.core.builders import NOW, runner
-from tests.unit.scheduler.core.hostile import HOSTILE, MANY, Work, attempt, crowded, hostile, ordinary, work_of
+from tests.unit.scheduler.core.builders import NOW, container, pod, runner
+from tests.unit.scheduler.core.hostile import (
+    HOST,
+    HOSTILE,
+    MANY,
+    REQUIRED,
+    Spec,
+    Work,
+    attempt,
+    carried,
+    crowded,
+    hostile,
+    ordinary,
+    work_of,
+)
+from tests.unit.scheduler.plugins.storage import claim, made, mount, put, storage_class, volume
 
 DEFAULT = runner()
 CALLS_PER_PART = 100
@@ -100,3 +115,60 @@ def come_and_go(state: ClusterState, profile: ProfileRunner, case: str, name: st
     for number in range(3):
         attempt(state, ordinary(f"{name}-{number}", number), profile)
         state.remove_pod(f"uid-{name}-{number}")
+
+
+def absent(count: int, tag: str) -> list[Spec]:
+    return [{"key": f"{tag}-{index}", "operator": "DoesNotExist"} for index in range(count)]
+
+
+def more_work_for(state: ClusterState, before: ClusterState, info: PodInfo, profile: ProfileRunner) -> int:
+    """How much more an attempt at a pod is in one cluster than in another one, beyond what the first attempt there
+    learns about its nodes."""
+    for each in (state, before):
+        attempt(each, ordinary("warm", 0), profile)
+    return work_of(state, info, profile) - work_of(before, info, profile)
+
+
+def test_the_selector_of_an_owner_costs_what_the_pods_carry() -> None:
+    long, short = crowded(100, 2 * MANY), crowded(100, 2 * MANY)
+    for state, requirements in ((long, 10 * MANY), (short, 10)):
+        # Half of them are of keys that some pod carries, so none of these can be left out for all pods.
+        expressions = [*carried(requirements // 2)["matchExpressions"], *absent(requirements // 2, "none")]
+        put(state, made("ReplicaSet", "rs", "default", spec={"selector": {"matchExpressions": expressions}}))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "controller": True}
+    owned = pod("owned", container("10m"), labels={"app": "web"}, metadata={"ownerReferences": [owner]})
+    # The pod lists nothing. There are a thousand sets of labels to compare with either selector.
+    assert more_work_for(long, short, owned, DEFAULT) < CALLS_PER_PART * MANY
+
+
+def test_the_terms_of_pods_that_run_cost_what_another_pod_carries() -> None:
+    long, short = crowded(100, MANY), crowded(100, MANY)
+    for state, requirements in ((long, 2 * MANY), (short, 1)):
+        for number in range(20):
+            web = {"key": "app", "operator": "In", "values": ["web"]}
+            everywhere = {
+                "topologyKey": HOST,
+                "labelSelector": {"matchExpressions": [web, *absent(requirements, f"bound{number}")]},
+                "namespaceSelector": {"matchExpressions": absent(requirements, f"team{number}")},
+            }
+            affinity = {"podAntiAffinity": {REQUIRED: [everywhere]}}
+            hostile_pod = pod(f"bound-{number}", container("10m"), affinity=affinity)
+            state.upsert_pod(msgspec.structs.replace(hostile_pod, node_name=f"n{number}"))
+    victim = pod("victim", container("10m"), labels={"app": "web"}, namespace="other")
+    # 20 terms and the victim's single label, however long the terms are.
+    assert more_work_for(long, short, victim, runner()) < CALLS_PER_PART * 20
+
+
+def test_the_selector_of_a_claim_costs_what_the_volumes_carry() -> None:
+    volumes, claims = 100, 4
+    names = [f"c{number}" for number in range(claims)]
+    long, short = crowded(10, MANY), crowded(10, MANY)
+    for state, requirements in ((long, 2 * MANY), (short, 1)):
+        put(state, storage_class(provisioner="kubernetes.io/no-provisioner"))
+        put(state, *(volume(f"v{number}", labels={"app": "disk"}) for number in range(volumes)))
+        for number, name in enumerate(names):
+            expressions = absent(requirements, f"claim{number}")
+            size = "1Ti" if number % 2 else "1Gi"
+            put(state, claim(name, size, spec={"selector": {"matchExpressions": expressions}}))
+    claiming = pod("claiming", container("10m"), **mount(*names))
+    assert more_work_for(long, short, claiming, DEFAULT) < CALLS_PER_PART * volumes * claims
