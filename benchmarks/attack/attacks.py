@@ -127,24 +127,36 @@ def _claim_selectors(volumes: int, claims: int, size: str, every: float) -> Atta
 
 # Owners and Services --------------------------------------------------------------------------------------------------
 
-_OWNERS = 5
 
-
-def _replica_sets(nodes: int) -> Iterable[Json]:
-    for number in range(_OWNERS):
+def _replica_sets(owners: int, requirements: int) -> Objects:
+    def make(nodes: int) -> Iterable[Json]:
         containers = [{"name": "c", "image": "registry.example/app:1"}]
         template = {"metadata": {"labels": of_crowd()}, "spec": {"containers": containers}}
-        selector = crowd_selector(12_000, f"owner{number}")
-        spec = {"replicas": 0, "selector": selector, "template": template}
-        yield tenant_object("apps/v1", "ReplicaSet", f"owner-{number}", spec=spec)
-    yield from crowd(nodes)
+        for number in range(owners):
+            selector = crowd_selector(requirements, f"owner{number}")
+            spec = {"replicas": 0, "selector": selector, "template": template}
+            yield tenant_object("apps/v1", "ReplicaSet", f"owner-{number}", spec=spec)
+        yield from crowd(nodes)
+
+    return make
 
 
-def _owned(number: int) -> Json:
-    name = f"owner-{number % _OWNERS}"
+def _owned(number: int, owners: int) -> Json:
+    name = f"owner-{number % owners}"
     # The garbage collector compares the UID, a scheduler does not; in a cluster, the ReplicaSet would make these pods.
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
     return pod(f"attack-{number}", labels=of_crowd(), owners=[owner])
+
+
+def _owner_selectors(owners: int, requirements: int, every: float) -> Attack:
+    return Attack(
+        exploits=f"pods that list nothing are spread by default by the selector of their ReplicaSet: {owners} of them "
+        f"with {requirements} requirements each, and {CROWD} pods of which no two have the same labels",
+        objects=_replica_sets(owners, requirements),
+        pod=lambda number: _owned(number, owners),
+        at_once=5,
+        every=every,
+    )
 
 
 _SERVICES, _LABELS, _ALIKE = 500, 10_000, 100
@@ -302,14 +314,8 @@ ATTACKS: dict[str, Attack] = {
     "claim-selectors": _claim_selectors(1000, 6, _TOO_LARGE, every=2.0),
     "claim-selectors-few": _claim_selectors(300, 4, _TOO_LARGE, every=0.0),
     "claim-selectors-sized": _claim_selectors(300, 4, _SIZE, every=2.0),
-    "owner-selectors": Attack(
-        exploits="pods that list nothing are spread by default by the selector of their ReplicaSet: 12,000 "
-        f"requirements, and {CROWD} pods of which no two have the same labels",
-        objects=_replica_sets,
-        pod=_owned,
-        at_once=5,
-        every=1.0,
-    ),
+    "owner-selectors": _owner_selectors(5, 12_000, every=1.0),
+    "owner-selectors-many": _owner_selectors(200, 1000, every=0.2),
     "spread-selector": Attack(
         exploits=f"one topologySpreadConstraint has {CARRIED} requirements, and each pod another one; "
         f"{CROWD} pods of which no two have the same labels",
