@@ -423,7 +423,7 @@ class Daemon:
             inspect=None if self.engine.inspector is None else self._inspect,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
-        return new_server(options, answers, self.metrics.show_certificate)
+        return new_server(options, answers, self.metrics.show_certificate, self.metrics.count_drop)
 
     def _history_limits(self) -> HistoryLimits | None:
         """Without a port nobody could read the history."""

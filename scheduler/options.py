@@ -18,6 +18,7 @@ from msgspec import Struct
 from scheduler import __version__
 from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, parse_duration
 from scheduler.config import KubeSchedulerConfiguration
+from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import credential_rules, source_address
 from scheduler.flags import (
     IdleSetting,
@@ -68,6 +69,7 @@ class Options(Struct, frozen=True):
     tls_cipher_suites: tuple[str, ...]
     tls_min_version: str
     permit_port_sharing: bool
+    connection_limits: ConnectionLimits
     always_allow_paths: tuple[str, ...]
     authentication_kubeconfig: Path | None
     authorization_kubeconfig: Path | None
@@ -350,6 +352,7 @@ def _serving_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tls-cipher-suites", type=_comma_separated, default=())
     group.add_argument("--tls-min-version", choices=_TLS_VERSIONS, default="VersionTLS12")
     group.add_argument("--authorization-always-allow-paths", type=_paths, default=("/healthz", "/readyz", "/livez"))
+    add_connection_flags(group)
 
 
 def _connection(parsed: argparse.Namespace) -> dict[str, object]:
@@ -409,6 +412,7 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         tls_cipher_suites=parsed.tls_cipher_suites,
         tls_min_version=parsed.tls_min_version,
         permit_port_sharing=parsed.permit_port_sharing,
+        connection_limits=connection_limits(parsed),
         always_allow_paths=parsed.authorization_always_allow_paths,
         authentication_kubeconfig=parsed.authentication_kubeconfig,
         authorization_kubeconfig=parsed.authorization_kubeconfig,

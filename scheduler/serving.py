@@ -37,12 +37,16 @@ log = structlog.get_logger(component="app")
 
 
 def new_server(
-    options: Options, answers: Answers, show_certificate: Callable[[float, float], None] = lambda *_: None
+    options: Options,
+    answers: Answers,
+    show_certificate: Callable[[float, float], None] = lambda *_: None,
+    count_drop: Callable[[str], None] = lambda _: None,
 ) -> Server:
     """Return the server, which has its port but does not answer yet.
 
     `show_certificate` is told since when and until when the certificate that is served from a file is valid, at the
-    start and at each renewal, in the server's thread.
+    start and at each renewal, in the server's thread. `count_drop` gets there the reason of each connection that is not
+    served to its end.
 
     Raises:
         OSError: the address or port cannot be used.
@@ -91,6 +95,8 @@ def new_server(
         share_port=options.permit_port_sharing,
         make_tls=make_tls,
         answers=answers,
+        limits=options.connection_limits,
+        on_drop=count_drop,
         on_serving=lambda: log.info("serving", address=options.bind_address, port=options.secure_port),
     )
     try:

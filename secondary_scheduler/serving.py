@@ -14,7 +14,16 @@ import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from scheduler.observe import Authorizer, RefusedCallers, ReviewClient, serving_context, stop_serving, use_self_signed
+from scheduler.connectionlimits import ConnectionLimits
+from scheduler.observe import (
+    Authorizer,
+    ReviewClient,
+    bind,
+    port_of,
+    serving,
+    serving_context,
+    use_self_signed,
+)
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -28,6 +37,9 @@ class Exposes(Protocol):
     def expose(self) -> bytes:
         """Return the text that Prometheus scrapes."""
 
+    def count_drop(self, reason: str) -> None:
+        """Count a connection that was not served to its end."""
+
 
 class Ports(NamedTuple):
     """Where it serves: the ones chosen by the kernel for port 0."""
@@ -38,18 +50,35 @@ class Ports(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def serve(
-    *, host: str, port: int, metrics_port: int, metrics: Exposes, healthy: Check, ready: Check, reviews: ReviewClient
+    *,
+    host: str,
+    port: int,
+    metrics_port: int,
+    metrics: Exposes,
+    healthy: Check,
+    ready: Check,
+    reviews: ReviewClient,
+    limits: ConnectionLimits,
 ) -> AsyncIterator[Ports]:
     """Serve /healthz, /livez and /readyz on one port, and /metrics with a self-signed certificate on another.
+
+    Each of them serves as many connections as `limits` says.
 
     Raises:
         OSError: a port cannot be used, or the certificate has nowhere to be loaded from.
     """
-    asyncio.get_running_loop().set_exception_handler(RefusedCallers())
     tls = await asyncio.to_thread(_tls, host)
+
+    @contextlib.asynccontextmanager
+    async def served(app: web.Application, name: str, number: int, tls: ssl.SSLContext | None) -> AsyncIterator[int]:
+        report = log.bind(port=name).warning
+        listeners = bind(host, number)
+        async with serving(app, listeners, limits=limits, report=report, tls=tls, count=metrics.count_drop):
+            yield port_of(listeners)
+
     async with (
-        _site(_health_endpoints(healthy, ready), host, port) as health_port,
-        _site(_metrics_endpoint(metrics, Authorizer(reviews)), host, metrics_port, tls) as guarded_port,
+        served(_health_endpoints(healthy, ready), "health", port, None) as health_port,
+        served(_metrics_endpoint(metrics, Authorizer(reviews)), "metrics", metrics_port, tls) as guarded_port,
     ):
         yield Ports(health_port, guarded_port)
 
@@ -58,17 +87,6 @@ def _tls(host: str) -> ssl.SSLContext:
     context = serving_context(None, None, minimum="VersionTLS12")
     use_self_signed(context, host)
     return context
-
-
-@contextlib.asynccontextmanager
-async def _site(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
-        yield runner.addresses[0][1]
-    finally:
-        await stop_serving(runner)
 
 
 def _health_endpoints(healthy: Check, ready: Check) -> web.Application:

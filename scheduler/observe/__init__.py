@@ -6,6 +6,9 @@ nothing else of the scheduler.
 The endpoints are imported when they are asked for, in the server's thread: aiohttp's server takes a sixth of a second.
 """
 
+from typing import TYPE_CHECKING
+
+from scheduler.lazy import lazy_attributes
 from scheduler.observe.answers import Answers, ReviewClient, SplitReviewClient
 from scheduler.observe.authorization import Allowance, Authorizer
 from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed, validity
@@ -25,11 +28,18 @@ from scheduler.observe.questions import (
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 from scheduler.observe.series import Count, Distribution, Histograms
-from scheduler.observe.server import RefusedCallers, Server, stop_serving
+from scheduler.observe.server import Server, bind, port_of
 from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
 from scheduler.observe.spans import AttributeValue, Span, SpanEvent, Trace
 from scheduler.observe.tracing import Tracing, TracingRefused, new_tracing
 from scheduler.observe.workqueue import WorkQueueMetrics
+
+if TYPE_CHECKING:
+    from scheduler.observe.bounded import serving
+    from scheduler.observe.counted import in_words
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, {"serving": "bounded", "in_words": "counted"})
 
 __all__ = [
     "Allowance",
@@ -53,7 +63,6 @@ __all__ = [
     "PodsQuestion",
     "Question",
     "QueueQuestion",
-    "RefusedCallers",
     "ReviewClient",
     "SelfSigned",
     "Server",
@@ -67,10 +76,13 @@ __all__ = [
     "TracingRefused",
     "UnansweredError",
     "WorkQueueMetrics",
+    "bind",
     "follow_renewals",
+    "in_words",
     "new_tracing",
+    "port_of",
+    "serving",
     "serving_context",
-    "stop_serving",
     "task_stacks",
     "use_self_signed",
     "validity",

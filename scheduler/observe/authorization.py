@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Literal
 
+from scheduler.connectionlimits import client_of
 from scheduler.observe.answers import ReviewClient
 from scheduler.observe.clients import MASTERS, CertifiedUser
 
@@ -104,6 +105,7 @@ class Authorizer:
         self._clock = clock
         self._answers: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
         self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._users: OrderedDict[bytes, str] = OrderedDict()
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
         self._strangers = Allowance(_STRANGERS_PER_SECOND, _STRANGERS_BURST, clock())
         self._running: dict[_Key, asyncio.Task[int]] = {}
@@ -117,8 +119,13 @@ class Authorizer:
         Raises:
             Exception: the API server could not review the token.
         """
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        return await self._status((digest, path), address, lambda: self._ask(token, path))
+        if not token.isascii():
+            return 401
+        return await self._status((_digest(token), path), address, lambda: self._ask(token, path))
+
+    def user(self, token: str) -> str:
+        """Return the name of the user whose token this was when it was last reviewed; "" for one that is not known."""
+        return self._users.get(_digest(token), "")
 
     async def status_of_user(self, user: CertifiedUser, path: str, address: str = "") -> int:
         """Return the HTTP status of a request of a client with a certificate: 200, 403 or 429.
@@ -152,12 +159,12 @@ class Authorizer:
             task.exception()  # whoever asked may be gone
 
     def _may_be_asked_by(self, address: str) -> bool:
-        now = self._clock()
-        allowance = self._addresses.get(address)
+        now, client = self._clock(), client_of(address)
+        allowance = self._addresses.get(client)
         if allowance is None:
-            allowance = self._addresses[address] = Allowance(_ADDRESS_PER_SECOND, _ADDRESS_BURST, now)
+            allowance = self._addresses[client] = Allowance(_ADDRESS_PER_SECOND, _ADDRESS_BURST, now)
             _drop_oldest(self._addresses)
-        self._addresses.move_to_end(address)
+        self._addresses.move_to_end(client)
         # In this order: an address that is refused takes nothing from the others.
         return allowance.take(now) and self._strangers.take(now)
 
@@ -187,6 +194,10 @@ class Authorizer:
         # An authenticator that knows no audiences says none: its token is good at the API server.
         if self._audience and self._audience not in (status.get("audiences") or ()):
             return 401
+        digest = _digest(token)
+        self._users[digest] = status["user"].get("username", "")
+        self._users.move_to_end(digest)
+        _drop_oldest(self._users)
         return await self._may_read(status["user"], path)
 
     async def _may_read(self, user: Mapping[str, Any], path: str) -> int:
@@ -234,6 +245,10 @@ def access_to(path: str) -> dict[str, Any]:
             attributes["name"] = named["node"]
         return {"resourceAttributes": attributes}
     return {"nonResourceAttributes": {"path": path, "verb": "get"}}
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 def _drop_oldest(remembered: OrderedDict[Any, Any]) -> None:

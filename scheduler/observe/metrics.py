@@ -394,6 +394,12 @@ class Metrics:
             "Since when and until when the certificate of --tls-cert-file is valid: not_before, not_after",
             "bound",
         )
+        self.dropped_connections = new.counter(
+            "secondary_scheduler_dropped_connections_total",
+            "Connections not served to their end: address_limit, total_limit, timeout, large_head, no_descriptor, "
+            "malformed",
+            "reason",
+        )
         self.spans = new.counter(
             "secondary_scheduler_spans_total",
             "Spans of traced attempts: exported, queue_full (dropped before they were sent), export_failed",
@@ -409,6 +415,10 @@ class Metrics:
     def count_spans(self, outcome: str, count: int) -> None:
         """Count spans by what became of them; on any thread."""
         self.spans.labels(outcome).inc(count)
+
+    def count_drop(self, reason: str) -> None:
+        """Count a connection that was not served to its end; on any thread."""
+        self.dropped_connections.labels(reason).inc()
 
     def show_certificate(self, not_before: float, not_after: float) -> None:
         """Set for how long the serving certificate is valid, in seconds since 1970."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from scheduler import __version__
 from scheduler.catalog import CredentialRules
 from scheduler.config import ConfigurationError, load_configuration
+from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import add_credential_flags, credential_rules
 from scheduler.load import LoadSettings
 from secondary_scheduler.errors import printable_lines
@@ -32,6 +33,7 @@ class Options:
     config: Path
     listen: Listen
     rules: CredentialRules
+    limits: ConnectionLimits
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INVALID
     try:
         # Without the cluster's nodes: its pod has no right to list them, so names are the source's.
-        asyncio.run(WatcherService(key, settings, None, Access()).run(options.listen, _say))
+        asyncio.run(WatcherService(key, settings, None, Access(), options.limits).run(options.listen, _say))
     except WatcherError as error:
         _say(str(error))
         return EXIT_ERROR
@@ -61,7 +63,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
             f"--listen {listen.host}:{listen.port}: whoever reaches it could read every node's load; say so with "
             "--serve-unauthenticated, behind a NetworkPolicy, or listen on 127.0.0.1"
         )
-    return Options(parsed.config, listen, credential_rules(parser, parsed))
+    return Options(parsed.config, listen, credential_rules(parser, parsed), connection_limits(parsed))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="serve whoever reaches the address, without TLS: names of nodes and their utilization",
     )
+    add_connection_flags(parser)
     group = parser.add_argument_group(
         "credentials of the source", "what the file may do with tokens: whoever writes it cannot permit more"
     )

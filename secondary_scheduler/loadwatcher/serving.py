@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from scheduler.connectionlimits import DEFAULT_LIMITS, ConnectionLimits
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, SyncConnection
 from scheduler.load import (
@@ -32,7 +33,7 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from scheduler.observe import Authorizer, stop_serving
+from scheduler.observe import Authorizer, bind, in_words, port_of, serving
 from secondary_scheduler.loadwatcher.errors import WatcherError
 from secondary_scheduler.loadwatcher.listening import Listen
 
@@ -138,8 +139,16 @@ class WatcherService:
     `api` is the cluster whose nodes the loads belong to; without it loads keep the source's names.
     """
 
-    def __init__(self, key: str, settings: LoadSettings, api: ClientConfig | None, access: Access) -> None:
+    def __init__(
+        self,
+        key: str,
+        settings: LoadSettings,
+        api: ClientConfig | None,
+        access: Access,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._key, self._settings, self._api, self._access = key, settings, api, access
+        self._limits = limits
         self._provider = key.partition(":")[0]
         self._reading: LoadReading | None = None
         self._ready = False
@@ -168,22 +177,19 @@ class WatcherService:
         application.router.add_route("*", f"{WATCHER_PATH}/health", self._health)
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
-        await runner.setup()
         try:
             try:
-                site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls)
-                await site.start()
+                listeners = bind(listen.host, listen.port)
             except OSError as error:
                 raise WatcherError(f"--listen {listen.host}:{listen.port}: {error.strerror or error}") from error
-            self.port = runner.addresses[0][1]
-            collector.start()
-            scheme = "https" if tls else "http"
-            host = f"[{listen.host}]" if ":" in listen.host else listen.host
-            say(f"serving {collector.status().source} at {scheme}://{host}:{self.port}{WATCHER_PATH}")
-            await self._stop.wait()
+            async with serving(application, listeners, limits=self._limits, report=in_words(say), tls=tls):
+                self.port = port_of(listeners)
+                collector.start()
+                scheme = "https" if tls else "http"
+                host = f"[{listen.host}]" if ":" in listen.host else listen.host
+                say(f"serving {collector.status().source} at {scheme}://{host}:{self.port}{WATCHER_PATH}")
+                await self._stop.wait()
         finally:
-            await stop_serving(runner)
             collector.request_stop()
             if reviews is not None:
                 await reviews.close()

@@ -71,6 +71,7 @@ async def run(options: Options) -> int:
             healthy=process.liveness_problem,
             ready=process.readiness_problem,
             reviews=reviews,
+            limits=options.connection_limits,
         ) as ports,
     ):
         log.info(

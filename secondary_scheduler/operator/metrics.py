@@ -34,6 +34,9 @@ class Metrics:
         self.watch_failures = Counter(
             _PREFIX + "watch_failures", "Lists and watches that failed.", ["kind"], registry=self.registry
         )
+        self.dropped_connections = Counter(
+            _PREFIX + "dropped_connections", "Connections not served to their end.", ["reason"], registry=self.registry
+        )
         self.queue_depth = Gauge(_PREFIX + "queue_depth", "Instances waiting for a reconcile.", registry=self.registry)
         self.conditions = Gauge(
             _PREFIX + "condition",
@@ -47,6 +50,10 @@ class Metrics:
             ["namespace", "name", "reason"],
             registry=self.registry,
         )
+
+    def count_drop(self, reason: str) -> None:
+        """Count a connection that was not served to its end."""
+        self.dropped_connections.labels(reason).inc()
 
     def show_conditions(self, resource: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Mirror the conditions of an instance."""

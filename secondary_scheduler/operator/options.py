@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scheduler import __version__, operand
 from scheduler.catalog import OPERAND
+from scheduler.connectionlimits import DEFAULT_LIMITS, ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.operator.groups import KINDS
 
@@ -37,6 +38,8 @@ class Options:
     """Of health; 0 lets the kernel choose."""
     metrics_port: int = DEFAULT_METRICS_PORT
     """Of metrics, over HTTPS; 0 as above."""
+    connection_limits: ConnectionLimits = DEFAULT_LIMITS
+    """Of each of both ports."""
     verbosity: int
     identity: str | None
     """Who holds the Lease. The pod's name lets a container that was killed take its own Lease back at once."""
@@ -94,6 +97,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         default=DEFAULT_METRICS_PORT,
         help="port of /metrics, over HTTPS; a client needs RBAC get on the path (default: %(default)s)",
     )
+    add_connection_flags(parser)
     parser.add_argument("-v", dest="verbosity", type=int, default=2, metavar="N", help="4 and more: debug lines")
     parser.add_argument("--version", action="version", version=__version__)
     parsed = parser.parse_args(arguments)
@@ -106,6 +110,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
         port=parsed.port,
         metrics_port=parsed.metrics_port,
+        connection_limits=connection_limits(parsed),
         verbosity=parsed.verbosity,
         identity=environment.get("POD_NAME") or None,
     )

@@ -11,6 +11,7 @@ from typing import Final
 
 from scheduler import __version__
 from scheduler.catalog import CredentialRules
+from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import add_credential_flags, credential_rules
 from secondary_scheduler.page.rights import ConfigMapName
 
@@ -39,6 +40,7 @@ class Options:
         config_map: where it comes from: who may get it sees the configuration.
         hosts: names under which the page is reached.
         listen, probes: of the page, and of `/livez` and `/readyz`.
+        limits: of the connections of each of both: in all, as an Ingress has one address for everybody.
         certificate, key: to serve with; None: a self-signed one.
         rules: what may be done with credentials of the load's source.
         kubeconfig: of the cluster; None: the pod's own.
@@ -49,6 +51,7 @@ class Options:
     hosts: frozenset[str]
     listen: Address
     probes: Address
+    limits: ConnectionLimits
     certificate: Path | None
     key: Path | None
     rules: CredentialRules
@@ -67,6 +70,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         frozenset(parsed.host),
         parsed.listen,
         parsed.probes,
+        connection_limits(parsed),
         parsed.tls_cert_file,
         parsed.tls_private_key_file,
         credential_rules(parser, parsed),
@@ -103,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--probes", type=_address, default=":8081", metavar="HOST:PORT", help="of /livez and /readyz; %(default)s"
     )
+    add_connection_flags(parser, per_address=False)
     parser.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="without it a self-signed one is made")
     parser.add_argument("--tls-private-key-file", type=Path, metavar="FILE")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: the pod's ServiceAccount")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -20,7 +20,9 @@ MOST_NAMESPACES: Final = 10
 NODES, PODS, CONFIGURATION = "nodes", "pods", "configuration"
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _PER_SECOND, _BURST = 5.0, 60
-"""Pages per visitor: one of them takes a tenth of a second of the processor with 5,000 nodes."""
+"""Pages per user: one of them takes a tenth of a second of the processor with 5,000 nodes."""
+_AT_ONCE = 8
+"""Pages that a user waits for: all users may come over the connections of one Ingress."""
 _REMEMBERED = 256
 _NOT_NOW = "the API server does not say who you are and what you may read; try again"
 
@@ -30,6 +32,10 @@ class Reviewer(Protocol):
 
     async def status(self, token: str, path: str, address: str = "") -> int:
         """Return 200, 401 (unknown token), 403 (not allowed) or 429 (too many strangers)."""
+        ...
+
+    def user(self, token: str) -> str:
+        """Return the name of the user whose token was reviewed."""
         ...
 
 
@@ -81,10 +87,14 @@ class Rights:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pages: OrderedDict[bytes, Allowance] = OrderedDict()
+        self._pages: OrderedDict[str, Allowance] = OrderedDict()
+        self._waiting: dict[str, int] = {}
 
-    async def visitor(self, reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str]) -> Visitor:
-        """Return what the owner of a token may see.
+    @contextlib.asynccontextmanager
+    async def visitor(
+        self, reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str]
+    ) -> AsyncIterator[Visitor]:
+        """Say what the owner of a token may see, for the time that a page is made for it.
 
         Args:
             reviewer: for the token's audience.
@@ -96,11 +106,16 @@ class Rights:
             Refused: 401 where the token is not known, 403 where it may not see what it asks for, 429, or 503 where the
                 API server does not answer.
         """
-        self._take(token)
         status = await reviewed(reviewer, token, NODES, address)
         if status == 403:
             raise Refused(403, "this page is for who may get nodes, and you may not")
         require_known(status)
+        # By the user's name: of tokens somebody can have as many as they like.
+        with self._one_more_of(reviewer.user(token)):
+            yield await self._visitor(reviewer, token, address, namespaces)
+
+    @staticmethod
+    async def _visitor(reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str]) -> Visitor:
         if namespaces:
             for name in namespaces:
                 status = await reviewed(reviewer, token, f"{PODS}/{name}", address)
@@ -118,14 +133,21 @@ class Rights:
             require_known(status)
         return Visitor(seen, configuration=status == 200)
 
-    def _take(self, token: str) -> None:
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        allowance = self._pages.setdefault(digest, Allowance(_PER_SECOND, _BURST, self._clock()))
-        self._pages.move_to_end(digest)
+    @contextlib.contextmanager
+    def _one_more_of(self, user: str) -> Iterator[None]:
+        allowance = self._pages.setdefault(user, Allowance(_PER_SECOND, _BURST, self._clock()))
+        self._pages.move_to_end(user)
         while len(self._pages) > _REMEMBERED:
             self._pages.popitem(last=False)
-        if not allowance.take(self._clock()):
+        if self._waiting.get(user, 0) >= _AT_ONCE or not allowance.take(self._clock()):
             raise Refused(429, "too many pages at a time; wait some seconds")
+        self._waiting[user] = self._waiting.get(user, 0) + 1
+        try:
+            yield
+        finally:
+            self._waiting[user] -= 1
+            if not self._waiting[user]:
+                del self._waiting[user]
 
 
 async def reviewed(reviewer: Reviewer, token: str, right: str, address: str) -> int:

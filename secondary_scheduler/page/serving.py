@@ -6,19 +6,15 @@ import asyncio
 import contextlib
 import signal
 import ssl
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from scheduler.observe import RefusedCallers, SelfSigned, follow_renewals, serving_context, stop_serving
+from scheduler.observe import SelfSigned, bind, follow_renewals, in_words, port_of, serving, serving_context
 from secondary_scheduler.page.options import Address, Options
 from secondary_scheduler.page.site import PageSite, application
 
 Say = Callable[[str], None]
-_SHUTDOWN_SECONDS: Final = 1.0
-_IDLE_SECONDS: Final = 15.0
-"""How long a connection without a request stays."""
 
 
 class ServingError(Exception):
@@ -59,37 +55,25 @@ async def serve(site: PageSite, options: Options, say: Say, stop: asyncio.Event 
     """
     stopped = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(RefusedCallers())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     tls = tls_of(options, say)
-    async with contextlib.AsyncExitStack() as stack:
-        page = await _started(stack, application(site), "--listen", options.listen, tls)
-        probes = await _started(stack, _probes(), "--probes", options.probes, tls)
+
+    @contextlib.asynccontextmanager
+    async def served(app: web.Application, option: str, address: Address) -> AsyncIterator[int]:
+        try:
+            listeners = bind(address.host, address.port)
+        except OSError as error:
+            raise ServingError(f"{option} {address}: {error.strerror or error}") from error
+        async with serving(app, listeners, limits=options.limits, report=in_words(say), tls=tls):
+            yield port_of(listeners)
+
+    async with (
+        served(application(site), "--listen", options.listen) as page,
+        served(_probes(), "--probes", options.probes) as probes,
+    ):
         say(f"serving {', '.join(sorted(site.hosts))} on port {page}; probes on port {probes}")
         await stopped.wait()
-
-
-async def _started(
-    stack: contextlib.AsyncExitStack, app: web.Application, option: str, address: Address, tls: ssl.SSLContext
-) -> int:
-    """Start a server that ends with the stack; returns its port."""
-    # No access log: who looked at what is nobody's business.
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=_SHUTDOWN_SECONDS,
-        keepalive_timeout=_IDLE_SECONDS,
-    )
-    await runner.setup()
-    stack.push_async_callback(stop_serving, runner)
-    try:
-        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls, backlog=64).start()
-    except OSError as error:
-        raise ServingError(f"{option} {address}: {error.strerror or error}") from error
-    port: int = runner.addresses[0][1]
-    return port
 
 
 def _probes() -> web.Application:

@@ -13,6 +13,7 @@ from typing import Final
 COOKIE: Final = "__Host-session"
 """Browsers take it over TLS only, without a domain and for every path."""
 MOST_SESSIONS: Final = 256
+MOST_OF_A_USER: Final = 16
 IDLE_SECONDS: Final = 30 * 60.0
 LONGEST_SECONDS: Final = 8 * 3600.0
 
@@ -20,12 +21,14 @@ LONGEST_SECONDS: Final = 8 * 3600.0
 @dataclass(slots=True)
 class _Session:
     token: str
+    user: str
     began: float
     used: float
 
 
 class Sessions:
-    """At most `MOST_SESSIONS`: the one that was idle longest goes first. They end with the process."""
+    """At most `MOST_SESSIONS`, and `MOST_OF_A_USER`: the one that was idle longest goes first. They end with the
+    process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -35,11 +38,14 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, token: str) -> str:
-        """Begin a session, and return its 192 random bits."""
+    def open(self, token: str, user: str) -> str:
+        """Begin a session of a user, and return its 192 random bits."""
         identifier = secrets.token_urlsafe(24)
         now = self._clock()
-        self._sessions[_digest(identifier)] = _Session(token, now, now)
+        own = [digest for digest, session in self._sessions.items() if session.user == user]
+        for digest in own[: max(0, len(own) + 1 - MOST_OF_A_USER)]:
+            del self._sessions[digest]
+        self._sessions[_digest(identifier)] = _Session(token, user, now, now)
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
         return identifier

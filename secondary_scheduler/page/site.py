@@ -32,7 +32,7 @@ from secondary_scheduler.page.rights import (
 from secondary_scheduler.page.sessions import COOKIE, Sessions
 from secondary_scheduler.page.sharing import NoScene, SharedScene
 from secondary_scheduler.views import rendering
-from secondary_scheduler.views.asking import BadQuery
+from secondary_scheduler.views.asking import BadQuery, read_form
 from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused, check_form, host_of
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, Shown, View
@@ -203,16 +203,16 @@ def _showing(view: View) -> Handler:
         named = request.match_info.get("namespaces")
         namespaces = named_namespaces(named) if named is not None else ()
         try:
-            visitor = await site.rights.visitor(caller.reviewer, caller.token, request.remote or "", namespaces)
+            async with site.rights.visitor(caller.reviewer, caller.token, request.remote or "", namespaces) as visitor:
+                scene = await site.scenes.current()
+                account = Account(",".join(namespaces), visitor.namespaces is None, bool(caller.session))
+                text = await _made(site, lambda: _text_of(request, view, scene, visitor, account))
         except Refused as refusal:
             if refusal.status == 401 and caller.session:
                 # Its token is not known any more.
                 site.sessions.close(caller.session)
                 return _forgotten(_to(LOGIN))
             raise
-        scene = await site.scenes.current()
-        account = Account(",".join(namespaces), visitor.namespaces is None, bool(caller.session))
-        text = await _made(site, lambda: _text_of(request, view, scene, visitor, account))
         return web.Response(text=text, content_type="text/html", charset="utf-8")
 
     return handler
@@ -273,10 +273,8 @@ async def _login_form(request: web.Request) -> web.Response:
 async def _login(request: web.Request) -> web.Response:
     """Begin a session with the form's token; a former one of the same browser ends."""
     site = request.app[SITE]
-    posted = await request.post()
-    entered = posted.get("token", "")
-    token = entered.strip() if isinstance(entered, str) else ""
     try:
+        token = (await read_form(request)).get("token", "").strip()
         if not _is_token(token):
             raise Refused(400, "this is not a token")
         await _require_for_this_page(site, token, request.remote or "")
@@ -285,7 +283,14 @@ async def _login(request: web.Request) -> web.Response:
     if former := request.cookies.get(COOKIE):
         site.sessions.close(former)
     response = _to("/nodes")
-    response.set_cookie(COOKIE, site.sessions.open(token), path="/", secure=True, httponly=True, samesite="Strict")
+    response.set_cookie(
+        COOKIE,
+        site.sessions.open(token, site.form_reviewer.user(token)),
+        path="/",
+        secure=True,
+        httponly=True,
+        samesite="Strict",
+    )
     return response
 
 

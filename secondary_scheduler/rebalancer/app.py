@@ -95,6 +95,7 @@ async def run(options: Options, config: ClientConfig) -> int:
             healthy=process.liveness_problem,
             ready=process.readiness_problem,
             reviews=reviews,
+            limits=options.connection_limits,
         ) as ports:
             log.info(
                 "started",

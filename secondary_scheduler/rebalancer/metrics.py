@@ -42,6 +42,9 @@ class Metrics:
         self.stopped = self._gauge("stopped", "1 for each reason for which the last round moved nothing.", "reason")
         self.moves = self._counter("moves", "Moves that have ended, by outcome.", "outcome")
         self.dry_runs = self._counter("dry_runs", "Evictions that were only tried, by answer.", "answer")
+        self.dropped_connections = self._counter(
+            "dropped_connections", "Connections not served to their end.", "reason"
+        )
         self.blocked = self._counter(
             "blocked", "Pods of overloaded nodes that stayed, and rounds that stopped.", "reason"
         )
@@ -68,6 +71,10 @@ class Metrics:
         self.interval.set(interval)
         if not math.isnan(round_at):
             self.round_at.set(round_at)
+
+    def count_drop(self, reason: str) -> None:
+        """Count a connection that was not served to its end."""
+        self.dropped_connections.labels(reason).inc()
 
     def show_mode(self, mode: Mode, *, active: bool) -> None:
         """Set the gauges of the mode."""

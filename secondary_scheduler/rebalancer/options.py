@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scheduler import __version__
 from scheduler.catalog import OPERAND, OPERATOR_NAMESPACE, CredentialRules
+from scheduler.connectionlimits import DEFAULT_LIMITS, ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import add_credential_flags, credential_rules
 from secondary_scheduler.rebalancer.status import Mode
 
@@ -30,6 +31,7 @@ class Options:
         name: of both.
         bind_address: for health and metrics.
         port, metrics_port: 0 lets the kernel choose.
+        connection_limits: of each of both ports.
         identity: who holds the Lease; None for one of its own.
     """
 
@@ -43,6 +45,7 @@ class Options:
     bind_address: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     metrics_port: int = DEFAULT_METRICS_PORT
+    connection_limits: ConnectionLimits = DEFAULT_LIMITS
     rules: CredentialRules = field(default_factory=CredentialRules)
     verbosity: int = 2
     identity: str | None = None
@@ -64,6 +67,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
         port=parsed.port,
         metrics_port=parsed.metrics_port,
+        connection_limits=connection_limits(parsed),
         rules=rules,
         verbosity=parsed.verbosity,
         identity=environment.get("POD_NAME") or None,
@@ -122,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_METRICS_PORT,
         help="of /metrics, over HTTPS; a client needs RBAC get on the path (default: %(default)s)",
     )
+    add_connection_flags(parser)
     parser.add_argument("-v", dest="verbosity", type=int, default=2, metavar="N", help="4 and more: debug lines")
     group = parser.add_argument_group(
         "credentials of the load source",

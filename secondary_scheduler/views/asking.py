@@ -1,4 +1,4 @@
-"""The parameters of a page's address: each is one of what the page offers, or the page is refused."""
+"""The parameters of a page's address, and the fields of a form: each is what the page offers, or it is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_PAGE = 100_000
 
 
 class BadQuery(Exception):
-    """A parameter that cannot be; the text names it."""
+    """A parameter or a form that cannot be; the text says which."""
 
 
 def choice(request: web.Request, name: str, choices: Collection[str], default: str) -> str:
@@ -48,3 +48,19 @@ def page_number(request: web.Request, name: str = "page") -> int:
     if not (value.isascii() and value.isdigit() and len(value) < 8 and 1 <= int(value) <= _MOST_PAGE):
         raise BadQuery(f"{name}: a number from 1 to {_MOST_PAGE:,}")
     return int(value)
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form, as browsers send one without files.
+
+    Raises:
+        BadQuery: it is something else, cannot be read, or ends early.
+    """
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise BadQuery("a form is sent as application/x-www-form-urlencoded")
+    try:
+        posted = await request.post()
+    except (ValueError, LookupError, OSError, web.RequestPayloadError) as error:
+        # Anybody can send this: it is not worth a traceback.
+        raise BadQuery("the form cannot be read") from error
+    return {name: value for name, value in posted.items() if isinstance(value, str)}

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
+from scheduler.connectionlimits import ConnectionLimits
+from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster, RunningPod, running_pod
@@ -67,20 +68,17 @@ def served_site(site: Site) -> Iterator[str]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="pages")
     thread.start()
-    runner = web.AppRunner(application(site), access_log=None, handle_signals=False)
+    stack = contextlib.AsyncExitStack()
+    listeners, limits = bind("127.0.0.1", 0), ConnectionLimits(per_address=None)
 
     def run(work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, loop).result(_SECONDS)
 
-    async def start() -> None:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-
     try:
-        run(start())
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}{site.root}"
+        run(stack.enter_async_context(serving(application(site), listeners, limits=limits, report=in_words(print))))
+        yield f"http://127.0.0.1:{port_of(listeners)}{site.root}"
     finally:
-        run(runner.cleanup())
+        run(stack.aclose())
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_SECONDS)
         loop.close()

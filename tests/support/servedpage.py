@@ -9,9 +9,9 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from scheduler.catalog import CredentialRules
+from scheduler.connectionlimits import ConnectionLimits
+from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.page.options import Address, Options
 from secondary_scheduler.page.rights import ConfigMapName
 from secondary_scheduler.page.serving import tls_of
@@ -41,24 +41,40 @@ def served_page(scene: Scene) -> Iterator[str]:
         lines.append,
     )
     listen = Address("127.0.0.1", 0)
-    rules = CredentialRules(directory=None)
+    rules, limits = CredentialRules(directory=None), ConnectionLimits(per_address=None)
     options = Options(
-        Path("config.yaml"), ConfigMapName("scheduling", "config"), site.hosts, listen, listen, None, None, rules, None
+        Path("config.yaml"),
+        ConfigMapName("scheduling", "config"),
+        site.hosts,
+        listen,
+        listen,
+        limits,
+        None,
+        None,
+        rules,
+        None,
     )
-    runner = web.AppRunner(application(site), access_log=None, handle_signals=False)
+    stack = contextlib.AsyncExitStack()
+    listeners = bind("127.0.0.1", 0)
 
     def run(work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, loop).result(_SECONDS)
 
-    async def start() -> None:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls_of(options, lines.append)).start()
-
     try:
-        run(start())
-        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
+        run(
+            stack.enter_async_context(
+                serving(
+                    application(site),
+                    listeners,
+                    limits=options.limits,
+                    report=in_words(lines.append),
+                    tls=tls_of(options, lines.append),
+                )
+            )
+        )
+        yield f"https://127.0.0.1:{port_of(listeners)}"
     finally:
-        run(runner.cleanup())
+        run(stack.aclose())
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_SECONDS)
         loop.close()

@@ -39,6 +39,9 @@ class FakeReviewer:
         rights = self.tokens.get(token)
         return 401 if rights is None else 200 if path in rights else 403
 
+    def user(self, token: str) -> str:
+        return token.partition("#")[0]
+
 
 class Clock:
     def __init__(self) -> None:

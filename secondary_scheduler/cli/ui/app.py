@@ -19,7 +19,7 @@ from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import SceneRequest
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
 from secondary_scheduler.views import nodes, rendering
-from secondary_scheduler.views.asking import BadQuery, choice, text
+from secondary_scheduler.views.asking import BadQuery, choice, read_form, text
 from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, View, show_decision
@@ -213,8 +213,7 @@ async def _what_if_changed(request: web.Request) -> web.Response:
     """Decide again with what the form says. The server goes on answering meanwhile."""
     site = request.app[SITE]
     scene = _scene(request)
-    posted = await request.post()
-    entered = {name: value for name, value in posted.items() if isinstance(value, str)}
+    entered = await read_form(request)
     names = scene.configuration.scheduler_names
     profile = entered.get("profile", names[0])
     if profile not in names:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Final
 
 import typer
-from aiohttp import web
 
+from scheduler.connectionlimits import ConnectionLimits
+from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.guard import ADDRESS
@@ -17,6 +19,8 @@ from secondary_scheduler.cli.ui.recordingscene import read_recording_scenes
 
 _SHUTDOWN_SECONDS = 3.0
 """For answers that are under way."""
+_LIMITS: Final = ConnectionLimits(per_address=None)
+"""Everybody on this machine has one address."""
 
 
 def serve_snapshot(request: SceneRequest, port: int) -> None:
@@ -69,21 +73,21 @@ async def _serve(site: Site, port: int) -> None:
     # Not the handler of `app`, which raises: raised within a callback, the loop would take it for the callback's error.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    # No access log: its lines would hold the token.
-    runner = web.AppRunner(application(site), access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS)
-    await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, ADDRESS, port, backlog=16).start()
-        except OSError as error:
-            raise CommandError(f"--port {port}: {printable(error.strerror or str(error))}") from error
-        _host, bound, *_rest = runner.addresses[0]
+        listeners = bind(ADDRESS, port)
+    except OSError as error:
+        raise CommandError(f"--port {port}: {printable(error.strerror or str(error))}") from error
+    async with serving(
+        application(site),
+        listeners,
+        limits=_LIMITS,
+        report=in_words(_say),
+        shutdown_seconds=_SHUTDOWN_SECONDS,
+    ):
         # On stdout, so that it can be piped into a browser; stderr may be kept in a log.
-        typer.echo(f"http://{ADDRESS}:{bound}{site.root}/nodes")
+        typer.echo(f"http://{ADDRESS}:{port_of(listeners)}{site.root}/nodes")
         _say("the address holds a token; who has it sees the pages. Ctrl-C ends")
         await stopped.wait()
-    finally:
-        await runner.cleanup()
 
 
 def _say(line: str) -> None:

@@ -57,8 +57,11 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_it_serves_the_source_of_its_configuration(recorder: type[Recorder], config: Path) -> None:
-    assert main([f"--config={config}", "--listen=10.0.0.1:2020", "--serve-unauthenticated"]) == 0
-    ((key, settings, api, access, listen),) = recorder.served
+    assert (
+        main([f"--config={config}", "--listen=10.0.0.1:2020", "--serve-unauthenticated", "--max-connections=50"]) == 0
+    )
+    ((key, settings, api, access, limits, listen),) = recorder.served
+    assert limits == (50, 32)
     assert key.startswith("Prometheus:")
     assert (settings.address, settings.window, str(settings.token_file)) == (
         "https://prometheus:9090", "5m", TOKEN_FILE,

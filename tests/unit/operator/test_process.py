@@ -1,9 +1,8 @@
 """The edges of the process: flags and environment, health endpoints, metrics, log level."""
 
-import errno
+import asyncio
 import json
 import logging
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +11,13 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.connectionlimits import DEFAULT_LIMITS
 from scheduler.kube.client import ClientConfig, ConnectionLost
 from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.app import kubernetes_minor
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import parse_options
 from secondary_scheduler.serving import serve
-from tests.support.waiting import eventually_on_loop
 
 POD = {"POD_NAMESPACE": "ns", "POD_NAME": "operator-abc", "POD_IP": "127.0.0.9"}
 
@@ -66,12 +65,13 @@ class Reviews:
         """Nothing to release."""
 
 
-def serving(trouble):
+def serving(trouble, metrics=None):
     return serve(
         host="127.0.0.1",
         port=0,
         metrics_port=0,
-        metrics=Metrics("1.2.3"),
+        metrics=metrics or Metrics("1.2.3"),
+        limits=DEFAULT_LIMITS,
         healthy=lambda: trouble["healthy"],
         ready=lambda: trouble["ready"],
         reviews=Reviews(),
@@ -114,22 +114,29 @@ async def test_health_answers_say_what_is_wrong():
         assert await get("/readyz") == (200, "ok")
 
 
-async def test_callers_for_whom_no_descriptor_is_left_are_said_once(monkeypatch, caplog):
-    refused = []
-
-    def refuse(listener):
-        refused.append(listener)
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    async with serving([]) as ports:
-        with monkeypatch.context() as patch, capture_logs() as logs:
-            patch.setattr(socket.socket, "accept", refuse)
-            with socket.socket() as caller:
-                caller.setblocking(False)
-                caller.connect_ex(("127.0.0.1", ports.health))
-                await eventually_on_loop(lambda: len(refused) > 100, "asyncio tries again and again")
-    assert [line["event"] for line in logs] == ["callers cannot be served: no file descriptor is left"]
-    assert not caplog.records
+async def test_malformed_requests_and_dropped_connections_are_counted_and_said_once_for_each_port():
+    metrics = Metrics("1")
+    with capture_logs() as logs:
+        async with serving({"healthy": None, "ready": None}, metrics) as ports:
+            for _ in range(30):
+                reader, writer = await asyncio.open_connection("127.0.0.1", ports.health)
+                writer.write(b"garbage\r\n\r\n")
+                assert (await reader.read()).startswith(b"HTTP/1.0 400")
+                writer.close()
+            silent = [await asyncio.open_connection("127.0.0.1", ports.metrics) for _ in range(DEFAULT_LIMITS[1] + 1)]
+            with pytest.raises(ConnectionResetError):
+                await silent[0][0].read()
+            for _, writer in silent:
+                writer.transport.abort()
+    events = {(line["port"], line["event"], line["count"]) for line in logs}
+    assert events == {
+        ("health", "malformed requests", 1),
+        ("health", "malformed requests", 29),
+        ("metrics", "connections dropped", 1),
+    }
+    text = metrics.expose().decode()
+    assert 'secondary_scheduler_operator_dropped_connections_total{reason="malformed"} 30.0' in text
+    assert 'secondary_scheduler_operator_dropped_connections_total{reason="address_limit"} 1.0' in text
 
 
 def test_condition_series_follow_the_instance_and_go_with_it():

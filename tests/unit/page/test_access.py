@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import ClientSession
 
-from secondary_scheduler.page.sessions import COOKIE, IDLE_SECONDS, LONGEST_SECONDS, MOST_SESSIONS
+from secondary_scheduler.page.sessions import COOKIE, IDLE_SECONDS, LONGEST_SECONDS, MOST_OF_A_USER, MOST_SESSIONS
 from secondary_scheduler.views.guarding import HEADERS
 from secondary_scheduler.views.scenes import Scene
 from tests.support.sharedscenes import MARK, shared_scene
@@ -213,12 +215,22 @@ async def test_a_session_ends_with_log_out(visit: Visit) -> None:
 
 async def test_the_session_that_was_idle_longest_goes_first(visit: Visit) -> None:
     sessions = visit.site.sessions
-    opened = [sessions.open(f"token-{number}") for number in range(MOST_SESSIONS)]
+    opened = [sessions.open(f"token-{number}", f"user-{number}") for number in range(MOST_SESSIONS)]
     assert sessions.token(opened[0]) == "token-0"
-    sessions.open("one more")
+    sessions.open("one more", "one more")
     assert len(sessions) == MOST_SESSIONS
     assert sessions.token(opened[1]) is None
     assert sessions.token(opened[0]) == "token-0"
+
+
+async def test_one_user_cannot_end_the_sessions_of_others(visit: Visit) -> None:
+    sessions = visit.site.sessions
+    theirs = sessions.open("token", "they")
+    ours = [sessions.open(f"token-{number}", "we") for number in range(MOST_SESSIONS)]
+    assert len(sessions) == 1 + MOST_OF_A_USER
+    assert sessions.token(theirs) == "token"
+    assert [sessions.token(each) for each in ours[-MOST_OF_A_USER:]] != [None] * MOST_OF_A_USER
+    assert sessions.token(ours[-MOST_OF_A_USER - 1]) is None
 
 
 async def test_a_viewer_of_one_namespace_names_it_and_sees_its_pods(visit: Visit) -> None:
@@ -296,10 +308,52 @@ async def test_one_visitor_cannot_take_all_the_time(visit: Visit) -> None:
     assert (await visit.get("/nodes", "api-counter")).status == 200
 
 
+async def test_more_tokens_of_one_user_are_no_more_pages(visit: Visit) -> None:
+    """`kubectl create token` gives as many as one wants."""
+    for number in range(80):
+        visit.header.tokens[f"api-counter#{number}"] = frozenset({"nodes"})
+    answers = [await visit.get("/decisions/999", f"api-counter#{number}") for number in range(80)]
+    assert answers[-1].status == 429
+    assert (await visit.get("/nodes", "api-admin")).status == 200
+
+
+async def test_a_user_waits_for_eight_pages_at_most_and_others_are_served(visit: Visit) -> None:
+    async with contextlib.AsyncExitStack() as under_way:
+        for _ in range(8):
+            await under_way.enter_async_context(visit.site.rights.visitor(visit.header, "api-counter", "10.0.0.1", ()))
+        refused = await visit.get("/nodes", "api-counter")
+        assert (refused.status, "Too many pages at a time" in refused.text) == (429, True)
+        assert (await visit.get("/nodes", "api-admin")).status == 200
+    assert (await visit.get("/nodes", "api-counter")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "message"),
+    [
+        ("application/x-www-form-urlencoded; charset=nonsense", b"token=a", "The form cannot be read"),
+        ("application/x-www-form-urlencoded", b"token=\xff\xfe", "The form cannot be read"),
+        ("multipart/form-data", b"token=a", "A form is sent as"),
+        ("multipart/form-data; boundary=x", b"token=a", "A form is sent as"),
+        ("text/plain", b"token=a", "A form is sent as"),
+    ],
+)
+async def test_a_form_that_cannot_be_read_is_refused_without_a_line_in_the_log(
+    visit: Visit, content_type: str, body: bytes, message: str
+) -> None:
+    headers = {**OWN, "Content-Type": content_type}
+    async with (
+        ClientSession() as session,
+        session.post(visit.server.make_url("/login"), headers=headers, data=body) as answer,
+    ):
+        assert answer.status == 400
+        assert message in await answer.text()
+    assert visit.lines == []
+
+
 async def test_a_defect_tells_the_visitor_nothing_and_the_log_no_token(
     visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*args: object) -> None:
+    def fail(*args: object) -> None:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(type(visit.site.rights), "visitor", fail)

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from scheduler.catalog import CredentialRules
+from scheduler.connectionlimits import ConnectionLimits
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from secondary_scheduler.page.app import EXIT_INVALID, main
 from secondary_scheduler.page.options import Address, Options, parse_options
@@ -113,7 +114,16 @@ async def test_page_and_probes_are_served_over_tls_on_ports_of_their_own() -> No
     listen = Address("127.0.0.1", 0)
     rules = CredentialRules(directory=None)
     options = Options(
-        Path("config"), ConfigMapName("a", "b"), frozenset({"x"}), listen, listen, None, None, rules, None
+        Path("config"),
+        ConfigMapName("a", "b"),
+        frozenset({"x"}),
+        listen,
+        listen,
+        ConnectionLimits(),
+        None,
+        None,
+        rules,
+        None,
     )
     async with visiting(shared_scene()) as visit:
         serving = asyncio.create_task(serve(visit.site, options, say, stop))
@@ -149,7 +159,18 @@ async def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path: Path, con
         file.write_text(content)
     listen = Address("127.0.0.1", 0)
     rules = CredentialRules(directory=None)
-    options = Options(Path("c"), ConfigMapName("a", "b"), frozenset({"x"}), listen, listen, file, file, rules, None)
+    options = Options(
+        Path("c"),
+        ConfigMapName("a", "b"),
+        frozenset({"x"}),
+        listen,
+        listen,
+        ConnectionLimits(),
+        file,
+        file,
+        rules,
+        None,
+    )
     async with visiting(shared_scene()) as visit:
         with pytest.raises(ServingError, match="--tls-cert-file, --tls-private-key-file: serving certificate"):
             await serve(visit.site, options, visit.lines.append)

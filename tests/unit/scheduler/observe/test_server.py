@@ -8,7 +8,6 @@ import gc
 import gzip
 import json
 import math
-import os
 import socket
 import ssl
 import time
@@ -22,7 +21,6 @@ import msgspec
 import pytest
 import requests
 from prometheus_client import CollectorRegistry, Counter
-from structlog.testing import capture_logs
 
 from devcluster import pki
 from scheduler.observe.answers import Answers
@@ -32,7 +30,7 @@ from scheduler.observe.questions import PodsQuestion, Question, QueueQuestion, U
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
 from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
-from tests.support.waiting import PATIENCE_SECONDS, eventually
+from tests.support.waiting import PATIENCE_SECONDS
 
 RIGHTS = {
     "tenant": (
@@ -387,28 +385,6 @@ def test_profiles_are_served_one_at_a_time_and_others_are_named(url: str) -> Non
     absent = get(f"{url}/debug/pprof/heap", "good")
     assert (absent.status_code, absent.text.partition(";")[0]) == (404, "heap: only Go has it")
     assert get(f"{url}/debug/pprof", "good", allow_redirects=False).headers["Location"] == "/debug/pprof/"
-
-
-def test_callers_for_whom_no_descriptor_is_left_are_said_once_and_served_when_there_is_one(
-    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    refused: list[int] = []
-
-    def refuse(listener: socket.socket) -> Any:
-        refused.append(listener.fileno())
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    port = int(url.rpartition(":")[2])
-    with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(socket.socket, "accept", refuse)
-        # asyncio tries as often as the listener has room for callers, and again after a second.
-        with socket.create_connection(("127.0.0.1", port)):
-            eventually(lambda: len(refused) > 200, "two rounds of attempts")
-    assert [(line["event"], line["reason"]) for line in logs] == [
-        ("callers cannot be served: no file descriptor is left", "Too many open files")
-    ]
-    assert not caplog.records, "nothing of asyncio's own, with a traceback each"
-    assert get(f"{url}/livez").status_code == 200
 
 
 def connected(port: int) -> socket.socket:
