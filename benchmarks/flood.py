@@ -2,8 +2,9 @@
 
 Each runs under the memory limit that it is shipped with, as a cgroup (this needs root; without, there is no limit). Two
 processes with a source address each hold connections without sending a byte, and open new ones for those that are
-closed. Meanwhile a third address asks what a kubelet, a Prometheus and somebody who explains a pod would ask, each time
-over a new connection. Memory is read before, and a minute after the last connection was given up.
+closed, each a thousand a second. Meanwhile a third address asks what a kubelet, a Prometheus and a caller of `explain`
+would ask, each time over a new connection. Memory is read before, and a minute after the last connection was given
+up.
 """
 
 from __future__ import annotations
@@ -140,20 +141,20 @@ class Installation:
         if name == "scheduler":
             command = [python, "-m", "scheduler", f"--config={self._config}", f"--secure-port={first}", *flags]
             explain = f"/debug/decisions/namespaces/{_NAMESPACE}?pod=p"
-            asked = {
+            questions = {
                 "probe": Question(first, "/livez"),
                 "scrape": Question(first, "/metrics", token=True),
                 "explain": Question(first, explain, token=True),
             }
-            return Flooded(command, 2048, [first], asked)
+            return Flooded(command, 2048, [first], questions)
         if name == "operator":
             command = [python, "-m", "secondary_scheduler.operator", f"--namespace={_NAMESPACE}", kubeconfig]
             command += [f"--port={first}", f"--metrics-port={second}", "--bind-address=0.0.0.0", *flags]
-            asked = {
+            questions = {
                 "probe": Question(first, "/healthz", tls=False),
                 "scrape": Question(second, "/metrics", token=True),
             }
-            return Flooded(command, 512, [first, second], asked)
+            return Flooded(command, 512, [first, second], questions)
         if name == "page":
             command = [python, "-m", "secondary_scheduler.page", f"--config={self._config}", kubeconfig]
             command += [
@@ -163,12 +164,12 @@ class Installation:
                 f"--probes=:{second}",
                 *flags,
             ]
-            asked = {"probe": Question(second, "/livez"), "visit": Question(first, "/nodes", token=True)}
-            return Flooded(command, 512, [first, second], asked)
+            questions = {"probe": Question(second, "/livez"), "visit": Question(first, "/nodes", token=True)}
+            return Flooded(command, 512, [first, second], questions)
         command = [python, "-m", "secondary_scheduler.loadwatcher", f"--config={self._config}"]
         command += [f"--listen=0.0.0.0:{first}", "--serve-unauthenticated", *flags]
-        asked = {"probe": Question(first, "/livez", tls=False), "scrape": Question(first, "/watcher", tls=False)}
-        return Flooded(command, 512, [first], asked)
+        questions = {"probe": Question(first, "/livez", tls=False), "scrape": Question(first, "/watcher", tls=False)}
+        return Flooded(command, 512, [first], questions)
 
 
 class _Source(http.server.BaseHTTPRequestHandler):
@@ -196,8 +197,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks flood", description=__doc__)
     parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS)
     parser.add_argument("--connections", type=int, default=15_000, help="in all; half from each address")
-    parser.add_argument("--reopen", type=float, default=200, help="a second and client, for those that are closed")
-    parser.add_argument("--seconds", type=float, default=30, help="for which they are held")
+    parser.add_argument("--rate", type=float, default=1000, help="that a client opens a second")
+    parser.add_argument("--seconds", type=float, default=60, help="for which they are held")
     parser.add_argument("--checkout", type=Path, default=contestants.ROOT, help="where the servers' program is")
     options = parser.parse_args(arguments)
     well = True
@@ -304,14 +305,14 @@ def answer_to(question: Question, token: str) -> str:
         return body
 
 
-def until_answered(asked: Mapping[str, Callable[[], object]], process: subprocess.Popen[bytes], log: Path) -> None:
+def until_answered(questions: Mapping[str, Callable[[], object]], process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until each question is answered.
 
     Raises:
         RuntimeError: one is not.
     """
     deadline = time.monotonic() + _START_SECONDS
-    for kind, ask in asked.items():
+    for kind, ask in questions.items():
         while True:
             try:
                 ask()
@@ -323,13 +324,13 @@ def until_answered(asked: Mapping[str, Callable[[], object]], process: subproces
 
 
 @contextlib.contextmanager
-def holding(server: Flooded, connections: int, reopen: float) -> Iterator[list[dict[str, int]]]:
-    """Two clients hold so many connections; yields the figures of each, which follow them."""
+def holding(server: Flooded, connections: int, rate: float) -> Iterator[list[dict[str, int]]]:
+    """Two clients hold so many connections, and open `rate` a second each; yields the figures of each, as they are."""
     places = ",".join(f"127.0.0.1:{port}" for port in server.flooded)
     figures: list[dict[str, int]] = [{"open": 0, "opened": 0, "closed": 0} for _ in SOURCES]
     with contextlib.ExitStack() as stack:
         for number, source in enumerate(SOURCES):
-            arguments = [source, places, str(connections // len(SOURCES)), str(reopen)]
+            arguments = [source, places, str(connections // len(SOURCES)), str(rate)]
             client = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.floodclient", *arguments],
                 stdin=subprocess.PIPE,
@@ -379,7 +380,7 @@ def _under_flood(
 
     threads = [threading.Thread(target=go_on_asking, args=item) for item in asking(server, token).items()]
     peak = 0.0
-    with holding(server, options.connections, options.reopen) as figures:
+    with holding(server, options.connections, options.rate) as figures:
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + options.seconds

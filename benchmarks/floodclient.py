@@ -1,8 +1,8 @@
-"""A client that holds idle connections: `python -m benchmarks.floodclient SOURCE HOST:PORT[,HOST:PORT] NUMBER REOPEN`.
+"""A client that holds idle connections: `python -m benchmarks.floodclient SOURCE HOST:PORT[,HOST:PORT] NUMBER RATE`.
 
 It opens NUMBER connections from the address SOURCE, in turn to each place, sends nothing, and opens a new one for each
-that the server closes, at most REOPEN a second. Every second it writes how many are open, were opened and were closed,
-as JSON. It ends with its standard input. The standard library only: it is started often, and beside what it floods.
+that the server closes, at most RATE a second. Every second it writes how many are open, were opened and were closed, as
+JSON. It ends with its standard input. The standard library only: it starts fast, beside what it floods.
 """
 
 from __future__ import annotations
@@ -22,31 +22,28 @@ _AT_ONCE = 50
 class Holder:
     """The connections of one client."""
 
-    def __init__(self, source: str, places: list[tuple[str, int]], number: int, reopen: float) -> None:
+    def __init__(self, source: str, places: list[tuple[str, int]], number: int, rate: float) -> None:
         self._source, self._places = source, itertools.cycle(places)
-        self._number, self._reopen = number, reopen
+        self._number, self._rate = number, rate
         self._open: dict[int, socket.socket] = {}
         self._epoll = select.epoll()
         self.opened = self.closed = 0
 
     def run(self) -> Iterator[dict[str, int]]:
         """Hold them; yields the figures once a second, without end."""
-        allowed, at, said = 0.0, time.monotonic(), 0.0
+        allowed, at, reported_at = 0.0, time.monotonic(), 0.0
         while True:
             now = time.monotonic()
-            allowed, at = min(self._reopen, allowed + (now - at) * self._reopen), now
-            missing = self._number - len(self._open)
-            # The first ones as fast as it goes.
-            wanted = missing if self.opened < self._number else min(missing, int(allowed))
-            for _ in range(min(wanted, _AT_ONCE)):
-                if self.opened >= self._number:
-                    allowed -= 1
+            allowed, at = min(self._rate, allowed + (now - at) * self._rate), now
+            wanted = min(self._number - len(self._open), int(allowed), _AT_ONCE)
+            for _ in range(wanted):
+                allowed -= 1
                 self._connect()
-            for descriptor, _ in self._epoll.poll(0 if wanted > 0 else 0.02, 256):
+            for descriptor, _ in self._epoll.poll(0 if wanted else 0.02, 256):
                 self._open.pop(descriptor).close()
                 self.closed += 1
-            if now - said >= 1:
-                said = now
+            if now - reported_at >= 1:
+                reported_at = now
                 yield {"open": len(self._open), "opened": self.opened, "closed": self.closed}
 
     def _connect(self) -> None:
@@ -70,9 +67,9 @@ class Holder:
 
 def main(arguments: list[str]) -> None:
     """Run until standard input ends."""
-    source, places, number, reopen = arguments
+    source, places, number, rate = arguments
     pairs = [place.rpartition(":") for place in places.split(",")]
-    holder = Holder(source, [(host, int(port)) for host, _, port in pairs], int(number), float(reopen))
+    holder = Holder(source, [(host, int(port)) for host, _, port in pairs], int(number), float(rate))
     for figures in holder.run():
         print(json.dumps(figures), flush=True)
         if select.select([sys.stdin], [], [], 0)[0] and not sys.stdin.readline():

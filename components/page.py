@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from scheduler import operand
-from scheduler.catalog import OPERAND, page_name, page_rules
+from scheduler.catalog import OPERAND, page_name, page_namespace_rules, page_rules
 from scheduler.config import Configuration, bound_rules
 
 from ._inputs import joined
@@ -110,16 +110,35 @@ class Page(pulumi.ComponentResource):
         rights: list[pulumi.Resource] = [
             cluster_role,
             self._binding("clusterrolebinding", everywhere, name_of(cluster_role)),
+            *self._role_and_binding(),
         ]
         source = args.access.cluster_role
         if source is not None:
             rights.append(self._binding("metrics", joined(everywhere, "-", source), source))
         return rights
 
+    def _role_and_binding(self) -> list[pulumi.Resource]:
+        role = k8s.rbac.v1.Role(
+            f"{self._prefix}-role",
+            metadata=self._metadata(),
+            rules=in_kubernetes_spelling([rule.to_dict() for rule in page_namespace_rules(self._args.operand)]),
+            opts=child(self),
+        )
+        binding = k8s.rbac.v1.RoleBinding(
+            f"{self._prefix}-rolebinding",
+            metadata=self._metadata(),
+            role_ref=in_kubernetes_spelling(operand.role_ref(self._object_name)),
+            subjects=in_kubernetes_spelling(self._subjects()),
+            opts=child(self),
+        )
+        return [role, binding]
+
+    def _subjects(self) -> list[dict[str, Any]]:
+        return [{"kind": "ServiceAccount", "name": self._object_name, "namespace": self._args.namespace}]
+
     def _binding(self, part: str, name: pulumi.Input[str], role: pulumi.Input[str]) -> pulumi.Resource:
-        subjects = [{"kind": "ServiceAccount", "name": self._object_name, "namespace": self._args.namespace}]
         metadata = {"name": name, "labels": self._labels}
-        return cluster_role_binding(f"{self._prefix}-{part}", metadata, role, subjects, child(self))
+        return cluster_role_binding(f"{self._prefix}-{part}", metadata, role, self._subjects(), child(self))
 
     def _network_policy(self) -> pulumi.Resource:
         args = self._args
@@ -187,6 +206,7 @@ class Page(pulumi.ComponentResource):
         return [
             f"--config={operand.CONFIG_DIRECTORY}/{operand.CONFIG_KEY}",
             joined("--config-map=", namespace, "/", args.config_map_name),
+            joined("--lease=", namespace, "/", args.operand),
             f"--listen=$(POD_IP):{_PAGE_PORT}",
             f"--probes=$(POD_IP):{_PROBES_PORT}",
             *(joined("--host=", host) for host in (*args.plan.hosts, *own)),

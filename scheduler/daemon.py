@@ -36,7 +36,15 @@ from scheduler.engine import (
 )
 from scheduler.gates import gates_of, is_on
 from scheduler.helpers import PodReducer, salvage_pod
-from scheduler.kube.client import KubeClient, KubeError, PageReader, Reflector
+from scheduler.kube.client import (
+    CONTROL_PLANE_LEASES,
+    EtcdRestores,
+    KubeClient,
+    KubeError,
+    LeasePoll,
+    PageReader,
+    Reflector,
+)
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
 from scheduler.logs import report_problem
@@ -124,7 +132,9 @@ class Daemon:
             )
         self._extending = self._new_extending()
         self._tracing = self._new_tracing()
+        self._restores = EtcdRestores(lambda: self._reflectors, self._on_restore)
         self.elector = self._new_elector() if self.election.enabled else None
+        self._lease_poll = None if self.elector else LeasePoll(client, self._leases_of_others(), self._restores.notice)
         self.recorder = EventRecorder(
             self.event_client,
             instance=socket.gethostname(),
@@ -199,6 +209,7 @@ class Daemon:
             self.client_config,
             settings,
             on_started_leading=self._on_started_leading,
+            on_restore=self._restores.notice,
         )
         introduce(elector, self.configuration)
         self.metrics.leader.labels(election.name).set(0)
@@ -222,7 +233,10 @@ class Daemon:
             asyncio.create_task(self._report_states(), name="reports"),
             asyncio.create_task(self._version.run(), name="version"),
             asyncio.create_task(self._takeover.run(), name="takeover"),
+            asyncio.create_task(self._restores.run(), name="etcd restores"),
         ]
+        if self._lease_poll:
+            lasting.append(asyncio.create_task(self._lease_poll.run(), name="lease poll"))
         sync = asyncio.create_task(self._fill_caches(reflectors), name="sync")
         if server:
             lasting.append(asyncio.create_task(serve_later(server, sync), name="serving"))
@@ -350,7 +364,7 @@ class Daemon:
         return self.elector is None or self.elector.is_leader()
 
     def _may_schedule(self) -> bool:
-        ready = self._leading and self._synced and not self._takeover.pending
+        ready = self._leading and self._synced and not (self._takeover.pending or self._restores.pending)
         return ready and not self._stopping and self._may_write()
 
     def _warn_of_missing_pod_groups(self) -> None:
@@ -401,6 +415,7 @@ class Daemon:
                 self.watch,
                 self._reflectors,
                 synced=lambda: self._synced,
+                outdated=lambda: self._restores.message if self._restores.pending else "",
                 stopping=lambda: self._stopping,
             ),
             registry=self.metrics.registry,
@@ -451,6 +466,19 @@ class Daemon:
         profiles = self.configuration.profiles
         later = frozenset.intersection(*(frozenset(profile.kubernetes.later_metrics) for profile in profiles))
         return later if any("GangScheduling" in profile.enabled for profile in profiles) else later | POD_GROUP_METRICS
+
+    def _leases_of_others(self) -> tuple[tuple[str, str], ...]:
+        """The Leases that show a process without one whether the cluster went back: the one that it would hold, which
+        is kube-scheduler's unless the configuration says otherwise, and those of the control plane."""
+        own = (self.election.namespace, self.election.name)
+        return tuple(dict.fromkeys((own, *CONTROL_PLANE_LEASES)))
+
+    def _on_restore(self) -> None:
+        if self._restores.pending:
+            self.metrics.restores.inc()
+            self.engine.pods.go_back()
+        self._reporter.report_restore(self._restores)
+        self.engine.cycle.wake()
 
     def _on_refusal(self, resource: str, error: KubeError | None) -> None:
         self.metrics.watch_refused.labels(resource).set(error is not None)

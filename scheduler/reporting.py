@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 
 from scheduler.catalog import (
+    ANNOTATION_CACHE_CURRENT,
+    ANNOTATION_CACHE_MESSAGE,
     ANNOTATION_CLUSTER_VERSION,
     ANNOTATION_CONFIGURATION_HASH,
     ANNOTATION_LOAD_FRESH,
@@ -22,17 +24,19 @@ from scheduler.catalog import (
 from scheduler.clusterversion import cluster_text
 from scheduler.config import Configuration
 from scheduler.engine import EventRecorder, OvercommitReport, Regarding, versions_text
-from scheduler.kube.client import KubeError, Reflector
+from scheduler.kube.client import EtcdRestores, KubeError, Reflector
 from scheduler.kube.lease import LeaseElector
 from scheduler.load import LoadStatus
 from scheduler.options import LeaderElection
 
-_MESSAGE_LIMIT = 512
+_MESSAGE_LIMIT, _NOTE_LIMIT = 512, 1000
 log = structlog.get_logger(component="app")
 
 
 def introduce(elector: LeaseElector, configuration: Configuration) -> None:
-    """Put on the Lease what holds as long as the process runs: the configuration, and whom it behaves as."""
+    """Put on the Lease what holds from the start: the configuration, whom it behaves as, that nothing was undone."""
+    elector.set_annotation(ANNOTATION_CACHE_CURRENT, "true")
+    elector.set_annotation(ANNOTATION_CACHE_MESSAGE, "")
     elector.set_annotation(ANNOTATION_CONFIGURATION_HASH, configuration.hash)
     elector.set_annotation(ANNOTATION_VERSION, versions_text(configuration))
     elector.set_annotation(ANNOTATION_VERSION_MESSAGE, "")
@@ -96,6 +100,13 @@ class Reporter:
             log.info("no node is over-committed any more")
             self._record("Normal", "NodesWithinCapacity", "CompareNodes", "No node is over-committed any more")
 
+    def report_restore(self, restores: EtcdRestores) -> None:
+        """Say that the cluster went back to an older state, and what has become of it; `EtcdRestores` logs it."""
+        self._annotate(ANNOTATION_CACHE_CURRENT, "true" if restores.current else "false")
+        self._annotate(ANNOTATION_CACHE_MESSAGE, restores.message)
+        if not restores.pending:
+            self._record("Warning", "EtcdRestored", "ListAnew", restores.message[:_NOTE_LIMIT])
+
     def report_unread(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
         """Write on the Lease which resources the decisions go without, and why."""
         states = {name: reflector.state for name, reflector in reflectors.items()}
@@ -124,7 +135,7 @@ class Reporter:
         else:
             log.warning("a watch is refused: its copy grows old", resource=resource, reason=str(error))
         effect = f"Decisions are made without {resource}" if unread else f"Decisions rest on an old copy of {resource}"
-        self._record("Warning", "WatchRefused", "Watch", f"{effect}: {error}"[:1000])
+        self._record("Warning", "WatchRefused", "Watch", f"{effect}: {error}"[:_NOTE_LIMIT])
 
     def _annotate(self, name: str, value: str | None) -> None:
         if self._elector:

@@ -128,6 +128,7 @@ def health_checks(
     reflectors: Mapping[str, Reflector[Any, Any]],
     *,
     synced: Callable[[], bool],
+    outdated: Callable[[], str],
     stopping: Callable[[], bool],
 ) -> HealthChecks:
     """Return what `/healthz`, `/livez` and `/readyz` ask.
@@ -137,6 +138,7 @@ def health_checks(
         watchdog: knows whether the event loop is stuck.
         reflectors: by resource; filled later.
         synced: whether the caches are filled and the first load is read.
+        outdated: why what is known is from before the cluster went back to an older state; "" where it is not.
         stopping: whether the process ends.
     """
     lease: dict[str, Check] = {"ping": lambda: None}
@@ -150,6 +152,7 @@ def health_checks(
             "shutdown": lambda: "shutting down" if stopping() else None,
             "sched-handler-sync": lambda: None if synced() else _unfilled(reflectors),
             "watches": lambda: _refused_watches(reflectors),
+            "etcd-restore": lambda: outdated() or None,
         },
     )
 

@@ -30,7 +30,7 @@ NAMES = (
     "catalog-operator",
     "opm",
 )
-FOR_LONG_TESTS = ("helm",)
+FOR_LONG_TESTS = ("helm", "etcdutl")
 
 
 def main(arguments: list[str]) -> int:

@@ -134,6 +134,15 @@ BINARIES: dict[str, Binary] = {
     binary.name: binary
     for binary in (
         Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "3.6.5", build_seconds=115),
+        # Restores a snapshot of etcd.
+        Binary(
+            "etcdutl",
+            "etcdutl",
+            "go.etcd.io/etcd/etcdutl/v3",
+            "3.6.5",
+            version_argument="version",
+            build_seconds=35,
+        ),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
         _kubernetes("kube-scheduler"),

@@ -6,6 +6,8 @@ numpy, an HTTP client or a plugin's implementation; it does no I/O and reads no 
 """
 
 from scheduler.catalog.annotations import (
+    ANNOTATION_CACHE_CURRENT,
+    ANNOTATION_CACHE_MESSAGE,
     ANNOTATION_CLUSTER_VERSION,
     ANNOTATION_CONFIGURATION_HASH,
     ANNOTATION_LOAD_FRESH,
@@ -92,7 +94,7 @@ from scheduler.catalog.optin import (
     mutating_policies,
 )
 from scheduler.catalog.options import LoadLimitOptions, LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
-from scheduler.catalog.page import page_name, page_rules
+from scheduler.catalog.page import page_name, page_namespace_rules, page_rules
 from scheduler.catalog.registry import (
     BASE_CLUSTER_ROLE,
     CANARY_SUFFIX,
@@ -142,6 +144,8 @@ from scheduler.catalog.upstream import (
 )
 
 __all__ = [
+    "ANNOTATION_CACHE_CURRENT",
+    "ANNOTATION_CACHE_MESSAGE",
     "ANNOTATION_CLUSTER_VERSION",
     "ANNOTATION_CONFIGURATION_HASH",
     "ANNOTATION_LOAD_FRESH",
@@ -260,6 +264,7 @@ __all__ = [
     "operand_name",
     "out_of_tree_descriptors",
     "page_name",
+    "page_namespace_rules",
     "page_rules",
     "parse_duration",
     "plugin_rules",

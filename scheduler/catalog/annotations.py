@@ -5,6 +5,10 @@ Changing a name breaks upgrades: during a rollout, old schedulers are read by a 
 
 from typing import Final
 
+ANNOTATION_CACHE_CURRENT: Final = "secondary-scheduler.io/cache-current"
+"""`false` while the leader decides by what a cluster that went back to an older state has undone, else `true`."""
+ANNOTATION_CACHE_MESSAGE: Final = "secondary-scheduler.io/cache-current-message"
+"""When and how the cluster went back, and what has become of it; empty if it never did."""
 ANNOTATION_CLUSTER_VERSION: Final = "secondary-scheduler.io/cluster-version"
 """The version of Kubernetes that the leader read, such as `1.36`."""
 ANNOTATION_CONFIGURATION_HASH: Final = "secondary-scheduler.io/configuration-hash"

@@ -37,3 +37,9 @@ def page_rules() -> tuple[PolicyRule, ...]:
         PolicyRule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
         PolicyRule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
     )
+
+
+def page_namespace_rules(operand: str = OPERAND) -> tuple[PolicyRule, ...]:
+    """Return the page's rights in the scheduler's namespace: to get the scheduler's Lease, whose versions tell that the
+    cluster went back to an older state."""
+    return (PolicyRule(("coordination.k8s.io",), ("leases",), ("get",), resource_names=(operand,)),)

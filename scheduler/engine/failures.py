@@ -144,6 +144,10 @@ class FailureReporter:
         self._written.pop(uid, None)
         self._unsent.pop(uid, None)
 
+    def forget_written(self) -> None:
+        """Write the next failure of each pod, whatever was written before: it may have been undone."""
+        self._written.clear()
+
     async def settle(self, uid: str) -> None:
         """Drop what has not been sent about a pod and wait for what is under way.
 

@@ -96,6 +96,19 @@ class PodInputs:
         for pod in items:
             self._upsert(pod)
 
+    def go_back(self) -> None:
+        """Take nothing for granted that the watches have not shown: the cluster went back to an older state.
+
+        Of what was written of late, nobody knows what is left. The lists that follow say it; a write under way has its
+        own answer.
+        """
+        self._state.objects.forget_assumed()
+        self._failures.forget_written()
+        for uid in self._state.forget_confirmed():
+            pod = self.pending.get(uid)
+            if pod is not None:
+                self._queue.add(pod)
+
     def replace(self, items: Sequence[PodInfo], resource_version: ResourceVersion) -> None:
         """Take a complete list: what is not in it is gone."""
         seen = {pod.uid for pod in items}
@@ -156,6 +169,9 @@ class PodInputs:
         if pod.node_name:
             self._delete_pending(pod.uid, wakes=pod.scheduler_name in self._woken_at_binding)
             return "AssignedPodAdd" if self._upsert_assigned(pod) else "AssignedPodUpdate"
+        if self._state.pod(pod.uid) is not None and not self._state.is_assumed(pod.uid):
+            # It had a node before the cluster went back to an older state.
+            self._delete_assigned(pod.uid)
         if pod.scheduler_name in self._scheduler_names:
             return "UnschedulablePodAdd" if self._upsert_pending(pod) else "UnschedulablePodUpdate"
         return ""

@@ -8,6 +8,7 @@ impossible is the Binding's UID precondition.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import math
@@ -26,8 +27,10 @@ from msgspec import Struct
 
 from scheduler.kube.client.config import ClientConfig
 from scheduler.kube.client.errors import Conflict, ConnectionFailed, KubeError, MalformedResponse, NotFound
+from scheduler.kube.client.etcdrestore import FROM_MEMORY, EtcdRestore, QuorumVersions
 from scheduler.kube.client.paths import api_path
 from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.model import ResourceVersion, newer_version
 from scheduler.kube.primitives.timestamps import format_micro_time
 
 log = logging.getLogger(__name__)
@@ -85,7 +88,8 @@ class LeaseElector:
     """Acquire and keep one Lease. Use once: after `stop` or a loss it never leads again.
 
     `on_started_leading` is called on the elector's thread and must return at once. `on_lost` is called at most once,
-    with the reason, on whichever thread notices; it should end the process.
+    with the reason, on whichever thread notices; it should end the process. `on_restore` is called on the elector's
+    thread when the Lease shows that the cluster went back to an older state.
     """
 
     def __init__(
@@ -96,12 +100,14 @@ class LeaseElector:
         identity: str | None = None,
         on_started_leading: Callable[[], None] | None = None,
         on_lost: Callable[[str], None] = exit_process,
+        on_restore: Callable[[EtcdRestore], None] = lambda restore: None,
         user_agent: str = "secondary-scheduler/leader-election",
     ) -> None:
         self._settings = settings
         self._identity = identity or default_identity()
         self._on_started_leading = on_started_leading
         self._on_lost = on_lost
+        self._on_restore = on_restore
         self._collection = api_path(_API, "leases", namespace=settings.namespace)
         self._path = api_path(_API, "leases", namespace=settings.namespace, name=settings.name)
         timeout = min(10.0, settings.renew_deadline / 3)
@@ -112,12 +118,15 @@ class LeaseElector:
         self._state = _State.STANDBY
         self._held_until = -math.inf
         self._wrote = False
+        self._last_write = ""
+        """The renewTime of our last write that was answered."""
         self._release_on_stop = settings.release_on_stop
         self._annotations: dict[str, str | None] = {}
         self._record: dict[str, Any] | None = None
         self._seen_spec: Mapping[str, Any] | None = None
         self._seen_at = -math.inf
         self._last_failure = ""
+        self._versions = QuorumVersions()
         self.slow_paths = 0
         """How often, while leading, the Lease had to be read before it could be renewed."""
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -269,6 +278,7 @@ class LeaseElector:
             record = _decode(self._connection.get(self._path))
         except NotFound:
             return self._write(None, takeover=False)
+        self._compare(record)
         spec = _mapping(record.get("spec"))
         if spec != self._seen_spec:
             self._seen_spec, self._seen_at = spec, time.monotonic()
@@ -326,7 +336,46 @@ class LeaseElector:
         else:
             answer = self._connection.request("PUT", self._path, body=body)
         self._record = _decode(answer)
+        self._last_write = spec["renewTime"]
         self._seen_spec, self._seen_at = _mapping(self._record.get("spec")), time.monotonic()
+        self._compare(self._record)
+
+    def _compare(self, record: Mapping[str, Any]) -> None:
+        """Compare an answer about the Lease with those before it; where it shows that the cluster went back, a second
+        read has to show the same."""
+        if not self._sign_of_restore(record):
+            self._versions.follow(_version(record))
+            return
+        try:
+            remembered: Mapping[str, Any] = {}
+            with contextlib.suppress(NotFound):
+                remembered = _decode(self._connection.get(self._path, FROM_MEMORY))
+            again = _decode(self._connection.get(self._path))
+        except KubeError as error:
+            # The next answer shows it, too.
+            log.warning("the Lease is not as it was left, and cannot be read again: %s", error)
+            return
+        sign = self._sign_of_restore(again)
+        if not sign:
+            self._versions.follow(_version(again))
+            return
+        self._versions.restart(_version(again))
+        self._last_write = _renewed(again)
+        unnoticed = newer_version(_version(remembered), _version(again)) is True
+        self._on_restore(EtcdRestore(f"Lease {self._settings.namespace}/{self._settings.name} {sign}", unnoticed))
+
+    def _sign_of_restore(self, record: Mapping[str, Any]) -> str:
+        """Return how an answer shows that the cluster went back; "" where it does not."""
+        contradiction = self._versions.contradiction(_version(record))
+        if contradiction:
+            return contradiction
+        spec = _mapping(record.get("spec"))
+        held = _renewed(record)
+        # After another's edit it still holds our last write, or one since without an answer. Times of one form compare
+        # as text.
+        if self._state is _State.LEADING and _holder(spec) == self._identity and held < self._last_write:
+            return f"holds our write of {held} after that of {self._last_write}"
+        return ""
 
     def _release(self) -> None:
         """Release the Lease, so that nobody has to wait for it to expire."""
@@ -369,6 +418,14 @@ def _decode(data: bytes) -> dict[str, Any]:
         return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedResponse(f"the Lease is not JSON: {error}") from error
+
+
+def _renewed(record: Mapping[str, Any]) -> str:
+    return str(_mapping(record.get("spec")).get("renewTime", ""))
+
+
+def _version(record: Mapping[str, Any]) -> ResourceVersion:
+    return ResourceVersion(str(_mapping(record.get("metadata")).get("resourceVersion", "")))
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -143,21 +143,21 @@ class AnswerDecoder(Generic[Rest, Sample]):
         return self._decode(body, _Steps(_BASE_STEPS + most // _BYTES_A_STEP))
 
     def _decode(self, body: bytes, steps: _Steps) -> Answer[Rest, Sample]:
-        cursor, taken = _Cursor(body, steps), _Taken(self._read)
+        cursor, answer = _Cursor(body, steps), _Taken(self._read)
         opening, closing = self._brackets
         outside = body
         if cursor.enter(self._path, opening):
             outside = body[: min(cursor.at, _MOST_PART)]
-            self._take_all(taken, cursor, steps)
+            self._take_all(answer, cursor, steps)
             outside += closing + body[cursor.at : cursor.at + _MOST_PART]
         if len(outside) > _MOST_PART:
             raise AnswerError(f"holds more than {_MOST_PART} bytes beside its samples")
         try:
-            return Answer(self._rest.decode(outside), taken.samples, taken.rejected, taken.reason)
+            return Answer(self._rest.decode(outside), answer.samples, answer.rejected, answer.reason)
         except _WRONG as error:
             raise AnswerError(_why(error)) from error
 
-    def _take_all(self, taken: _Taken, cursor: _Cursor, steps: _Steps) -> None:
+    def _take_all(self, answer: _Taken, cursor: _Cursor, steps: _Steps) -> None:
         """Take the samples behind the cursor, and put it behind their closing bracket."""
         keyed, closing = self._brackets[1] == b"}", self._brackets[1]
         stop = closing if cursor.open(closing) else b","
@@ -165,23 +165,23 @@ class AnswerDecoder(Generic[Rest, Sample]):
         while stop == b",":
             if cursor.at >= singly_to:
                 part = cursor.part(self._seam)
-                if part and self._take_part(taken, part, steps):
+                if part and self._take_part(answer, part, steps):
                     cursor.leave(part)
                     continue
                 singly_to = cursor.at + (len(part) or _MOST_PART)
             steps.take(1)
             key, text, stop = cursor.member(keyed=keyed)
             try:
-                sample = self._decode_one(taken, text, steps)
-                taken.add(_key.decode(key) if keyed else "", sample)
+                sample = self._decode_one(answer, text, steps)
+                answer.add(_key.decode(key) if keyed else "", sample)
             except _TooManyError:
                 raise
             except (AnswerError, *_WRONG) as error:
-                taken.reject(1, _why(error))
+                answer.reject(1, _why(error))
         if stop != closing:
             raise cursor.malformed()
 
-    def _take_part(self, taken: _Taken, part: bytes, steps: _Steps) -> bool:
+    def _take_part(self, answer: _Taken, part: bytes, steps: _Steps) -> bool:
         """Take samples that are all in order; take nothing where one is not."""
         opening, closing = self._brackets
         try:
@@ -195,18 +195,18 @@ class AnswerDecoder(Generic[Rest, Sample]):
             steps.take(sum(len(getattr(sample, self._inner._path[-1], None) or ()) for sample in samples))
         for key, sample in zip(decoded if closing == b"}" else repeat(""), samples, strict=False):
             try:
-                taken.add(key, sample)
+                answer.add(key, sample)
             except AnswerError as error:
-                taken.reject(1, str(error))
+                answer.reject(1, str(error))
         return True
 
-    def _decode_one(self, taken: _Taken, text: bytes | None, steps: _Steps) -> Any:
+    def _decode_one(self, answer: _Taken, text: bytes | None, steps: _Steps) -> Any:
         if text is None:
             raise AnswerError(f"larger than {_MOST_PART} bytes")
         if self._inner is None:
             return self._sample.decode(text)
         within = self._inner._decode(text, steps)
-        taken.reject(within.rejected, within.reason)
+        answer.reject(within.rejected, within.reason)
         samples = [sample for _, sample in within.samples]
         return within.rest and structs.replace(within.rest, **{self._inner._path[-1]: samples})
 

@@ -120,7 +120,7 @@ class Connections:
     def make_room(self, reason: Drop, words: str) -> bool:
         """Drop a connection, whosever it is; False where none waits for its client."""
         holders = (client for client in self._clients.values() if client.waiting)
-        most = max(holders, key=lambda client: -client.number, default=None)
+        most = max(holders, key=lambda client: client.number, default=None)
         return most is not None and self._drop_first(self._unproven, most.waiting, reason, words)
 
     def holds_few(self, connection: Connection) -> bool:

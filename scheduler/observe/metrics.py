@@ -371,6 +371,10 @@ class Metrics:
             "1 while the API server refuses the watch of a resource: the copy grows old, or there never was one.",
             "resource",
         )
+        self.restores = new.counter(
+            "secondary_scheduler_etcd_restores_total",
+            "How often the cluster went back to an older state, so that everything was listed anew",
+        )
         self.watch_served = new.gauge(
             "secondary_scheduler_watched_resource_served",
             "0 while the API server does not serve a resource that an enabled plugin reads",

@@ -148,8 +148,8 @@ def bind(address: str, port: int, *, share_port: bool = False) -> list[socket.so
     Raises:
         OSError: the address or port cannot be used.
     """
-    if address in _EVERY_ADDRESS and (both := _bind_dual_stack(port, share_port)) is not None:
-        return [both]
+    if address in _EVERY_ADDRESS and (dual_stack := _bind_dual_stack(port, share_port)) is not None:
+        return [dual_stack]
     addresses = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:

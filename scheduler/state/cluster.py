@@ -188,6 +188,13 @@ class ClusterState:
         if placed is not None and placed.assumed:
             placed.confirmed = True
 
+    def forget_confirmed(self) -> list[str]:
+        """Drop the pods whose Binding the API server has taken and the watch has not shown; return their UIDs."""
+        confirmed = [uid for uid, placed in self._pods.items() if placed.assumed and placed.confirmed]
+        for uid in confirmed:
+            self._drop(self._pods[uid])
+        return confirmed
+
     def is_binding(self, uid: str) -> bool:
         """Tell whether a pod is assumed and its Binding may still fail."""
         placed = self._pods.get(uid)

@@ -239,6 +239,11 @@ class ObjectStore:
             self._reindex(kind, namespace, name)
             self._changed((kind, namespace, name), assumed)
 
+    def forget_assumed(self) -> None:
+        """Show every object as the API server has it."""
+        for key in list(self._assumed):
+            self.restore(*key)
+
     def remove(self, kind: str, namespace: str, name: str) -> Any | None:
         """Drop an object; returns it."""
         namespaces = self._kinds.get(kind, {})

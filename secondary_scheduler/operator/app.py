@@ -6,16 +6,17 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import structlog
 
 from scheduler import __version__
-from scheduler.kube.client import ClientConfig, KubeClient, KubeError, NotFound
+from scheduler.kube.client import ClientConfig, EtcdRestores, KubeClient, KubeError, NotFound, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import Unstructured
 from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.controller import Controller
-from secondary_scheduler.operator.groups import status_controllers
+from secondary_scheduler.operator.groups import StatusController, status_controllers
 from secondary_scheduler.operator.leases import NamespaceLeases
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import LEASE_NAME, Options, parse_options
@@ -95,10 +96,12 @@ class _Process:
         self._status_of = options.status_of
         self._secrets = options.secrets
         self._controller: Controller | None = None
+        self._status_controllers: list[StatusController[Any, Any]] = []
         self._leading = asyncio.Event()
         self._stopped = asyncio.Event()
         self._lost_reason = ""
         self._loop = asyncio.get_running_loop()
+        self._restores = EtcdRestores(self._reflectors, self._on_restore)
         user_agent = f"secondary-scheduler-operator/{__version__} leader-election"
         self._elector = LeaseElector(
             config,
@@ -106,6 +109,7 @@ class _Process:
             identity=options.identity,
             on_started_leading=lambda: self._from_thread(self._leading.set),
             on_lost=self._stop_leading,
+            on_restore=self._restores.notice,
             user_agent=user_agent,
         )
         # Only the holder of the operator's own Lease competes for these; two replicas would otherwise share them out.
@@ -126,7 +130,9 @@ class _Process:
 
     def readiness_problem(self) -> str | None:
         """Answer of /readyz. Standing by is ready: a rolling update must be able to replace the holder of the Lease."""
-        return self._controller.readiness_problem() if self._controller else None
+        if self._controller is None:
+            return None
+        return self._restores.message if self._restores.pending else self._controller.readiness_problem()
 
     async def run(self, client: KubeClient) -> int:
         """Reconcile while leading; returns the exit code."""
@@ -137,13 +143,15 @@ class _Process:
         log.info("waiting for the Lease", lease=f"{self.namespace}/{LEASE_NAME}", identity=self._elector.identity)
         work = asyncio.create_task(self._lead(client), name="controller")
         announcing = asyncio.create_task(standby.run(), name="standby")
+        restores = asyncio.create_task(self._restores.run(), name="etcd restores")
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and not self._lost_reason:
             await self._finish_deletions()
-        for task in (work, stopped, announcing):
+        tasks = (work, stopped, announcing, restores)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(work, stopped, announcing, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         # Only after the last write may another operator take over.
         await asyncio.to_thread(self._leases.stop)
         await asyncio.to_thread(self._elector.stop)
@@ -183,7 +191,10 @@ class _Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run(), name="instances")
             group.create_task(_follow_version(client, self._controller), name="version of the cluster")
-            for controller in status_controllers(client, self._status_of, self.metrics, self._elector.is_leader):
+            self._status_controllers = status_controllers(
+                client, self._status_of, self.metrics, self._elector.is_leader
+            )
+            for controller in self._status_controllers:
                 group.create_task(controller.run(), name=f"status of {controller.name}")
 
     async def _wait_for_lease(self) -> None:
@@ -196,6 +207,16 @@ class _Process:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_HOLDER_CHECK_SECONDS):
                     await self._leading.wait()
+
+    def _reflectors(self) -> dict[str, Reflector[Any, Any]]:
+        reflectors = self._controller.caches.reflectors() if self._controller is not None else {}
+        for controller in self._status_controllers:
+            reflectors |= controller.reflectors()
+        return reflectors
+
+    def _on_restore(self) -> None:
+        if self._restores.pending:
+            self.metrics.restores.inc()
 
     def _held_by_another(self, namespace: str) -> LeaseHolder | None:
         if not self._leading.is_set():

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from scheduler.kube.client import (
     ApiError,
@@ -78,6 +79,10 @@ class Caches:
         async with asyncio.TaskGroup() as group:
             for (kind, namespace, name), cache in self._caches.items():
                 group.create_task(cache.reflector.run(), name=f"watch {kind} {namespace} {name}")
+
+    def reflectors(self) -> dict[str, Reflector[Any, Any]]:
+        """What keeps the caches up to date, by what it lists."""
+        return {" ".join(filter(None, key)): cache.reflector for key, cache in self._caches.items()}
 
     def state(self, kind: str, namespace: str = "", name: str = "") -> ReflectorState:
         """What the watch of a kind is doing; `namespace` is empty for kinds of the cluster, `name` for kinds of which
@@ -201,6 +206,9 @@ class KindCache:
         """Sink: a complete list."""
         del resource_version
         changes = self.store.replace(items)
+        # A deletion may have been undone: the cluster can go back to an older state.
+        gone = [uid for uid in self._deleted_uids if self.store.get(uid) is None]
+        self._deleted_uids = deque(gone, maxlen=_REMEMBERED_DELETIONS)
         self._deleted_uids.extend(obj.metadata.uid for obj in changes.deleted)
         self._notify(changes.deleted, changes.updated, changes.added)
 

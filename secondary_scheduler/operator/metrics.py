@@ -37,6 +37,9 @@ class Metrics:
         self.dropped_connections = Counter(
             _PREFIX + "dropped_connections", "Connections not served to their end.", ["reason"], registry=self.registry
         )
+        self.restores = Counter(
+            _PREFIX + "etcd_restores", "How often the cluster went back to an older state.", registry=self.registry
+        )
         self.queue_depth = Gauge(_PREFIX + "queue_depth", "Instances waiting for a reconcile.", registry=self.registry)
         self.conditions = Gauge(
             _PREFIX + "condition",

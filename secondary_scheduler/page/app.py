@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from scheduler import __version__
 from scheduler.config import ConfigurationError
-from scheduler.kube.client import ClientConfig, ConfigError, KubeClient
+from scheduler.kube.client import ClientConfig, ConfigError, EtcdRestore, KubeClient, LeasePoll
 from scheduler.observe import Authorizer
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.options import PROGRAM, Options, parse_options
@@ -44,17 +45,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(options: Options, api: ClientConfig, taker: Taker) -> None:
-    # Of its own, beside that of the snapshots: a flood of tokens is not to load the API server.
-    async with KubeClient(api, user_agent=f"{PROGRAM}/{__version__} reviews", qps=20, burst=40) as reviews:
+    scenes = SharedScene(taker.take, _say)
+    async with (
+        # Of its own, beside that of the snapshots: a flood of tokens is not to load the API server.
+        KubeClient(api, user_agent=f"{PROGRAM}/{__version__} reviews", qps=20, burst=40) as reviews,
+        _followed_lease(options, api, scenes),
+    ):
         access = access_to(options.config_map)
         site = PageSite(
-            SharedScene(taker.take, _say),
+            scenes,
             options.hosts,
             form_reviewer=Authorizer(reviews, audience=AUDIENCE, access=access),
             header_reviewer=Authorizer(reviews, access=access),
             say=_say,
         )
         await serve(site, options, _say)
+
+
+@contextlib.asynccontextmanager
+async def _followed_lease(options: Options, api: ClientConfig, scenes: SharedScene) -> AsyncIterator[None]:
+    """Drop what was read whenever the cluster goes back to an older state."""
+    if options.lease is None:
+        yield
+        return
+
+    def drop(restore: EtcdRestore) -> None:
+        hint = "; the API server has not noticed: restart kube-apiserver" if restore.unnoticed else ""
+        _say(f"the cluster went back to an older state: {restore.sign}; what was read before is dropped{hint}")
+        scenes.drop()
+
+    lease = (options.lease.namespace, options.lease.name)
+    async with KubeClient(api, user_agent=f"{PROGRAM}/{__version__} lease", qps=1, burst=5) as client:
+        poll = asyncio.create_task(LeasePoll(client, [lease], drop).run(), name="lease")
+        try:
+            yield
+        finally:
+            poll.cancel()
+            await asyncio.gather(poll, return_exceptions=True)
 
 
 def _say(text: str) -> None:

@@ -13,7 +13,7 @@ from scheduler import __version__
 from scheduler.catalog import CredentialRules
 from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import add_credential_flags, credential_rules
-from secondary_scheduler.page.rights import ConfigMapName
+from secondary_scheduler.page.rights import NamespacedName
 
 PROGRAM: Final = "secondary-scheduler-page"
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|[0-9a-f:]+")
@@ -38,6 +38,7 @@ class Options:
     Attributes:
         config: file with the scheduler's configuration.
         config_map: where it comes from: who may get it sees the configuration.
+        lease: the scheduler's Lease, by which it is noticed that the cluster went back; None: it is not.
         hosts: names under which the page is reached.
         listen, probes: of the page, and of `/livez` and `/readyz`.
         limits: of the connections of each of both: in all, as an Ingress has one address for everybody.
@@ -47,7 +48,8 @@ class Options:
     """
 
     config: Path
-    config_map: ConfigMapName
+    config_map: NamespacedName
+    lease: NamespacedName | None
     hosts: frozenset[str]
     listen: Address
     probes: Address
@@ -67,6 +69,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     return Options(
         parsed.config,
         parsed.config_map,
+        parsed.lease,
         frozenset(parsed.host),
         parsed.listen,
         parsed.probes,
@@ -90,10 +93,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--config-map",
-        type=_config_map,
+        type=_namespaced_name,
         required=True,
         metavar="NAMESPACE/NAME",
         help="where the configuration comes from: who may get this ConfigMap sees the configuration",
+    )
+    parser.add_argument(
+        "--lease",
+        type=_namespaced_name,
+        metavar="NAMESPACE/NAME",
+        help="the scheduler's Lease: it shows that etcd was put back to a copy, and what was read before is dropped",
     )
     parser.add_argument(
         "--host",
@@ -118,11 +127,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _config_map(text: str) -> ConfigMapName:
+def _namespaced_name(text: str) -> NamespacedName:
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
-    return ConfigMapName(namespace, name)
+    return NamespacedName(namespace, name)
 
 
 def _host(text: str) -> str:

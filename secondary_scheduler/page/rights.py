@@ -40,14 +40,14 @@ class Reviewer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigMapName:
-    """The scheduler's ConfigMap, whose readers may see its configuration."""
+class NamespacedName:
+    """Where an object is, such as the scheduler's ConfigMap, whose readers may see its configuration."""
 
     namespace: str
     name: str
 
 
-def access_to(config_map: ConfigMapName) -> Callable[[str], dict[str, Any]]:
+def access_to(config_map: NamespacedName) -> Callable[[str], dict[str, Any]]:
     """Return what says which access a right of this module is, as a part of a SubjectAccessReview."""
 
     def access(right: str) -> dict[str, Any]:

@@ -40,6 +40,13 @@ class SharedScene:
         self._scene: Scene | None = None
         self._taken_at = self._tried_at = -float("inf")
         self._taking: asyncio.Task[None] | None = None
+        self._drops = 0
+
+    def drop(self) -> None:
+        """Show nothing any more that was read until now. Called on the event loop."""
+        self._drops += 1
+        self._scene = None
+        self._tried_at = -float("inf")
 
     async def current(self) -> Scene:
         """Return the scene.
@@ -58,14 +65,18 @@ class SharedScene:
         return self._scene
 
     async def _renew(self) -> None:
+        drops = -1
         try:
-            self._scene = await _in_thread(self._take)
-            self._taken_at = self._clock()
+            while drops != self._drops:
+                drops = self._drops
+                scene = await _in_thread(self._take)
+            self._scene, self._taken_at = scene, self._clock()
         except Exception as error:
             self._say(f"no new snapshot: {error}")
         finally:
-            # From its end: where taking one is slow, it is not all that is done.
-            self._tried_at = self._clock()
+            if drops == self._drops:
+                # From its end: where taking one is slow, it is not all that is done.
+                self._tried_at = self._clock()
             self._taking = None
 
 

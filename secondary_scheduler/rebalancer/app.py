@@ -17,7 +17,7 @@ from scheduler import __version__
 from scheduler.catalog import minor_of
 from scheduler.engine import SYSTEM_CLOCKS, EventRecorder
 from scheduler.framework import LoadReading
-from scheduler.kube.client import ClientConfig, ConfigError, KubeClient, KubeError, server_version
+from scheduler.kube.client import ClientConfig, ConfigError, EtcdRestores, KubeClient, KubeError, server_version
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.load import MOST_BYTES, Collector, load_source, match_nodes, pod_series_source, window_seconds
 from scheduler.logs import configure_logging
@@ -130,15 +130,17 @@ class _Process:
         self._loop = asyncio.get_running_loop()
         self._leading, self._stopped, self._measured = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._lost_reason = ""
+        self._restores = EtcdRestores(lambda: self._cluster.reflectors, self._on_restore)
+        self._cluster = Cluster(watches, setup.configuration, self._outdated)
         self._elector = LeaseElector(
             config,
             LeaseSettings(namespace=self.places.namespace, name=self.places.name),
             identity=options.identity,
             on_started_leading=lambda: self._from_thread(self._leading.set),
             on_lost=self._stop_leading,
+            on_restore=self._restores.notice,
             user_agent=f"{_AGENT} leader-election",
         )
-        self._cluster = Cluster(watches, setup.configuration)
         own = frozenset({self.places.namespace, options.scheduler[0]})
         planner = Planner(setup.configuration, setup.settings, setup.source, own)
         self._recorder = EventRecorder(client, instance=socket.gethostname())
@@ -167,6 +169,8 @@ class _Process:
 
     def readiness_problem(self) -> str | None:
         """Answer of /readyz. Standing by is ready: a rolling update must be able to replace the holder of the Lease."""
+        if self._restores.pending:
+            return self._restores.message
         return None if self._cluster.synced() else "the cluster is not listed yet"
 
     async def run(self) -> int:
@@ -177,6 +181,7 @@ class _Process:
         self._recorder.start()
         lasting: set[asyncio.Task[Any]] = {
             asyncio.create_task(self._cluster.run(), name="watches"),
+            asyncio.create_task(self._restores.run(), name="etcd restores"),
             asyncio.create_task(self._lead(), name="loop"),
             asyncio.create_task(self._follow_files(), name="files"),
         }
@@ -244,6 +249,13 @@ class _Process:
                 # Without what was kept, limits and cooldowns would start from nothing.
                 log.warning("the status cannot be read, trying again", reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    def _outdated(self) -> str:
+        return "" if self._restores.current else self._restores.message
+
+    def _on_restore(self) -> None:
+        if self._restores.pending:
+            self.metrics.restores.inc()
 
     async def _follow_files(self) -> None:
         """End when the mounted files change: the next process reads them."""

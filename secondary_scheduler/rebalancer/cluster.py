@@ -74,15 +74,22 @@ class Cluster:
     Args:
         client: with the right to list and watch.
         configuration: says which kinds the plugins read.
+        outdated: says why what is listed is what a cluster that went back has undone; "" where it is not.
+
+    Attributes:
+        reflectors: what keeps the copy up to date, by what it lists.
     """
 
-    def __init__(self, client: KubeClient, configuration: Configuration) -> None:
+    def __init__(
+        self, client: KubeClient, configuration: Configuration, outdated: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._outdated = outdated
         reducer = PodReducer(configuration.profiles[0].kubernetes)
         self._pods = _Copy[KnownPod](lambda pod: pod.meta)
         self._nodes = _Copy[KnownNode](lambda node: node.meta, self._note_addresses)
         self._objects: dict[str, _Copy[Object]] = {}
         self._node_of_address: Mapping[str, str] = {}
-        self._reflectors: dict[str, Reflector[Any, Any]] = {
+        self.reflectors: dict[str, Reflector[Any, Any]] = {
             "pods": Reflector(
                 client,
                 api_path("v1", "pods"),
@@ -103,25 +110,27 @@ class Cluster:
             copy = self._objects[kind] = _Copy[Object](object_meta)
             # What the rules need must be readable; what only a plugin reads may be missing, as for the scheduler.
             optional = watch not in (*_NEEDED, _DEPLOYMENTS)
-            self._reflectors[f"{watch.resource}.{watch.api_version}"] = Reflector(
+            self.reflectors[f"{watch.resource}.{watch.api_version}"] = Reflector(
                 client, api_path(*watch), codec, copy, unchanged, optional=optional
             )
 
     async def run(self) -> None:
         """Keep the copy up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for name, reflector in self._reflectors.items():
+            for name, reflector in self.reflectors.items():
                 group.create_task(reflector.run(), name=f"watch {name}")
 
     def problem(self) -> str:
         """Return why the copy cannot be trusted; "" where it can."""
+        if outdated := self._outdated():
+            return outdated
         now = time.monotonic()
-        problems = (f"{name}: {text}" for name, each in self._reflectors.items() if (text := _wrong(each.state, now)))
+        problems = (f"{name}: {text}" for name, each in self.reflectors.items() if (text := _wrong(each.state, now)))
         return next(problems, "")
 
     def synced(self) -> bool:
         """Tell whether everything was listed at least once."""
-        return all(reflector.state.synced for reflector in self._reflectors.values())
+        return all(reflector.state.synced for reflector in self.reflectors.values())
 
     def pod(self, uid: str) -> PodInfo | None:
         """Return the pod with a UID; None once it is gone or has ended."""

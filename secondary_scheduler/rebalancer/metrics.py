@@ -41,6 +41,7 @@ class Metrics:
         self.limited = self._gauge("limited", "1 if evictionLimits kept pods on overloaded nodes in the last round.")
         self.stopped = self._gauge("stopped", "1 for each reason for which the last round moved nothing.", "reason")
         self.moves = self._counter("moves", "Moves that have ended, by outcome.", "outcome")
+        self.restores = self._counter("etcd_restores", "How often the cluster went back to an older state.")
         self.dry_runs = self._counter("dry_runs", "Evictions that were only tried, by answer.", "answer")
         self.dropped_connections = self._counter(
             "dropped_connections", "Connections not served to their end.", "reason"

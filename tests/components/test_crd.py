@@ -257,6 +257,7 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
                 "LoadDataFresh",
                 "NodesOvercommitted",
                 "KubernetesVersionCurrent",
+                "CacheCurrent",
                 "Upgradeable",
             )
         ],

@@ -10,7 +10,7 @@ import pytest
 import components
 from scheduler.catalog import page_rules
 from secondary_scheduler.page.options import parse_options
-from secondary_scheduler.page.rights import ConfigMapName
+from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.page.taking import PAGE_RESOURCES
 from tests.components.graph import Graph, Registered
 from tests.components.installations import installation_graph, object_named, pod_spec_of
@@ -58,7 +58,8 @@ def test_its_flags_are_those_that_the_program_takes(graph: Graph) -> None:
     service = {f"{NAME}{end}" for end in ("", *(f".{NAMESPACE}{end}" for end in ("", ".svc", ".svc.cluster.local")))}
     assert options.hosts == {"scheduling.example.com", *service}
     (config_map,) = [volume["configMap"]["name"] for volume in pod_of(graph)["volumes"] if "configMap" in volume]
-    assert options.config_map == ConfigMapName(NAMESPACE, config_map)
+    assert options.config_map == NamespacedName(NAMESPACE, config_map)
+    assert options.lease == NamespacedName(NAMESPACE, "secondary-scheduler")
     assert str(options.certificate) == "/etc/page-tls/tls.crt"
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts["tls"] == "/etc/page-tls"
@@ -91,7 +92,12 @@ def test_it_may_list_and_review_and_nothing_else(graph: Graph) -> None:
     assert not [rule for rule in rules if "*" in str(rule) or "impersonate" in rule["verbs"]]
     bindings = [each for each in graph.of("ClusterRoleBinding") if NAME in str(each.manifest)]
     assert [each.object_name for each in bindings] == [NAME]
-    assert not [each for each in graph.of("RoleBinding") if NAME in str(each.manifest)]
+    (role,) = [each for each in graph.of("Role") if each.object_name == NAME]
+    (rule,) = role.manifest["rules"]
+    assert (rule["resources"], rule["verbs"], rule["resourceNames"]) == (["leases"], ["get"], ["secondary-scheduler"])
+    (binding,) = [each for each in graph.of("RoleBinding") if NAME in str(each.manifest)]
+    assert (binding.manifest["roleRef"]["kind"], binding.manifest["roleRef"]["name"]) == ("Role", NAME)
+    assert {each.manifest["metadata"]["namespace"] for each in (role, binding)} == {NAMESPACE}
 
 
 def test_it_may_list_what_it_reads() -> None:
@@ -106,7 +112,7 @@ def test_it_may_list_what_it_reads() -> None:
 def test_the_network_policy_and_the_rights_come_first_whatever_is_left_out() -> None:
     graph = installed(PAGE, objects=components.OptionalObjects(network_policy=False), egress_ports=[8080])
     policy, deployment = named(graph, "NetworkPolicy"), named(graph, "Deployment")
-    for kind in ("NetworkPolicy", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
+    for kind in ("NetworkPolicy", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"):
         assert named(graph, kind).urn in graph.before(deployment)
     spec = policy.manifest["spec"]
     assert (

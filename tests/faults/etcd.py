@@ -1,4 +1,4 @@
-"""What a test does to etcd behind the API server's back: objects that no validation saw, and its alarms."""
+"""What a test does to etcd behind the API server's back: objects that no validation saw, its alarms, snapshots."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
@@ -26,6 +27,14 @@ def edit(etcd: str, key: str, change: Callable[[Json], None]) -> None:
     item = json.loads(base64.b64decode(pair["value"]))
     change(item)
     call(etcd, "/v3/kv/put", {"key": name, "value": base64.b64encode(json.dumps(item).encode()).decode()})
+
+
+def save_snapshot(etcd: str, file: Path) -> None:
+    """Write what `etcdctl snapshot save` writes."""
+    request = urllib.request.Request(f"{etcd}/v3/maintenance/snapshot", b"{}")
+    with urllib.request.urlopen(request, timeout=30) as answer, file.open("wb") as output:
+        for line in answer:
+            output.write(base64.b64decode(json.loads(line)["result"].get("blob", "")))
 
 
 def run_out_of_space(etcd: str) -> None:

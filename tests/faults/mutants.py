@@ -93,6 +93,12 @@ def _keep_what_is_gone() -> None:
     ClusterState.remove_pod = lambda self, uid: None  # type: ignore[method-assign]
 
 
+def _believe_what_was_undone() -> None:
+    from scheduler.kube.client import EtcdRestores
+
+    EtcdRestores.notice = lambda self, restore: None  # type: ignore[method-assign]
+
+
 def _log_at_length() -> None:
     _log_requests(lambda client: {"text": "x" * 300_000})
 
@@ -141,6 +147,7 @@ MUTANTS: dict[str, Mutant] = {
     "ignores-gangs": Mutant("I5", "gang-that-never-fits", profile=_without("Coscheduling")),
     "ignores-the-lease": Mutant("I6", "zombie-leader", _write_without_lease),
     "keeps-what-is-gone": Mutant("I7", "watch-expires", _keep_what_is_gone),
+    "believes-what-was-undone": Mutant("I7", "etcd-put-back", _believe_what_was_undone),
     "logs-at-length": Mutant("I8", "bind-applied-answer-lost", _log_at_length),
     "says-nothing": Mutant("I9", "rights-removed", _say_nothing),
     "logs-the-token": Mutant("I10", "bind-applied-answer-lost", _log_the_token),

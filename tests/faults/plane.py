@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import ssl
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +130,46 @@ class FaultPlane:
         """Kill a part and start it again."""
         self.kill(name)
         self.start(name)
+
+    def copy_etcd(self, directory: Path) -> None:
+        """Copy etcd's data as they are at a moment."""
+        self.signal(ETCD, signal.SIGSTOP)
+        try:
+            shutil.copytree(self.layout.data("etcd"), directory)
+        finally:
+            self.signal(ETCD, signal.SIGCONT)
+
+    def put_back(self, directory: Path, *, restart: bool = True) -> None:
+        """Put etcd back to a copy. `restart`: with the API server stopped meanwhile, as Kubernetes asks for."""
+
+        def restore(data: Path) -> None:
+            shutil.copytree(directory, data)
+
+        self._restore(restore, restart=restart)
+
+    def put_back_bumped(self, snapshot: Path) -> None:
+        """Put etcd back to a snapshot (`etcd.save_snapshot`) in the way that spares clients a version used twice."""
+        peer = f"http://{LOOPBACK}:{self.ports['etcd-peer']}"
+        member = [f"--initial-cluster=local={peer}", f"--initial-advertise-peer-urls={peer}", "--name=local"]
+        etcdutl = binaries.ensure(["etcdutl"], SilentReporter())["etcdutl"]
+
+        def restore(data: Path) -> None:
+            command = [str(etcdutl), "snapshot", "restore", str(snapshot), f"--data-dir={data}", *member]
+            bump = ["--bump-revision=1000000000", "--mark-compacted"]
+            subprocess.run([*command, *bump], check=True, capture_output=True)
+
+        self._restore(restore, restart=True)
+
+    def _restore(self, restore: Callable[[Path], None], *, restart: bool) -> None:
+        data = self.layout.data("etcd")
+        if restart:
+            self.kill(API_SERVER)
+        self.kill(ETCD)
+        shutil.rmtree(data)
+        restore(data)
+        self.start(ETCD)
+        if restart:
+            self.start(API_SERVER)
 
     def _service(self, name: str, etcd_port: int | None) -> ServiceProcess:
         if name == ETCD:

@@ -43,6 +43,7 @@ class Setup:
     leader_election: bool = False
     lease_seconds: tuple[int, int, int] = (6, 4, 1)
     """Lease duration, renew deadline, retry period."""
+    lease: tuple[str, str] = LEASE
     user_entry: dict[str, str] = field(default_factory=dict)
     """The kubeconfig's user, for a token."""
     qps: int = 500
@@ -93,8 +94,8 @@ class Scheduler:
                 "leaseDuration": f"{duration}s",
                 "renewDeadline": f"{deadline}s",
                 "retryPeriod": f"{period}s",
-                "resourceNamespace": LEASE[0],
-                "resourceName": LEASE[1],
+                "resourceNamespace": setup.lease[0],
+                "resourceName": setup.lease[1],
             }
         connection = {"kubeconfig": str(kubeconfig), "qps": setup.qps, "burst": setup.qps}
         if setup.speaks_json and not self.is_ours:

@@ -13,7 +13,7 @@ from scheduler.catalog import CredentialRules
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.page.options import Address, Options
-from secondary_scheduler.page.rights import ConfigMapName
+from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.page.serving import tls_of
 from secondary_scheduler.page.sharing import SharedScene
 from secondary_scheduler.page.site import PageSite, application
@@ -44,7 +44,8 @@ def served_page(scene: Scene) -> Iterator[str]:
     rules, limits = CredentialRules(directory=None), ConnectionLimits(per_address=None)
     options = Options(
         Path("config.yaml"),
-        ConfigMapName("scheduling", "config"),
+        NamespacedName("scheduling", "config"),
+        None,
         site.hosts,
         listen,
         listen,

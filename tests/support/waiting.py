@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 8.0
+PATIENCE_SECONDS = 120.0
 """Longest wait for a condition. It ends a test that hangs; it is no promise about the product's speed."""
 
 

@@ -44,14 +44,17 @@ from scheduler.kube.client.store import Changes, Store, object_meta
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from scheduler.kube.client.etcdrestore import CONTROL_PLANE_LEASES, EtcdRestore, EtcdRestores, LeasePoll
     from scheduler.kube.client.http import KubeClient
-    from scheduler.kube.client.listwatch import Reflector, ReflectorState, ReflectorTiming, Sink, unchanged
+    from scheduler.kube.client.listwatch import Reflector, Sink, unchanged
     from scheduler.kube.client.pages import PageReader
     from scheduler.kube.client.serverversion import server_version
     from scheduler.kube.client.sync import SyncClient, SyncConnection
+    from scheduler.kube.client.watchstate import ReflectorState, ReflectorTiming
 
 __all__ = [
     "APPLY_PATCH",
+    "CONTROL_PLANE_LEASES",
     "JSON",
     "JSON_PATCH",
     "MERGE_PATCH",
@@ -66,11 +69,14 @@ __all__ = [
     "ConnectionFailed",
     "ConnectionLost",
     "Credentials",
+    "EtcdRestore",
+    "EtcdRestores",
     "Expired",
     "Forbidden",
     "Invalid",
     "KubeClient",
     "KubeError",
+    "LeasePoll",
     "MalformedResponse",
     "NotFound",
     "PageReader",
@@ -100,14 +106,18 @@ if not TYPE_CHECKING:
         __name__,
         {
             "KubeClient": "http",
+            "CONTROL_PLANE_LEASES": "etcdrestore",
+            "LeasePoll": "etcdrestore",
             "PageReader": "pages",
+            "EtcdRestore": "etcdrestore",
+            "EtcdRestores": "etcdrestore",
             "Reflector": "listwatch",
-            "ReflectorState": "listwatch",
+            "ReflectorState": "watchstate",
             "Sink": "listwatch",
             "SyncClient": "sync",
             "SyncConnection": "sync",
             "server_version": "serverversion",
-            "ReflectorTiming": "listwatch",
+            "ReflectorTiming": "watchstate",
             "unchanged": "listwatch",
         },
     )

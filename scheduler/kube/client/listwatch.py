@@ -2,10 +2,11 @@
 
 The rules, each for a failure seen in the field:
 - lists ask for a quorum read (no resourceVersion=0) in pages, so that a lagging API server cannot answer from the past;
-  a list older than what was already seen is refused for a while all the same (failover, restored backups);
+  a list older than what was already seen is refused for a while all the same (failover);
 - the watch asks for bookmarks and resumes from the last version seen; a stream that stays silent longer than bookmarks
-  allow is cut and resumed, and relisted if it stays silent (a version from the future, after a restored backup,
-  would otherwise wait for ever);
+  allow is cut and resumed, and relisted if it stays silent;
+- whoever learns that etcd was put back to a copy (`etcdrestore`) has all listed anew: a watch from before would wait
+  for a version of a future that never comes, and take the first event after it for progress;
 - "too old" arrives as a status 410 or as an ERROR event in a 200 answer, and leads to one new list either way;
 - a line cut in the middle is dropped, not parsed; the resumed watch brings it again;
 - an object that cannot be decoded is reported and passed over.
@@ -20,7 +21,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from scheduler.kube.client.errors import (
     Expired,
@@ -36,6 +36,7 @@ from scheduler.kube.client.errors import (
 )
 from scheduler.kube.client.http import KubeClient
 from scheduler.kube.client.pages import PAGE, PageReader
+from scheduler.kube.client.watchstate import NEVER, Backoff, ReflectorState, ReflectorTiming
 from scheduler.kube.model import (
     Codec,
     DecodeError,
@@ -53,7 +54,6 @@ T = TypeVar("T", bound=Object)
 U = TypeVar("U")
 Item = TypeVar("Item", contravariant=True)
 
-NEVER: Final = ResourceVersion("")
 _LONGEST_LINE: Final = 32 << 20
 _PATIENCE: Final = 2
 """Spans of silence through which a version is resumed, before a new list is taken."""
@@ -71,47 +71,6 @@ class Sink(Protocol[Item]):
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Report an object that cannot be decoded. An older state of it, if any, is stale."""
-
-
-class ReflectorTiming(Struct, frozen=True, kw_only=True):
-    """Timeouts and delays in seconds. The defaults follow client-go; tests shorten them."""
-
-    backoff_first: float = 0.8
-    backoff_most: float = 30.0
-    backoff_reset: float = 120.0
-    """A watch that lasted so long ends the back-off."""
-    watch_least: float = 300.0
-    watch_most: float = 600.0
-    silence: float = 150.0
-    """The API server sends a bookmark about every minute."""
-    list_timeout: float = 120.0
-    absent: float = 5.0
-    """How often an optional resource that the API server does not serve is looked for."""
-    refused: float = 30.0
-    """How long an optional resource is waited for that the API server refuses from the start: its rule may be just
-    about to be made."""
-    refuse_older: float = 60.0
-    """How long a list older than the last one is refused, before it is believed to be a restored backup."""
-
-
-class ReflectorState(Struct):
-    """What a reflector is doing, for health checks and metrics. `time.monotonic()` for all times."""
-
-    synced: bool = False
-    watching: bool = False
-    absent: bool = False
-    """The API server does not serve the resource, which is optional: the sink was given an empty list."""
-    unread: bool = False
-    """The API server has refused the resource from the start, and it is optional: the sink was given nothing."""
-    last_progress: float = float("-inf")
-    """When the API server last said anything."""
-    resource_version: ResourceVersion = NEVER
-    error: KubeError | None = None
-    """Why the last attempt failed; None while all is well."""
-    lists: int = 0
-    watches: int = 0
-    events: int = 0
-    invalid: int = 0
 
 
 class Reflector(Generic[T, U]):
@@ -164,9 +123,15 @@ class Reflector(Generic[T, U]):
         self._path = collection.path
         self._version = NEVER
         self._newest = NEVER
+        self._undone = NEVER
+        """The newest version from before the cluster went back, until a list is below it. One that is not may be of a
+        store that has passed it, or of an API server that has not noticed: its lists and watches go on as if nothing
+        had been undone, until it is restarted."""
+        self._restores = 0
         self._page = PAGE
         self._older_since: float | None = None
-        self._backoff = _Backoff(self._timing)
+        self._round: asyncio.Timeout | None = None
+        self._backoff = Backoff(self._timing)
         self.synced = asyncio.Event()
         """Set once the first complete list has been handed over."""
         self.state = ReflectorState()
@@ -180,29 +145,63 @@ class Reflector(Generic[T, U]):
         """List and watch until cancelled. Failures are kept in `state.error` and retried with backoff."""
         began = time.monotonic()
         while True:
+            interruptible = asyncio.timeout(None)
             try:
-                if not self._version:
-                    await self._list()
-                await self._watch()
-                self.state.error = None
-            except Expired as error:
-                self._version = NEVER
-                self.state.error = error
-            except NotFound as error:
-                self.state.error = error
-                if self.optional:
-                    await self._mark_absent()
-            except KubeError as error:
-                self.state.error = error
-                if self.state.synced and isinstance(error, Forbidden | Unauthorized):
-                    self._note_refusal(error)
-                elif self.optional and isinstance(error, Forbidden) and time.monotonic() - began > self._timing.refused:
-                    self._go_on_without(error)
-                if isinstance(error, TooManyRequests) and error.retry_after is not None:
-                    await asyncio.sleep(error.retry_after)
+                async with interruptible:
+                    self._round = interruptible
+                    await self._list_and_watch(began)
+                    await self._backoff.wait()
+            except TimeoutError:
+                if not interruptible.expired():
+                    raise
             finally:
-                self.state.watching = False
-            await self._backoff.wait()
+                self._round = None
+
+    async def _list_and_watch(self, began: float) -> None:
+        """List if need be, and watch until that ends."""
+        try:
+            if not self._version:
+                await self._list()
+            await self._watch()
+            self.state.error = None
+        except Expired as error:
+            self._version = NEVER
+            self.state.error = error
+        except NotFound as error:
+            self.state.error = error
+            if self.optional:
+                await self._mark_absent()
+        except KubeError as error:
+            self.state.error = error
+            if self.state.synced and isinstance(error, Forbidden | Unauthorized):
+                self._note_refusal(error)
+            elif self.optional and isinstance(error, Forbidden) and time.monotonic() - began > self._timing.refused:
+                self._go_on_without(error)
+            if isinstance(error, TooManyRequests) and error.retry_after is not None:
+                await asyncio.sleep(error.retry_after)
+        finally:
+            self.state.watching = False
+
+    def list_anew(self) -> None:
+        """Break the watch off and list everything: the cluster went back, and no version from before means anything.
+
+        A list that is older than the last one is taken at once, as long as none has shown what is left.
+        """
+        if self._newest and newer_version(self._undone, self._newest) is not True:
+            self._undone = self._newest
+        self._version = self._newest = NEVER
+        self._restores += 1
+        self._older_since = None
+        self._backoff.reset()
+        self.state.outdated = True
+        if self._round is not None and self._round.when() is None:
+            self._round.reschedule(asyncio.get_running_loop().time())
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the list since the cluster went back is no older than what was known before: it may be of an API
+        server that has not noticed."""
+        return bool(self._undone) and not self.state.outdated
 
     def _note_refusal(self, error: KubeError | None) -> None:
         changed = (self.refusal is None) != (error is None)
@@ -237,10 +236,13 @@ class Reflector(Generic[T, U]):
         await self._list()
 
     async def _list(self) -> None:
+        restores = self._restores
         items, invalid, version = await self._list_pages()
+        if restores != self._restores:
+            raise MalformedResponse(f"GET {self._path}: the cluster went back to an older state during the list")
         if newer_version(self._version, version) is True:
             return  # The watch, or another list, has brought what is newer.
-        older = newer_version(self._newest, version) is True
+        older = not self._undone and newer_version(self._newest, version) is True
         now = time.monotonic()
         if older and self._older_since is None:
             self._older_since = now
@@ -250,6 +252,8 @@ class Reflector(Generic[T, U]):
                 "server has gone back in time"
             )
         self._older_since = None
+        if newer_version(self._undone, version) is True:
+            self._undone = NEVER
         self._version = self._newest = version
         self.state.resource_version = version
         self.state.lists += 1
@@ -257,7 +261,7 @@ class Reflector(Generic[T, U]):
         for metadata, error in invalid:
             self._sink.invalid(metadata, error)
         self.state.synced = True
-        self.state.absent = self.state.unread = False
+        self.state.outdated = self.state.absent = self.state.unread = False
         self.state.error = None
         self.synced.set()
 
@@ -322,12 +326,13 @@ class Reflector(Generic[T, U]):
 
     async def _watch(self) -> None:
         seconds = random.uniform(self._timing.watch_least, self._timing.watch_most)
+        timeout_seconds = max(1, int(seconds))
         params: dict[str, str | int] = {
             **self._pages.selectors,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": max(1, int(seconds)),
+            "timeoutSeconds": timeout_seconds,
         }
         self.state.watches += 1
         started = time.monotonic()
@@ -345,7 +350,11 @@ class Reflector(Generic[T, U]):
             answered = True
             raise
         finally:
-            self._learn_from_watch(answered, self.state.last_progress > progress_before, time.monotonic() - started)
+            lasted = time.monotonic() - started
+            self._learn_from_watch(answered, self.state.last_progress > progress_before, lasted)
+            if self._undone and lasted < timeout_seconds:
+                # Its API server may have ended: that may be how an older state comes to be shown.
+                self._version = NEVER
 
     def _learn_from_watch(self, answered: bool, progress: bool, lasted: float) -> None:
         """After a watch has ended, decide how soon to try again and whether its resource version can still be used."""
@@ -441,7 +450,7 @@ async def _let_request_go_out() -> None:
 
 
 def _ignore(_: KubeError | None) -> None:
-    """Nobody asked to be told."""
+    """Nobody timeout_seconds to be told."""
 
 
 def unchanged(obj: T) -> T:
@@ -452,20 +461,3 @@ def unchanged(obj: T) -> T:
 def _refused(item: Object, error: ValueError) -> InvalidObject:
     reason = error if isinstance(error, DecodeError) else DecodeError(str(error))
     return InvalidObject(item.metadata, reason, msgspec.to_builtins(item))
-
-
-class _Backoff:
-    """0.8 s doubling to 30 s, with jitter; one second apart at most while all goes well."""
-
-    def __init__(self, timing: ReflectorTiming) -> None:
-        self._timing = timing
-        self._next = 0.0
-
-    def reset(self) -> None:
-        self._next = 0.0
-
-    async def wait(self) -> None:
-        delay = self._next
-        self._next = min(max(delay * 2, self._timing.backoff_first), self._timing.backoff_most)
-        if delay:
-            await asyncio.sleep(delay * random.uniform(1.0, 1.5))

@@ -35,7 +35,6 @@ from scheduler.framework import (
     gather_codes,
 )
 from scheduler.kube.model import TopologySpreadConstraint
-from scheduler.plugins.podtopologyspread.charges import charge, charge_for_services
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     HOSTNAME,
@@ -43,6 +42,8 @@ from scheduler.plugins.podtopologyspread.constraints import (
     Constraint,
     ConstraintLike,
     Constraints,
+    charge,
+    charge_for_services,
     has_selectors,
     lists_many,
 )

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery, SpecInfo
+from scheduler.framework import CycleState, NodeInfo, NodeView, Objects, PodClause, PodInfo, PodQuery, SpecInfo
 from scheduler.helpers import has_untolerated_taint, node_matches
 from scheduler.kube.model import LabelSelector, compiled_selector
 from scheduler.kube.primitives import Selector, SelectorError, selector_from_set
@@ -17,6 +17,7 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 ACTIONS = (HARD, SOFT)
 OwnerSelector = dict[str, str] | LabelSelector | None
 """A plain map of a ReplicationController, a LabelSelector of the others."""
+_FEW_SERVICES = 256
 _MAX_CACHED = 4096
 _MOST_KEPT = 8
 """A pod with more constraints has them evaluated in each attempt, and nothing is kept: the counts of one pod must not
@@ -231,3 +232,21 @@ def default_selector(pod: PodInfo, objects: Objects) -> Selector:
         return selector & compiled_selector(owners)
     except SelectorError:
         return selector
+
+
+def charge(state: CycleState, pod: PodInfo, view: NodeView, constraints: Sequence[Constraint]) -> None:
+    """Charge for constraints of a kind. Counts of few constraints are kept, and cost next to nothing."""
+    if not lists_many(pod):
+        return
+    keys = sum(1 for constraint in constraints if view.labels(constraint.topology_key).values)
+    units = 10 * len(constraints) + keys * (50 + len(view.rows) // 20 + view.label_set_count)
+    state.work.charge(units, "constraints x (nodes + sets of pod labels)")
+
+
+def charge_for_services(state: CycleState, pod: PodInfo, view: NodeView) -> None:
+    """Charge for the Services of a namespace, among which default constraints look for those of the pod."""
+    services = len(view.objects.in_namespace("Service", pod.namespace))
+    if services > _FEW_SERVICES:
+        state.work.charge_once(
+            ("PodTopologySpread", pod.namespace, frozenset(pod.labels.items())), services, "Services of the namespace"
+        )

@@ -51,8 +51,15 @@ from scheduler.helpers.volumes import (
 )
 from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
-from scheduler.plugins.volumebinding.charges import WALKED, requirements_of, units_of
-from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, claim_error, pod_claims
+from scheduler.plugins.volumebinding.claims import (
+    WALKED,
+    PodClaims,
+    all_bound,
+    claim_error,
+    pod_claims,
+    requirements_of,
+    units_of,
+)
 from scheduler.plugins.volumebinding.matching import REASONS, VolumeMatches, find_pod_volumes
 from scheduler.plugins.volumebinding.provisioning import volume_limit
 from scheduler.plugins.volumebinding.scoring import score_volumes

@@ -165,6 +165,7 @@ def _volume_is_bound(objects: Objects, written: PersistentVolume, claim: Persist
         f'v1.PersistentVolumeClaim "{key}"',
     )
     if _is_outdated(volume, written):
+        _require_assumed(objects, VOLUME, volume)
         return False
     _require_node_affinity(objects, volume, node)
     reference = volume.spec.claim_ref
@@ -181,6 +182,7 @@ def _claim_is_bound(objects: Objects, written: PersistentVolumeClaim, node: Node
         f'v1.PersistentVolumeClaim "{meta.key}"',
     )
     if _is_outdated(claim, written):
+        _require_assumed(objects, CLAIM, claim)
         return False
     if not claim.metadata.annotations:
         raise BindingFailed(f'selectedNode annotation reset for PVC "{meta.name}"')
@@ -204,6 +206,13 @@ def _require_object(item: Any, action: str, described: str) -> Any:
 def _is_outdated(seen: Object, written: Object) -> bool:
     """Tell whether the watch has yet to deliver what was written."""
     return newer_version(written.metadata.resource_version, seen.metadata.resource_version) is True
+
+
+def _require_assumed(objects: Objects, kind: str, seen: Object) -> None:
+    """Check that what was written is still to come: until the watch has brought it, it stays assumed."""
+    meta = seen.metadata
+    if objects.latest(kind, meta.namespace, meta.name) is seen:
+        raise BindingFailed(f'v1.{kind} "{meta.key}" is as before it was written: the cluster went back')
 
 
 def _require_node_affinity(objects: Objects, volume: PersistentVolume, node: NodeInfo) -> None:

@@ -23,6 +23,8 @@ _LABEL_DOMAINS: Final = (OWN_DOMAIN, "app.kubernetes.io/")
 _LABELS: Final = ("app", "pod-template-hash")
 OWN_ANNOTATIONS: Final = frozenset(
     {
+        catalog.ANNOTATION_CACHE_CURRENT,
+        catalog.ANNOTATION_CACHE_MESSAGE,
         catalog.ANNOTATION_CLUSTER_VERSION,
         catalog.ANNOTATION_CONFIGURATION_HASH,
         catalog.ANNOTATION_LOAD_FRESH,

@@ -44,6 +44,7 @@ _EXPECTED = {
     "LoadDataFresh": "True",
     "NodesOvercommitted": "False",
     "KubernetesVersionCurrent": "True",
+    "CacheCurrent": "True",
     "RebalancerReady": "True",
 }
 _SEVERITY = {
@@ -52,6 +53,7 @@ _SEVERITY = {
     ("LoadDataFresh", "False"): State.FAILED,
     ("NodesOvercommitted", "True"): State.WARNING,
     ("KubernetesVersionCurrent", "False"): State.WARNING,
+    ("CacheCurrent", "False"): State.WARNING,
     ("RebalancerReady", "False"): State.WARNING,
     ("ReplicaFailure", "True"): State.FAILED,
 }

@@ -149,6 +149,13 @@ class StatusController(Generic[O, P]):
         """What this keeps up to date."""
         return self._kind.plural
 
+    def reflectors(self) -> dict[str, Reflector[Any, Any]]:
+        """What lists and watches for this, by what it lists."""
+        watches: dict[str, Reflector[Any, Any]] = {self.name: self._watch}
+        if self._watch_pods is not None:
+            watches[f"pods for {self.name}"] = self._watch_pods
+        return watches
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:

@@ -18,9 +18,11 @@ DEGRADED = "Degraded"
 LOAD_DATA_FRESH = "LoadDataFresh"
 NODES_OVERCOMMITTED = "NodesOvercommitted"
 VERSION_CURRENT = "KubernetesVersionCurrent"
+CACHE_CURRENT = "CacheCurrent"
 UPGRADEABLE = "Upgradeable"
 
 AS_EXPECTED = "AsExpected"
+LISTED_ANEW = "ListedAnew"
 SUCCEEDED = "Succeeded"
 IN_PROGRESS = "InProgress"
 _CONDITION_LIMIT = 4096
@@ -58,6 +60,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         _load_data_fresh(observed, findings),
         _nodes_overcommitted(observed, findings),
         _version_current(observed, findings),
+        _cache_current(observed, findings),
         *(findings.rebalancer.conditions if findings.rebalancer is not None else ()),
     )
     rollout = findings.rollout
@@ -224,6 +227,23 @@ def _version_current(observed: Observed, findings: Findings) -> Condition:
     return Condition(VERSION_CURRENT, True, AS_EXPECTED, f"The scheduler behaves as kube-scheduler {version}")
 
 
+def _cache_current(observed: Observed, findings: Findings) -> Condition:
+    if findings.rollout.available == 0:
+        message = "No scheduler is available to report whether it knows the cluster as it is"
+        return Condition(CACHE_CURRENT, None, "SchedulerNotRunning", message)
+    annotations = lease_annotations(observed)
+    message = annotations.get(names.ANNOTATION_CACHE_MESSAGE, "")[:_CONDITION_LIMIT]
+    match annotations.get(names.ANNOTATION_CACHE_CURRENT):
+        case "true":
+            return Condition(CACHE_CURRENT, True, LISTED_ANEW if message else AS_EXPECTED, message)
+        case "false":
+            explanation = message or "The scheduler reports that the cluster went back to an older state"
+            return Condition(CACHE_CURRENT, False, "EtcdRestored", explanation)
+        case _:
+            explanation = "The scheduler does not report whether the cluster went back to an older state"
+            return Condition(CACHE_CURRENT, None, "NotReported", explanation)
+
+
 def _running_version(observed: Observed, findings: Findings) -> Json:
     """The version that the scheduler's profiles behave as, if it says so."""
     if not (findings.rollout.reports and findings.rollout.available):
@@ -276,6 +296,10 @@ def _event(condition: Json, before: Json | None) -> EventDraft | None:
     elif kind == REBALANCER_READY and status == "False" and reason not in PASSING_REASONS:
         if was != status or before is None or before["reason"] != reason:
             return EventDraft(f"Rebalancer{reason}", message, warning=True)
+    elif kind == CACHE_CURRENT and status != "Unknown":
+        # It may be over before it is seen: then the message tells that it happened.
+        if message and (before is None or before["message"] != message):
+            return EventDraft("EtcdRestored", message, warning=True)
     elif was != status:
         changes = {
             (REBALANCER_READY, was, "True"): EventDraft("RebalancerReady", message),

@@ -67,6 +67,15 @@ def test_an_answer_does_not_bring_back_what_a_new_list_lacks(cache):
     assert versions(cache) == []
 
 
+def test_a_deletion_that_was_undone_keeps_no_answer_from_being_learned(cache):
+    """The cluster went back to an older state, in which the object is still there."""
+    cache.apply([(EventType.ADDED, obj("4"))])
+    cache.apply([(EventType.DELETED, obj("6"))])
+    cache.replace([obj("4")], "5")
+    cache.record_answer(obj("7", data={"a": "b"}))
+    assert versions(cache) == ["7"]
+
+
 def test_a_namesake_made_after_a_deletion_is_learned(cache):
     cache.apply([(EventType.DELETED, obj("6"))])
     cache.record_answer(obj("7", uid="u2"))

@@ -774,6 +774,36 @@ class TestKubernetesVersion:
         assert w.resource["status"]["kubernetesVersion"] == "1.36"
 
 
+class TestRestoredEtcd:
+    WENT_BACK = "at 2026-11-28T02:00:00Z the cluster went back to an older state: Lease a/b is at version 206 after 215"
+
+    @pytest.mark.parametrize(
+        ("current", "message", "expected"),
+        [
+            ("true", "", ("True", "AsExpected", "")),
+            ("false", f"{WENT_BACK}; still to be listed anew: pods", ("False", "EtcdRestored")),
+            ("true", f"{WENT_BACK}; everything was listed anew", ("True", "ListedAnew")),
+            (None, "", ("Unknown", "NotReported")),
+        ],
+    )
+    def test_is_shown_as_the_scheduler_reports_it(self, current, message, expected):
+        w = world().start()
+        annotations = {"cache_current": current, "cache_current_message": message} if current else {}
+        w.put(lease(configuration_hash=HASH, **annotations))
+        w.settle()
+        condition = w.condition("CacheCurrent")
+        assert condition[: len(expected)] == expected
+        if current:
+            assert condition[2] == message
+
+    def test_it_is_an_event_each_time_though_all_may_be_well_again_before_it_is_seen(self):
+        w = world().start()
+        for number, message in enumerate(("", "first", "first", "second")):
+            w.put(lease(configuration_hash=HASH, cache_current="true", cache_current_message=message, n=str(number)))
+            w.settle()
+        assert w.events == [("EtcdRestored", "first"), ("EtcdRestored", "second")]
+
+
 def test_what_the_scheduler_goes_without_is_a_warning_in_the_condition():
     w = world().start()
     w.put(lease(configuration_hash=HASH, unread_resources="volumeattachments (refused)"))

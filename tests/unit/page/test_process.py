@@ -14,7 +14,7 @@ from scheduler.connectionlimits import ConnectionLimits
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from secondary_scheduler.page.app import EXIT_INVALID, main
 from secondary_scheduler.page.options import Address, Options, parse_options
-from secondary_scheduler.page.rights import ConfigMapName, access_to
+from secondary_scheduler.page.rights import NamespacedName, access_to
 from secondary_scheduler.page.serving import ServingError, serve
 from secondary_scheduler.page.taking import PAGE_RESOURCES
 from tests.support.sharedscenes import shared_scene
@@ -27,8 +27,9 @@ def test_the_options_have_defaults() -> None:
     options = parse_options(LEAST)
     assert options.hosts == {"page.example.com"}
     assert (options.listen, options.probes) == (Address("", 8443), Address("", 8081))
-    assert options.config_map == ConfigMapName("scheduling", "config-1")
-    assert options.certificate is None
+    assert options.config_map == NamespacedName("scheduling", "config-1")
+    assert (options.certificate, options.lease) == (None, None)
+    assert parse_options([*LEAST, "--lease", "scheduling/ours"]).lease == NamespacedName("scheduling", "ours")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,7 @@ def test_it_listens_where_it_is_told_to(text: str, address: Address) -> None:
         ([*LEAST, "--listen", "8443"], "is not an address and a port"),
         ([*LEAST, "--listen", ":99999"], "is not an address and a port"),
         ([*LEAST, "--config-map", "name"], "is not NAMESPACE/NAME"),
+        ([*LEAST, "--lease", "a/b/c"], "is not NAMESPACE/NAME"),
         ([*LEAST, "--tls-cert-file", "x"], "give both or none"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -81,7 +83,7 @@ def test_a_configuration_that_cannot_be_used_ends_it(
 
 
 def test_the_rights_that_are_asked_about_are_those_of_the_decision_record() -> None:
-    access = access_to(ConfigMapName("scheduling", "config-1"))
+    access = access_to(NamespacedName("scheduling", "config-1"))
     assert access("nodes") == {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
     assert access("pods") == {"resourceAttributes": {"verb": "list", "resource": "pods"}}
     assert access("pods/shop") == {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "shop"}}
@@ -115,7 +117,8 @@ async def test_page_and_probes_are_served_over_tls_on_ports_of_their_own() -> No
     rules = CredentialRules(directory=None)
     options = Options(
         Path("config"),
-        ConfigMapName("a", "b"),
+        NamespacedName("a", "b"),
+        None,
         frozenset({"x"}),
         listen,
         listen,
@@ -161,7 +164,8 @@ async def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path: Path, con
     rules = CredentialRules(directory=None)
     options = Options(
         Path("c"),
-        ConfigMapName("a", "b"),
+        NamespacedName("a", "b"),
+        None,
         frozenset({"x"}),
         listen,
         listen,

@@ -97,3 +97,33 @@ async def test_the_former_stays_for_a_while_where_none_can_be_taken(
     clock.now += 600
     with pytest.raises(NoScene):
         await shared.current()
+
+
+async def test_what_was_dropped_is_not_shown_again(shared: SharedScene, taker: FakeTaker) -> None:
+    await shared.current()
+    shared.drop()
+    assert cast(Any, await shared.current()) == 2
+
+
+async def test_what_was_begun_before_a_drop_is_taken_once_more(shared: SharedScene, taker: FakeTaker) -> None:
+    taker.go_on.clear()
+    asking = asyncio.create_task(shared.current())
+    await asyncio.to_thread(taker.began.wait, 30)
+    shared.drop()
+    taker.go_on.set()
+    assert cast(Any, await asking) == 2
+
+
+async def test_after_a_drop_one_that_cannot_be_taken_is_tried_again_at_once(
+    shared: SharedScene, taker: FakeTaker
+) -> None:
+    taker.go_on.clear()
+    taker.problem = OSError("no route to host")
+    asking = asyncio.create_task(shared.current())
+    await asyncio.to_thread(taker.began.wait, 30)
+    shared.drop()
+    taker.go_on.set()
+    with pytest.raises(NoScene):
+        await asking
+    taker.problem = None
+    assert cast(Any, await shared.current()) == 2

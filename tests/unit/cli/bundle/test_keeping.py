@@ -36,6 +36,8 @@ def test_no_field_is_listed_that_may_hold_a_secret(word: str) -> None:
 
 def test_annotations_are_kept_by_name() -> None:
     assert sorted(OWN_ANNOTATIONS) == [
+        "secondary-scheduler.io/cache-current",
+        "secondary-scheduler.io/cache-current-message",
         "secondary-scheduler.io/cluster-version",
         "secondary-scheduler.io/configuration-hash",
         "secondary-scheduler.io/kubernetes-version",

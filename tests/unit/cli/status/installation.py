@@ -45,6 +45,7 @@ HEALTHY = (
     condition("LoadDataFresh", "True", "Fresh"),
     condition("NodesOvercommitted", "False"),
     condition("KubernetesVersionCurrent", "True"),
+    condition("CacheCurrent", "True"),
 )
 
 

@@ -74,7 +74,8 @@ def test_a_healthy_installation_is_a_screen_without_noise() -> None:
         f"  version        scheduler {made.IMAGE} behaves as Kubernetes 1.34; it goes with this cluster",
         f"  version        operator {made.OPERATOR_IMAGE} (1/1 ready)",
         "  condition      as expected: Available, Progressing, Degraded, Upgradeable, LoadDataFresh, "
-        "NodesOvercommitted, KubernetesVersionCurrent",
+        "NodesOvercommitted, KubernetesVersionCurrent,",
+        "                 CacheCurrent",
     ]
     assert any("Available=True" in line and "1 of 1 replicas" in line for line in shown(content, wide=True))
 
@@ -106,6 +107,7 @@ def test_what_keeps_pods_from_being_placed_well_fails(answers: dict[str, Any], s
 
 OLD = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.29.7"
 WORRYING = [
+    ({"crs": [made.resource(condition("CacheCurrent", "False", "EtcdRestored"))]}, "CacheCurrent"),
     ({"crs": [made.resource(condition("NodesOvercommitted", "True", "Overcommitted"))]}, "NodesOvercommitted"),
     ({"deployments": [made.OPERATOR, made.deployment(replicas=2)]}, "Deployment"),
     ({"deployments": [{**made.OPERATOR, "status": {}}, made.deployment()]}, "operator"),

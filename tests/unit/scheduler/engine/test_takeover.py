@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from scheduler.engine import Takeover
-from scheduler.kube.client import Forbidden, KubeError, Reflector
-from scheduler.kube.client.listwatch import ReflectorState
+from scheduler.kube.client import Forbidden, KubeError, Reflector, ReflectorState
 from tests.support.waiting import eventually_on_loop
 
 

@@ -69,6 +69,11 @@ class FakeApi:
         if not silently:
             self.send(line("DELETED", gone))
 
+    def go_back(self, version: int, *names: str) -> None:
+        """Have an older version and these objects only, as a restored store does; watches hear nothing of it."""
+        self.version = version
+        self.objects = {name: self.objects[name] for name in names}
+
     def bookmark(self) -> None:
         self.version += 1
         self.send(line("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any, Self
 import pytest
 
 from scheduler.kube import lease as lease_module
-from scheduler.kube.client import ClientConfig
+from scheduler.kube.client import ClientConfig, EtcdRestore
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from tests.support.waiting import eventually
 
@@ -31,7 +32,11 @@ class FakeLeases:
         self.version = 0
         self.writes: list[dict[str, Any]] = []
         self.fail_with = 0
+        self.refuse_writes = False
         self.swallow_answers = False
+        self.old_reads: list[dict[str, Any]] = []
+        self.remembered: dict[str, Any] | None = None
+        """What a watch cache that has not noticed a restored store answers."""
         self.hang = threading.Event()
         self.hang.set()
         self.lock = threading.Lock()
@@ -44,6 +49,8 @@ class FakeLeases:
                 body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 outer.hang.wait()
                 code, answer = outer.act(self.command, json.loads(body) if body else None)
+                if self.path.endswith("?resourceVersion=0") and outer.remembered is not None:
+                    answer = outer.remembered
                 if outer.swallow_answers and self.command != "GET":
                     self.close_connection = True
                     return
@@ -68,8 +75,12 @@ class FakeLeases:
             if self.fail_with:
                 return self.fail_with, failure(self.fail_with, "InternalError")
             if method == "GET":
+                if self.old_reads:
+                    return 200, self.old_reads.pop()
                 return (200, self.lease) if self.lease is not None else (404, failure(404, "NotFound"))
             assert body is not None
+            if self.refuse_writes:
+                return 500, failure(500, "InternalError")
             if method == "POST" and self.lease is not None:
                 return 409, failure(409, "AlreadyExists")
             if method == "PUT":
@@ -92,6 +103,11 @@ class FakeLeases:
             lease = self.lease or {"metadata": {"name": "lock"}}
             self.set({**lease, "spec": {**(lease.get("spec") or {}), **spec}})
 
+    def put_back(self, version: int, lease: dict[str, Any] | None) -> None:
+        """Have an older version and what the Lease was then, as a restored store does."""
+        with self.lock:
+            self.version, self.lease = version, lease
+
     @property
     def holder(self) -> str:
         with self.lock:
@@ -110,8 +126,14 @@ class Candidate:
         self.lost = threading.Event()
         self.lost_at = 0.0
         self.reasons: list[str] = []
+        self.restores: list[EtcdRestore] = []
         self.elector = LeaseElector(
-            api.config, settings, identity=identity, on_started_leading=self.started.set, on_lost=self._lose
+            api.config,
+            settings,
+            identity=identity,
+            on_started_leading=self.started.set,
+            on_lost=self._lose,
+            on_restore=self.restores.append,
         )
 
     def _lose(self, reason: str) -> None:
@@ -412,3 +434,139 @@ def test_identities_name_the_host_and_are_never_the_same() -> None:
 def test_periods_that_do_not_fit_together_are_refused(periods: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         LeaseSettings(**{"namespace": "ns", "name": "lock", **periods})
+
+
+def lease_of(api: FakeLeases) -> dict[str, Any]:
+    with api.lock:
+        assert api.lease is not None
+        return api.lease
+
+
+def test_a_leader_notices_that_its_lease_is_older_than_its_last_write(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    copy, version = lease_of(api), api.version
+    eventually(lambda: api.version >= version + 5)
+    api.put_back(version, copy)
+    (noticed,) = eventually(lambda: holder.restores)
+    assert re.fullmatch(rf"Lease ns/lock is at version {version} after \d+", noticed.sign)
+    assert not noticed.unnoticed
+    eventually(lambda: api.version >= version + 5)
+    assert holder.elector.is_leader()
+    assert len(holder.restores) == 1
+
+
+def test_a_follower_notices_it_too(api: FakeLeases, candidate: Make) -> None:
+    holder, follower = candidate("holder"), candidate("follower")
+    assert holder.started.wait(5) or follower.started.wait(5)
+    copy, version = lease_of(api), api.version
+    eventually(lambda: api.version >= version + 20)
+    api.put_back(version, copy)
+    eventually(lambda: holder.restores and follower.restores)
+    assert holder.elector.is_leader() != follower.elector.is_leader()
+
+
+def test_it_is_noticed_where_the_store_has_passed_the_version_of_before(api: FakeLeases, candidate: Make) -> None:
+    """Then only what the Lease holds tells: an older write of ours."""
+    holder = candidate()
+    assert holder.started.wait(5)
+    copy, version = lease_of(api), api.version
+    eventually(lambda: api.version >= version + 5)
+    with api.lock:
+        latest, api.version = api.version, api.version + 50
+        api.set(copy)
+    (noticed,) = eventually(lambda: holder.restores)
+    assert re.fullmatch(r"Lease ns/lock holds our write of \S+ after that of \S+", noticed.sign)
+    eventually(lambda: api.version >= latest + 55)
+    assert len(holder.restores) == 1
+
+
+def test_a_bumped_revision_is_noticed(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    eventually(lambda: api.version >= 5)
+    with api.lock:
+        # Of the bump the Lease shows nothing before it is written again.
+        api.version += 1_000_000_000
+    (noticed,) = eventually(lambda: holder.restores)
+    assert "as if etcd's revision had been bumped" in noticed.sign
+
+
+def test_it_is_told_once_while_the_lease_cannot_be_written(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    copy, version = lease_of(api), api.version
+    eventually(lambda: api.version >= version + 5)
+    with api.lock:
+        api.refuse_writes = True
+        api.set(copy)
+    eventually(lambda: holder.elector.slow_paths >= 4 or holder.lost.is_set())
+    assert len(holder.restores) == 1
+
+
+def test_one_old_answer_alone_tells_nothing(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate("holder")
+    assert holder.started.wait(5)
+    copy, version = lease_of(api), api.version
+    follower = candidate("follower")
+    eventually(lambda: api.version >= version + 20 and follower.elector.observed_holder == "holder")
+    api.old_reads = [copy]
+    eventually(lambda: not api.old_reads)
+    version = api.version
+    eventually(lambda: api.version >= version + 10)
+    assert follower.restores == []
+
+
+def test_it_is_told_whether_the_api_server_has_noticed(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    copy, version = lease_of(api), api.version
+    eventually(lambda: api.version >= version + 5)
+    api.remembered = lease_of(api)
+    api.put_back(version, copy)
+    (noticed,) = eventually(lambda: holder.restores)
+    assert noticed.unnoticed
+
+
+@pytest.mark.parametrize(
+    "edit", [{"leaseTransitions": 7}, {"acquireTime": None}, {"renewTime": "2999-01-01T00:00:00Z"}]
+)
+def test_anothers_edit_is_no_older_state(api: FakeLeases, candidate: Make, edit: dict[str, Any]) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    api.edit(**edit)
+    version = api.version
+    eventually(lambda: api.version >= version + 5)
+    assert holder.restores == []
+    assert holder.elector.is_leader()
+
+
+def test_a_deleted_lease_is_no_older_state(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    with api.lock:
+        api.lease = None
+    eventually(lambda: api.holder == "me")
+    version = api.version
+    eventually(lambda: api.version >= version + 3)
+    assert holder.restores == []
+
+
+def test_a_write_whose_answer_was_lost_is_no_older_state(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    api.swallow_answers = True
+    version = api.version
+    eventually(lambda: api.version >= version + 2)
+    api.swallow_answers = False
+    eventually(lambda: api.version >= version + 5)
+    assert holder.restores == []
+
+
+def test_a_lease_that_was_not_there_yet_and_is_made_again_tells(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate()
+    assert holder.started.wait(5)
+    eventually(lambda: api.version >= 8)
+    api.put_back(2, None)
+    (noticed,) = eventually(lambda: holder.restores)
+    assert "is at version 3 after" in noticed.sign

@@ -15,6 +15,7 @@ from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 from tests.unit.scheduler.plugins.storage import BOUND, ZONE, claim, mount, put, storage_class, volume
 
+CLAIMED = ("PersistentVolumeClaim", "data")
 SELECTED = "volume.kubernetes.io/selected-node"
 POD = pod("new", **mount("data"))
 
@@ -128,6 +129,24 @@ def test_binding_ends_with_an_error_at_the_deadline(dynamic):
     status = bind(dynamic, timeout=30)
     assert (status.code, status.error) == (Code.ERROR, "binding volumes: context deadline exceeded")
     assert dynamic.time == pytest.approx(30)
+
+
+@pytest.mark.parametrize("world", ["static", "dynamic"])
+def test_a_cluster_that_went_back_is_not_waited_for_until_the_deadline(world, request):
+    """The watch will never bring what was written."""
+    world = request.getfixturevalue(world)
+    kind, name = ("PersistentVolume", "disk") if world.state.objects.get("PersistentVolume", "", "disk") else CLAIMED
+    before = world.state.objects.get(kind, "" if kind == "PersistentVolume" else "default", name)
+
+    def go_back():
+        world.state.objects.upsert(kind, before)
+        world.state.objects.forget_assumed()
+
+    world.controller = go_back
+    status = bind(world)
+    assert status.code is Code.ERROR
+    assert "is as before it was written: the cluster went back" in status.error
+    assert world.time < 10
 
 
 def test_a_failed_write_ends_the_binding_and_reverts_all(static):

@@ -58,6 +58,13 @@ def test_the_same_version_listed_again_does_not(store):
     assert shown(store) == ("assumed", "real")
 
 
+def test_all_that_is_assumed_can_be_forgotten_at_once(store):
+    store.assume(KIND, labelled("disk", 10, "assumed"))
+    store.forget_assumed()
+    assert shown(store) == ("real", "real")
+    store.forget_assumed()
+
+
 def test_what_is_out_of_date_or_gone_cannot_be_assumed(store):
     store.upsert(KIND, labelled("disk", 12, "newer"))
     with pytest.raises(ValueError, match=r'"disk" is out of sync \(stored: 12, assume: 10\)'):

@@ -538,3 +538,94 @@ async def test_a_refresh_that_the_watch_has_overtaken_is_not_taken(api: FakeApi)
         api.next_lists = [older]
         await reflector.refresh()
         assert mirror.names == {"now"}
+
+
+async def test_when_told_that_the_cluster_went_back_it_takes_an_older_list_at_once(api: FakeApi) -> None:
+    api.put("kept")
+    api.put("undone")
+    async with reflecting(api) as (mirror, reflector):
+        await eventually_on_loop(lambda: reflector.state.watching)
+        api.version = 245
+        api.bookmark()
+        await eventually_on_loop(lambda: reflector.state.resource_version == "246")
+        api.go_back(150, "kept")
+        reflector.list_anew()
+        assert reflector.state.outdated
+        await eventually_on_loop(lambda: reflector.state.watching and not reflector.state.outdated)
+        assert (mirror.names, mirror.deleted) == ({"kept"}, ["undone"])
+        assert (mirror.replaced, reflector.doubtful) == (["102", "150"], False)
+        assert api.watches[-1].query["resourceVersion"] == "150"
+        # What comes now is new, though its version was seen before.
+        api.put("new")
+        await eventually_on_loop(lambda: mirror.names == {"kept", "new"})
+
+
+async def test_it_breaks_off_a_list_of_before_the_cluster_went_back(api: FakeApi) -> None:
+    api.put("now")
+    request_came = asyncio.Event()
+
+    async def hanging(_: web.Request) -> web.StreamResponse:
+        request_came.set()
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    api.next_lists = [hanging]
+    async with reflecting(api) as (mirror, reflector):
+        await asyncio.wait_for(request_came.wait(), 5)
+        reflector.list_anew()
+        await eventually_on_loop(lambda: reflector.state.watching)
+        assert mirror.names == {"now"}
+
+
+async def test_it_waits_for_no_backoff_when_the_cluster_went_back(api: FakeApi) -> None:
+    """Nor does what fails after that: the API server is just about to be started."""
+    api.put("now")
+    api.next_watches = [speaking(status=500)] * 2
+    async with reflecting(api, msgspec.structs.replace(QUICK, backoff_first=3600, backoff_most=3600)) as (_, reflector):
+        await eventually_on_loop(lambda: reflector.state.watches == 2 and reflector.state.error is not None)
+        api.next_lists = [answer(500, "InternalError")]
+        reflector.list_anew()
+        await eventually_on_loop(lambda: reflector.state.watching)
+        assert reflector.state.lists == 2
+
+
+async def test_a_refresh_of_before_the_cluster_went_back_is_not_taken(api: FakeApi) -> None:
+    api.put("undone")
+    request_came, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def late(_: web.Request) -> web.StreamResponse:
+        request_came.set()
+        await may_answer.wait()
+        return web.json_response({"metadata": {"resourceVersion": "900"}, "items": [pod("undone", 101)]})
+
+    async with reflecting(api) as (mirror, reflector):
+        await eventually_on_loop(lambda: reflector.state.watching)
+        api.next_lists = [late]
+        refreshing = asyncio.create_task(reflector.refresh())
+        await asyncio.wait_for(request_came.wait(), 5)
+        api.go_back(50)
+        reflector.list_anew()
+        await eventually_on_loop(lambda: reflector.state.watching and not reflector.state.outdated)
+        may_answer.set()
+        with pytest.raises(MalformedResponse, match="went back to an older state during the list"):
+            await refreshing
+        assert mirror.names == set()
+
+
+async def test_while_an_api_server_may_not_have_noticed_an_ended_watch_leads_to_a_list(api: FakeApi) -> None:
+    """It is the end of its process that shows the older state, and a watch that went on from before would miss that."""
+    api.put("undone")
+    async with reflecting(api, msgspec.structs.replace(QUICK, silence=3600)) as (mirror, reflector):
+        await eventually_on_loop(lambda: reflector.state.watching)
+        reflector.list_anew()
+        await eventually_on_loop(lambda: reflector.state.lists == 2 and reflector.state.watching)
+        assert reflector.doubtful
+        assert mirror.names == {"undone"}
+        api.go_back(50)
+        api.close_watches()
+        await eventually_on_loop(lambda: mirror.names == set())
+        assert not reflector.doubtful
+        await eventually_on_loop(lambda: reflector.state.watching)
+        api.close_watches()
+        await eventually_on_loop(lambda: reflector.state.watches >= 4 and reflector.state.watching)
+        assert reflector.state.lists == 3, "from then on it resumes again"
