@@ -49,6 +49,8 @@ OPERATOR_FLAGS: Final = frozenset(
         "--bind-address",
         "--port",
         "--metrics-port",
+        "--max-connections",
+        "--max-connections-per-address",
         "-v",
         "--version",
         # Upstream's operator.
