@@ -145,6 +145,9 @@ def running(
             assert daemon.poll() is None, log.read_text()[-2000:]
             with pytest.warns(match="Unverified HTTPS request"):
                 eventually(running.healthy, "all nodes have a load")
+            # Said once, some seconds after the start, as no control plane of these tests has Leases. Each test allows
+            # only lines of its own.
+            eventually(lambda: "no Lease can be read" in log.read_text(), "it looked for a Lease to follow")
             yield running
         finally:
             daemon.terminate()

@@ -119,7 +119,7 @@ def test_the_page_about_flags_has_those_of_upstream_and_ours_and_no_others(upstr
     ours = subprocess.run([sys.executable, "-m", "scheduler", "--help"], capture_output=True, text=True, check=True)
     shown = set(re.findall(r"^ {2,6}--([a-z0-9-]+)", ours.stdout, re.MULTILINE))
     own = {"allow-default-scheduler-name", "allow-insecure-metric-credentials", "extender-recording"}
-    own |= {"decision-history", "decision-details"}
+    own |= {"decision-history", "decision-details", "max-connections", "max-connections-per-address"}
     own |= {name for name in shown if name.startswith("metric-")}
     assert set(listed) == upstream_flags.keys() | SINCE | own
 
