@@ -52,6 +52,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._aborted = False
         self._exchange: _Whole | Stream | None = None
         self._ended: asyncio.Future[None] = loop.create_future()
 
@@ -109,7 +110,8 @@ class Connection(asyncio.Protocol):
             self.tls.remember(self._transport.get_extra_info("ssl_object"))
 
     def abort(self) -> None:
-        """Close it at once; what is under way fails."""
+        """Close it at once; what is under way fails. One that is being opened is closed when it is open."""
+        self._aborted = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -120,6 +122,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Of asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
+        if self._aborted:
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         """Of asyncio.Protocol."""

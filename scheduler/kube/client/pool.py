@@ -88,15 +88,17 @@ class Address(Struct, frozen=True):
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_FALLBACK_DELAY, loop=loop)
+        connection = Connection(loop, tls)
         try:
-            _, connection = await loop.create_connection(
-                lambda: Connection(loop, tls),
+            await loop.create_connection(
+                lambda: connection,
                 sock=sock,
                 ssl=tls,
                 server_hostname=self.tls_name if tls is not None else None,
             )
         except BaseException:
-            sock.close()
+            # The socket is its transport's. Closed under it, its number would be that of another connection at once.
+            connection.abort()
             raise
         return connection
 

@@ -14,6 +14,7 @@ import pytest
 
 from devcluster.pki import CertificateAuthority
 from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.connection import Connection
 from scheduler.kube.client.credentials import Credentials
 from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
 from scheduler.kube.client.writing import RequestWriter
@@ -164,3 +165,26 @@ async def test_a_server_without_tickets_is_shown_the_certificate_each_time(serve
         for _ in range(3):
             await ask(connections, tls)
     assert server.resumed == [False] * 3
+
+
+async def test_who_goes_away_as_the_handshake_ends_leaves_no_other_a_closed_socket(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next connection gets the number of the first one's socket: the event loop must not take it for that one."""
+    opening: list[asyncio.Task[Connection]] = []
+    made = Connection.connection_made
+
+    def cancel(connection: Connection, transport: asyncio.BaseTransport) -> None:
+        made(connection, transport)
+        opening.pop().cancel()
+
+    async with server.running():
+        address, tls = Address.of(server.config.server, None), Credentials(server.config).ssl_context()
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "connection_made", cancel)
+            opening.append(asyncio.create_task(address.connect(tls, 60)))
+            with pytest.raises(asyncio.CancelledError):
+                await opening[0]
+        async with client(server) as connections:
+            for _ in range(3):
+                await ask(connections, tls)
