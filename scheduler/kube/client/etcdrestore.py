@@ -131,10 +131,9 @@ class LeasePoll:
         self._client = client
         self._leases = tuple(leases)
         self._on_restore = on_restore
-        self._clock = clock
+        self._versions = [QuorumVersions(clock) for _ in leases]
         self._refusals: dict[int, str] = {}
         self._chosen = 0
-        self._versions = QuorumVersions(clock)
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -144,11 +143,12 @@ class LeasePoll:
 
     async def look(self) -> None:
         """Read once; where the answer contradicts those before it, a second one has to, too."""
+        versions = self._versions[self._chosen]
         try:
             version = await self._read()
-            if not self._versions.contradiction(version):
+            if not versions.contradiction(version):
                 self._refusals.clear()
-                self._versions.follow(version)
+                versions.follow(version)
                 return
             remembered = NEVER
             with contextlib.suppress(NotFound):
@@ -159,9 +159,9 @@ class LeasePoll:
             return
         except (KubeError, DecodeError):
             return  # An API server that does not answer says nothing about its past.
-        contradiction = self._versions.contradiction(version)
+        contradiction = versions.contradiction(version)
         if contradiction:
-            self._versions.restart(version)
+            versions.restart(version)
             namespace, name = self._leases[self._chosen]
             unnoticed = newer_version(remembered, version) is True
             self._on_restore(EtcdRestore(f"Lease {namespace}/{name} {contradiction}", unnoticed))
@@ -179,7 +179,6 @@ class LeasePoll:
             reasons = "; ".join(self._refusals.values())
             log.warning("no Lease can be read: a cluster that goes back may go unnoticed: %s", reasons)
         self._chosen = (self._chosen + 1) % len(self._leases)
-        self._versions = QuorumVersions(self._clock)
 
 
 class EtcdRestores:

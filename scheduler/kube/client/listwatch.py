@@ -193,7 +193,7 @@ class Reflector(Generic[T, U]):
         self._restores += 1
         self._older_since = None
         self._backoff.reset()
-        self.state.outdated = True
+        self.state.outdated = self.state.synced
         if self._round is not None and self._round.when() is None:
             self._round.reschedule(asyncio.get_running_loop().time())
 

@@ -134,6 +134,18 @@ async def test_the_next_lease_is_read_where_one_is_not_there_or_refused(caplog: 
     assert caplog.messages == []
 
 
+async def test_a_lease_that_is_made_anew_in_the_restored_cluster_tells() -> None:
+    """The copy is from before it."""
+    server = FakeServer(ours=215)
+    poll, noticed = polling(server)
+    await poll.look()
+    del server.versions["ours"]
+    await poll.look()
+    server.versions["ours"] = 208
+    await poll.look()
+    assert [restore.sign for restore in noticed] == ["Lease team-a/ours is at version 208 after 215"]
+
+
 async def test_it_is_said_once_that_no_lease_can_be_read(caplog: pytest.LogCaptureFixture) -> None:
     poll, _ = polling(FakeServer(), OURS, THEIRS)
     for _ in range(5):
