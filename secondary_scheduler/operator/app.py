@@ -182,7 +182,7 @@ class _Process:
             secrets=self._secrets,
             version=__version__,
             metrics=self.metrics,
-            leads=self._elector.is_leader,
+            leads=self._may_write,
             holds=lambda namespace: namespace == self.namespace or self._leases.holds(namespace),
             openshift=openshift,
             kubernetes_minor=minor,
@@ -191,9 +191,7 @@ class _Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run(), name="instances")
             group.create_task(_follow_version(client, self._controller), name="version of the cluster")
-            self._status_controllers = status_controllers(
-                client, self._status_of, self.metrics, self._elector.is_leader
-            )
+            self._status_controllers = status_controllers(client, self._status_of, self.metrics, self._may_write)
             for controller in self._status_controllers:
                 group.create_task(controller.run(), name=f"status of {controller.name}")
 
@@ -214,9 +212,17 @@ class _Process:
             reflectors |= controller.reflectors()
         return reflectors
 
+    def _may_write(self) -> bool:
+        """Whether this operator holds its Lease, and what it knows is not from before etcd was restored."""
+        return self._elector.is_leader() and not self._restores.pending
+
     def _on_restore(self) -> None:
         if self._restores.pending:
             self.metrics.restores.inc()
+        elif self._controller is not None:
+            for namespace in self._served:
+                # What was to be done meanwhile was left.
+                self._controller.enqueue_namespace(namespace)
 
     def _held_by_another(self, namespace: str) -> LeaseHolder | None:
         if not self._leading.is_set():
