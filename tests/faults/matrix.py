@@ -192,7 +192,11 @@ MATRIX = (
          "tests/integration/scheduler/test_metric_credentials.py::"
          "test_a_foreign_server_named_in_the_config_map_gets_no_token"),
     ),
-    Row(49, "etcd put back to a copy", "what it has is known within 30 s; I2 I4 I7"),
+    Row(
+        49, "etcd put back to a copy", "what it has is known within 30 s; I2 I4 I7",
+        ("tests/integration/etcd_restore/test_components.py::"
+         "test_operator_rebalancer_and_page_know_what_a_restored_etcd_has",),
+    ),
 )  # fmt: skip
 _GO = ("real", "scheduler-plugins")
 _LABELS = {
