@@ -2,9 +2,8 @@
 
 Each runs under the memory limit that it is shipped with, as a cgroup (this needs root; without, there is no limit). Two
 processes with a source address each hold connections without sending a byte, and open new ones for those that are
-closed, each a thousand a second. Meanwhile a third address asks what a kubelet, a Prometheus and a caller of `explain`
-would ask, each time over a new connection. Memory is read before, and a minute after the last connection was given
-up.
+closed, each a thousand a second. Meanwhile a third address asks what a kubelet, a Prometheus and somebody who explains
+a pod would ask, each time over a new connection. Memory is read before, and a minute after they were given up.
 """
 
 from __future__ import annotations
@@ -94,7 +93,8 @@ class Asked:
             return f"{number} asked, none answered: {self.failures[-1] if self.failures else ''}"
         tail = statistics.quantiles(self.seconds, n=100)[98] if len(self.seconds) > 1 else self.seconds[0]
         text = f"{well / number:.1%} of {number} within 1 s, p50 {statistics.median(self.seconds) * 1000:.0f} ms"
-        return f"{text}, p99 {tail * 1000:.0f} ms, max {max(self.seconds) * 1000:.0f} ms, {len(self.failures)} failed"
+        failed = f"{len(self.failures)} failed {sorted(set(self.failures))}"
+        return f"{text}, p99 {tail * 1000:.0f} ms, max {max(self.seconds) * 1000:.0f} ms, {failed}"
 
 
 class Installation:
@@ -141,20 +141,20 @@ class Installation:
         if name == "scheduler":
             command = [python, "-m", "scheduler", f"--config={self._config}", f"--secure-port={first}", *flags]
             explain = f"/debug/decisions/namespaces/{_NAMESPACE}?pod=p"
-            questions = {
+            asked = {
                 "probe": Question(first, "/livez"),
                 "scrape": Question(first, "/metrics", token=True),
                 "explain": Question(first, explain, token=True),
             }
-            return Flooded(command, 2048, [first], questions)
+            return Flooded(command, 2048, [first], asked)
         if name == "operator":
             command = [python, "-m", "secondary_scheduler.operator", f"--namespace={_NAMESPACE}", kubeconfig]
             command += [f"--port={first}", f"--metrics-port={second}", "--bind-address=0.0.0.0", *flags]
-            questions = {
+            asked = {
                 "probe": Question(first, "/healthz", tls=False),
                 "scrape": Question(second, "/metrics", token=True),
             }
-            return Flooded(command, 512, [first, second], questions)
+            return Flooded(command, 512, [first, second], asked)
         if name == "page":
             command = [python, "-m", "secondary_scheduler.page", f"--config={self._config}", kubeconfig]
             command += [
@@ -164,12 +164,12 @@ class Installation:
                 f"--probes=:{second}",
                 *flags,
             ]
-            questions = {"probe": Question(second, "/livez"), "visit": Question(first, "/nodes", token=True)}
-            return Flooded(command, 512, [first, second], questions)
+            asked = {"probe": Question(second, "/livez"), "visit": Question(first, "/nodes", token=True)}
+            return Flooded(command, 512, [first, second], asked)
         command = [python, "-m", "secondary_scheduler.loadwatcher", f"--config={self._config}"]
         command += [f"--listen=0.0.0.0:{first}", "--serve-unauthenticated", *flags]
-        questions = {"probe": Question(first, "/livez", tls=False), "scrape": Question(first, "/watcher", tls=False)}
-        return Flooded(command, 512, [first], questions)
+        asked = {"probe": Question(first, "/livez", tls=False), "scrape": Question(first, "/watcher", tls=False)}
+        return Flooded(command, 512, [first], asked)
 
 
 class _Source(http.server.BaseHTTPRequestHandler):
@@ -305,14 +305,14 @@ def answer_to(question: Question, token: str) -> str:
         return body
 
 
-def until_answered(questions: Mapping[str, Callable[[], object]], process: subprocess.Popen[bytes], log: Path) -> None:
+def until_answered(asked: Mapping[str, Callable[[], object]], process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until each question is answered.
 
     Raises:
         RuntimeError: one is not.
     """
     deadline = time.monotonic() + _START_SECONDS
-    for kind, ask in questions.items():
+    for kind, ask in asked.items():
         while True:
             try:
                 ask()

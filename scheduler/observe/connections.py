@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from scheduler.connectionlimits import ConnectionLimits, client_of
 
-_PROMPT_SECONDS: Final = 1.0
-"""An honest client makes its first request within this time; who does not goes before others."""
-
-
 _FEW: Final = 4
+"""A kubelet or a Prometheus has no more connections to one port."""
 
 
 class Wait(enum.Enum):
@@ -77,9 +74,11 @@ class _Client:
 class Connections:
     """The open connections of a port, within its limits.
 
-    Where there are too many, the one goes whose client keeps the server waiting: first one that has made no request
-    within a second, the oldest of these, else of the client that holds most connections the one that waits longest. So
-    a newcomer has the time that an honest handshake takes, however many connections come, and who has few keeps them.
+    Where there are too many, one goes whose client keeps the server waiting: of the client with the most connections
+    that have made no request yet, the oldest of these; where nobody has more than four, of the client with the most
+    connections the one that waits longest. So whoever has few keeps them, and a newcomer has the time that its
+    handshake takes, however many others come. An address beyond its own number gives up one of its own: those without
+    a request first, as long as they are the larger half, for it may stand for several clients.
     A connection whose request is being answered never goes: where all are, the newcomer does.
     """
 
@@ -92,7 +91,6 @@ class Connections:
         """`on_drop` is told of each connection that is not served to its end, with the reason in words."""
         self._limits, self._on_drop, self._clock = limits, on_drop, clock
         self._clients: dict[str, _Client] = {}
-        self._unproven: dict[Connection, None] = {}
         self._open: set[Connection] = set()
 
     def __len__(self) -> int:
@@ -103,7 +101,7 @@ class Connections:
         client, (total, per_address) = self._clients.get(connection.client), self._limits
         if per_address is not None and client is not None and client.number >= per_address:
             reason, words = Drop.ADDRESS, f"more than {per_address} of one address"
-            room = self._drop_first(client.unproven, client.waiting, reason, words)
+            room = self._drop_one_of(client, reason, words)
         elif len(self._open) >= total:
             reason, words = Drop.TOTAL, f"more than {total} in all"
             room = self.make_room(reason, words)
@@ -119,12 +117,16 @@ class Connections:
 
     def make_room(self, reason: Drop, words: str) -> bool:
         """Drop a connection, whosever it is; False where none waits for its client."""
-        holders = (client for client in self._clients.values() if client.waiting)
-        most = max(holders, key=lambda client: client.number, default=None)
-        return most is not None and self._drop_first(self._unproven, most.waiting, reason, words)
+        clients = [client for client in self._clients.values() if client.waiting]
+        if not clients:
+            return False
+        chosen = max(clients, key=lambda client: len(client.unproven))
+        if len(chosen.unproven) <= _FEW:
+            chosen = max(clients, key=lambda client: client.number)
+        return self._drop_one_of(chosen, reason, words)
 
     def holds_few(self, connection: Connection) -> bool:
-        """Tell whether its client has no more connections than a scraper or a kubelet has."""
+        """Tell whether its client has no more than a few connections."""
         client = self._clients.get(connection.client)
         return client is not None and client.number <= _FEW
 
@@ -138,7 +140,7 @@ class Connections:
         if wait is not None:
             client.waiting[connection] = None
         if wait is Wait.HANDSHAKE or wait is Wait.FIRST_REQUEST:
-            client.unproven[connection] = self._unproven[connection] = None
+            client.unproven[connection] = None
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that has ended; one that is not known is no error."""
@@ -174,12 +176,9 @@ class Connections:
         for connection in list(self._open):
             self._end(connection)
 
-    def _drop_first(
-        self, unproven: Iterable[Connection], waiting: Iterable[Connection], reason: Drop, words: str
-    ) -> bool:
-        chosen = next(iter(unproven), None)
-        if chosen is None or self._clock() - chosen.since < _PROMPT_SECONDS:
-            chosen = next(iter(waiting), None)
+    def _drop_one_of(self, client: _Client, reason: Drop, words: str) -> bool:
+        mostly_unproven = 2 * len(client.unproven) > client.number
+        chosen = next(iter(client.unproven if mostly_unproven else client.waiting), None)
         if chosen is None:
             return False
         self.drop(chosen, reason, words)
@@ -193,4 +192,3 @@ class Connections:
         # What waits anew goes to the end: the order is that of the times.
         client.waiting.pop(connection, None)
         client.unproven.pop(connection, None)
-        self._unproven.pop(connection, None)

@@ -77,35 +77,51 @@ def test_without_a_limit_for_addresses_one_may_have_them_all() -> None:
 
 def test_beyond_the_total_who_has_most_loses_the_connection_that_waits_longest() -> None:
     port = Port(total=6, per_address=None)
-    of_others = [port.idle("10.0.0.1"), port.connect("10.0.0.2")]
-    of_one = [port.idle("10.0.0.3"), *(port.connect("10.0.0.3") for _ in range(3))]
+    few = [port.idle("10.0.0.1"), port.connect("10.0.0.2")]
+    many = [port.idle("10.0.0.3"), *(port.idle("10.0.0.3") for _ in range(3))]
     newcomer = port.connect("10.0.0.4")
-    assert port.dropped == [(of_one[0], Drop.TOTAL, "more than 6 in all")]
-    assert not {*of_others, newcomer} & set(port.closed)
+    assert port.dropped == [(many[0], Drop.TOTAL, "more than 6 in all")]
+    assert not {*few, newcomer} & set(port.closed)
 
 
-def test_who_has_made_no_request_for_a_second_goes_before_an_idle_connection() -> None:
-    port = Port(total=4, per_address=None)
-    port.idle("10.0.0.1")
-    port.idle("10.0.0.1")
-    port.now += 1
-    slow = port.connect("10.0.0.2")
-    port.connect("10.0.0.1", Wait.FIRST_REQUEST)
-    port.now += 1
-    port.connect("10.0.0.3")
-    assert port.closed == [slow]
-
-
-def test_a_newcomer_has_the_time_of_a_handshake_though_all_others_are_idle() -> None:
-    """Else a client that keeps the limit filled with idle connections would have every newcomer dropped by the next."""
-    port = Port(total=6, per_address=None)
-    for _ in range(5):
+@pytest.mark.parametrize("wait", [Wait.HANDSHAKE, Wait.FIRST_REQUEST])
+def test_who_has_many_connections_without_a_request_loses_one_before_who_has_more_idle_ones(wait: Wait) -> None:
+    """Such as an Ingress, whose connections are many and used."""
+    port = Port(total=16, per_address=None)
+    for _ in range(10):
         port.idle("10.0.0.1")
+    slow, *_ = [port.connect("10.0.0.2", wait) for _ in range(5)]
+    newcomer = port.connect("10.0.0.3")
+    port.connect("10.0.0.4")
+    assert port.closed == [slow]
+    assert newcomer not in port.closed
+
+
+@pytest.mark.parametrize("attack", ["idle", "connect"])
+def test_a_newcomer_with_few_connections_keeps_them_however_many_others_come(attack: str) -> None:
+    port = Port(total=12, per_address=None)
+    for number in range(12):
+        getattr(port, attack)(f"10.0.1.{number % 2}")
     newcomer = port.connect("10.0.0.2")
-    for _ in range(100):
-        port.now += 0.005
+    for number in range(100):
+        port.now += 0.05
+        getattr(port, attack)(f"10.0.1.{number % 2}")
+    assert newcomer not in port.closed
+    assert len(port.closed) == 101
+
+
+def test_a_newcomer_that_shares_the_address_of_an_attacker_has_half_of_the_limit_before_it_goes() -> None:
+    """Else whoever fills the limit with idle connections would have every newcomer dropped by the next."""
+    port = Port(total=100, per_address=32)
+    for _ in range(32):
+        port.idle("10.0.0.1")
+    newcomer = port.connect("10.0.0.1")
+    for _ in range(15):
         port.connect("10.0.0.1")
     assert newcomer not in port.closed
+    for _ in range(2):
+        port.connect("10.0.0.1")
+    assert newcomer in port.closed
 
 
 def test_a_connection_that_is_answered_never_goes_and_where_all_are_the_newcomer_is_refused() -> None:
@@ -190,4 +206,3 @@ def test_the_limits_hold_whatever_happens(seed: int) -> None:
     port.connections.close_all()
     assert len(port.connections) == 0
     assert port.connections._clients == {}
-    assert port.connections._unproven == {}
