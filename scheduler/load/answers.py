@@ -105,7 +105,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
         *path: str,
         sample: Any,
         seam: bytes,
-        read: Callable[[Any], Sample] = lambda sample: sample,
+        read: Callable[[Any], Sample] | None = None,
         inner: AnswerDecoder[Any, Any] | None = None,
         keyed: bool = False,
     ) -> None:
@@ -118,7 +118,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
             seam: what is between two samples where the source's own program writes them, with one comma. There an
                 answer is cut into parts of many samples for one call. Where there is no seam, or a part is not in
                 order, samples are decoded one by one.
-            read: makes what is kept of a sample; raises AnswerError for one that cannot be used.
+            read: makes what is kept of a sample; raises AnswerError for one that cannot be used. None: it is kept.
             inner: decodes a sample that is a list of samples itself: what is wrong in one of them costs that one. Its
                 `rest` is this `sample`.
             keyed: the samples are the values of a map, not of a list.
@@ -193,11 +193,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
         steps.take(len(samples))
         if self._inner is not None:
             steps.take(sum(len(getattr(sample, self._inner._path[-1], None) or ()) for sample in samples))
-        for key, sample in zip(decoded if closing == b"}" else repeat(""), samples, strict=False):
-            try:
-                answer.add(key, sample)
-            except AnswerError as error:
-                answer.reject(1, str(error))
+        answer.add_all(zip(decoded if closing == b"}" else repeat(""), samples, strict=False))
         return True
 
     def _decode_one(self, answer: _Taken, text: bytes | None, steps: _Steps) -> Any:
@@ -224,14 +220,24 @@ def _why(error: Exception) -> str:
 class _Taken:
     """What was taken of an answer so far."""
 
-    def __init__(self, read: Callable[[Any], Any]) -> None:
+    def __init__(self, read: Callable[[Any], Any] | None) -> None:
         self._read = read
         self.samples: list[tuple[str, Any]] = []
         self.rejected = 0
         self.reason = ""
 
     def add(self, key: str, sample: Any) -> None:
-        self.samples.append((key, self._read(sample)))
+        self.samples.append((key, sample if self._read is None else self._read(sample)))
+
+    def add_all(self, samples: Iterable[tuple[str, Any]]) -> None:
+        if self._read is None:
+            self.samples.extend(samples)
+            return
+        for key, sample in samples:
+            try:
+                self.samples.append((key, self._read(sample)))
+            except AnswerError as error:
+                self.reject(1, str(error))
 
     def reject(self, count: int, reason: str) -> None:
         self.rejected += count

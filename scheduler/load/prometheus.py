@@ -41,8 +41,7 @@ class _Sample(Struct, gc=False):
     value: tuple[float, str]
 
 
-@dataclass(frozen=True, slots=True)
-class VectorSample:
+class VectorSample(Struct, frozen=True, gc=False):
     """A sample of an instant query: its labels, and its value, which may be NaN or infinite."""
 
     labels: dict[str, str]

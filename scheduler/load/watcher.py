@@ -161,21 +161,20 @@ def _decode(body: bytes, most: int) -> WatcherAnswer:
 
 def _value(text: str) -> float:
     """Return what a value of JSON is; NaN where it is no number."""
-    if text == "null":
-        return 0.0
-    return _parse_number(text) if text[0] in "-0123456789" else math.nan
+    if text[0] in "-0123456789":
+        return float(text) if len(text) <= _EXACT_LENGTH else _long_number(text)
+    return 0.0 if text == "null" else math.nan
 
 
-def _parse_number(text: str) -> float:
+def _long_number(text: str) -> float:
     """Read a number of JSON as upstream's library does: all its digits as an integer, over a power of ten.
 
     From 16 digits on that may be one unit in the last place off, which is nothing for a load. But Peaks turns such
     differences into whole scores, which must be upstream's.
     """
-    if len(text) > _EXACT_LENGTH:
-        before, _, after = text.partition(".")
-        digits = before + after
-        # Beyond 18 digits upstream's integers overflow; those numbers, and exponents, are read as they should be.
-        if after.isdigit() and len(digits.lstrip("-")) <= 18:
-            return float(int(digits)) / 10.0 ** len(after)
+    before, _, after = text.partition(".")
+    digits = before + after
+    # Beyond 18 digits upstream's integers overflow; those numbers, and exponents, are read as they should be.
+    if after.isdigit() and len(digits.lstrip("-")) <= 18:
+        return float(int(digits)) / 10.0 ** len(after)
     return float(text)
