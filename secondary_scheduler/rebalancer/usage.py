@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
-from scheduler.kube.client import KubeClient, KubeError, api_path
+from scheduler.kube.client import KubeClient, KubeError, ResponseTooLarge, api_path
 from scheduler.load import (
     MOST_BYTES,
     Answer,
@@ -80,15 +80,20 @@ class UsageReader:
         """Return what PodMetrics say; nothing where there is no metrics server."""
         problem, left_out = "", ""
         usage: dict[str, Usage] = {}
-        try:
-            for namespace, pods in self._lists():
+        for namespace, pods in self._lists():
+            try:
                 body = await self._client.get(api_path(_METRICS, "pods", namespace=namespace))
                 # In a thread: probes are to be answered meanwhile.
                 used, why = await asyncio.to_thread(_usages, body, most_bytes(pods))
+            except (ResponseTooLarge, AnswerError) as error:
+                problem = problem or str(error)[:_MOST_TEXT]
+            except KubeError as error:
+                # Other namespaces would be refused as well, and each of them could take the deadline of a request.
+                problem = str(error)[:_MOST_TEXT]
+                break
+            else:
                 usage.update(used)
                 left_out = left_out or why
-        except (KubeError, AnswerError) as error:
-            problem = str(error)[:_MOST_TEXT]
         self.say_once("no PodMetrics: without a series, what a pod uses is taken to be what it requests", problem)
         self._say_left_out("PodMetrics", left_out)
         return usage

@@ -86,6 +86,10 @@ async def test_in_a_large_cluster_each_namespace_is_listed_by_itself() -> None:
 
     paths = {f"/apis/metrics.k8s.io/v1beta1/namespaces/{each}/pods": listed("web", each) for each in ("a", "b")}
     assert set(await reader(paths, a=5000, b=5000).read()) == {"a/web", "b/web"}
+    answers: dict[str, Any] = {**paths, next(iter(paths)): b'{"items": 5}'}
+    assert set(await reader(answers, a=5000, b=5000).read()) == {"b/web"}, (
+        "an answer that cannot be used costs its namespace"
+    )
 
 
 @pytest.mark.parametrize(
