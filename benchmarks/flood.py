@@ -141,20 +141,20 @@ class Installation:
         if name == "scheduler":
             command = [python, "-m", "scheduler", f"--config={self._config}", f"--secure-port={first}", *flags]
             explain = f"/debug/decisions/namespaces/{_NAMESPACE}?pod=p"
-            asked = {
+            questions = {
                 "probe": Question(first, "/livez"),
                 "scrape": Question(first, "/metrics", token=True),
                 "explain": Question(first, explain, token=True),
             }
-            return Flooded(command, 2048, [first], asked)
+            return Flooded(command, 2048, [first], questions)
         if name == "operator":
             command = [python, "-m", "secondary_scheduler.operator", f"--namespace={_NAMESPACE}", kubeconfig]
             command += [f"--port={first}", f"--metrics-port={second}", "--bind-address=0.0.0.0", *flags]
-            asked = {
+            questions = {
                 "probe": Question(first, "/healthz", tls=False),
                 "scrape": Question(second, "/metrics", token=True),
             }
-            return Flooded(command, 512, [first, second], asked)
+            return Flooded(command, 512, [first, second], questions)
         if name == "page":
             command = [python, "-m", "secondary_scheduler.page", f"--config={self._config}", kubeconfig]
             command += [
@@ -164,12 +164,12 @@ class Installation:
                 f"--probes=:{second}",
                 *flags,
             ]
-            asked = {"probe": Question(second, "/livez"), "visit": Question(first, "/nodes", token=True)}
-            return Flooded(command, 512, [first, second], asked)
+            questions = {"probe": Question(second, "/livez"), "visit": Question(first, "/nodes", token=True)}
+            return Flooded(command, 512, [first, second], questions)
         command = [python, "-m", "secondary_scheduler.loadwatcher", f"--config={self._config}"]
         command += [f"--listen=0.0.0.0:{first}", "--serve-unauthenticated", *flags]
-        asked = {"probe": Question(first, "/livez", tls=False), "scrape": Question(first, "/watcher", tls=False)}
-        return Flooded(command, 512, [first], asked)
+        questions = {"probe": Question(first, "/livez", tls=False), "scrape": Question(first, "/watcher", tls=False)}
+        return Flooded(command, 512, [first], questions)
 
 
 class _Source(http.server.BaseHTTPRequestHandler):
@@ -305,14 +305,14 @@ def answer_to(question: Question, token: str) -> str:
         return body
 
 
-def until_answered(asked: Mapping[str, Callable[[], object]], process: subprocess.Popen[bytes], log: Path) -> None:
+def until_answered(questions: Mapping[str, Callable[[], object]], process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until each question is answered.
 
     Raises:
         RuntimeError: one is not.
     """
     deadline = time.monotonic() + _START_SECONDS
-    for kind, ask in asked.items():
+    for kind, ask in questions.items():
         while True:
             try:
                 ask()

@@ -31,7 +31,7 @@ class Holder:
 
     def run(self) -> Iterator[dict[str, int]]:
         """Hold them; yields the figures once a second, without end."""
-        allowed, at, said = 0.0, time.monotonic(), 0.0
+        allowed, at, reported_at = 0.0, time.monotonic(), 0.0
         while True:
             now = time.monotonic()
             allowed, at = min(self._rate, allowed + (now - at) * self._rate), now
@@ -42,8 +42,8 @@ class Holder:
             for descriptor, _ in self._epoll.poll(0 if wanted else 0.02, 256):
                 self._open.pop(descriptor).close()
                 self.closed += 1
-            if now - said >= 1:
-                said = now
+            if now - reported_at >= 1:
+                reported_at = now
                 yield {"open": len(self._open), "opened": self.opened, "closed": self.closed}
 
     def _connect(self) -> None:

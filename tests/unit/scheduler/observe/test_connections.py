@@ -77,11 +77,11 @@ def test_without_a_limit_for_addresses_one_may_have_them_all() -> None:
 
 def test_beyond_the_total_who_has_most_loses_the_connection_that_waits_longest() -> None:
     port = Port(total=6, per_address=None)
-    few = [port.idle("10.0.0.1"), port.connect("10.0.0.2")]
-    many = [port.idle("10.0.0.3"), *(port.idle("10.0.0.3") for _ in range(3))]
+    of_others = [port.idle("10.0.0.1"), port.connect("10.0.0.2")]
+    of_one = [port.idle("10.0.0.3"), *(port.idle("10.0.0.3") for _ in range(3))]
     newcomer = port.connect("10.0.0.4")
-    assert port.dropped == [(many[0], Drop.TOTAL, "more than 6 in all")]
-    assert not {*few, newcomer} & set(port.closed)
+    assert port.dropped == [(of_one[0], Drop.TOTAL, "more than 6 in all")]
+    assert not {*of_others, newcomer} & set(port.closed)
 
 
 @pytest.mark.parametrize("wait", [Wait.HANDSHAKE, Wait.FIRST_REQUEST])

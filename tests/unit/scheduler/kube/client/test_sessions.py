@@ -172,10 +172,10 @@ async def test_who_goes_away_as_the_handshake_ends_leaves_no_other_a_closed_sock
 ) -> None:
     """The next connection gets the number of the first one's socket: the event loop must not take it for that one."""
     opening: list[asyncio.Task[Connection]] = []
-    made = Connection.connection_made
+    connection_made = Connection.connection_made
 
     def cancel(connection: Connection, transport: asyncio.BaseTransport) -> None:
-        made(connection, transport)
+        connection_made(connection, transport)
         opening.pop().cancel()
 
     async with server.running():
