@@ -69,10 +69,6 @@ class _RawEvent(Struct):
     object: Raw
 
 
-class _OnlyMeta(Struct):
-    metadata: ObjectMeta = ObjectMeta()
-
-
 class _OnlyListMeta(Struct):
     metadata: ListMeta = ListMeta()
 
@@ -121,9 +117,11 @@ class Codec(Generic[T]):
         """Decode one object; raise DecodeError with the path of the offending field."""
         try:
             return self._object.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Nulls are rare enough to cost a second pass.
-            return self._decode_slowly(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            # Nulls are rare enough to cost a second pass; what has none would fail again.
+            if b"null" not in bytes(data):
+                raise DecodeError(f"not a {self.kind.__name__}: {error}") from error
+            return _convert(data, self.kind)
 
     def decode_list(self, data: bytes) -> Page[T]:
         """Decode a page of a list. Undecodable items are kept apart. Raises DecodeError if it is not a list."""
@@ -142,9 +140,6 @@ class Codec(Generic[T]):
         if fast.type == "ERROR":
             return self._decode_event_slowly(line)
         return WatchEvent(fast.type, fast.object)
-
-    def _decode_slowly(self, data: bytes | Raw) -> T:
-        return _convert(data, self.kind)
 
     def _decode_list_slowly(self, data: bytes) -> Page[T]:
         try:
@@ -230,30 +225,23 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _invalid(raw: Raw, error: DecodeError) -> InvalidObject:
-    try:
-        metadata = _convert(raw, _OnlyMeta).metadata
-    except DecodeError:
-        metadata = _minimal_meta(raw)
+    """Keep what can be read of an object; its plain content is read once, however much it is."""
     content = None
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        content = _without_nulls(_any.decode(raw))
-    return InvalidObject(metadata, error, content)
+        content = _without_nulls(_any.decode(raw)) if b"null" in bytes(raw) else _any.decode(raw)
+    return InvalidObject(_readable_meta(content), error, content)
 
 
-def _minimal_meta(raw: Raw) -> ObjectMeta:
-    """Keep what identifies an object whose metadata is itself malformed."""
-    try:
-        metadata = _any.decode(raw)["metadata"]
-        fields = {"name": "name", "namespace": "namespace", "uid": "uid", "resource_version": "resourceVersion"}
-        return ObjectMeta(
-            **{
-                attribute: metadata[json_name]
-                for attribute, json_name in fields.items()
-                if type(metadata.get(json_name)) is str
-            }
-        )
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, TypeError, AttributeError):
+def _readable_meta(content: Any) -> ObjectMeta:
+    """Return an object's metadata; where it is itself malformed, what identifies the object."""
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    if not isinstance(metadata, dict):
         return ObjectMeta()
+    try:
+        return msgspec.convert(metadata, ObjectMeta)
+    except (msgspec.MsgspecError, RecursionError):
+        fields = {"name": "name", "namespace": "namespace", "uid": "uid", "resource_version": "resourceVersion"}
+        return ObjectMeta(**{each: metadata[name] for each, name in fields.items() if type(metadata.get(name)) is str})
 
 
 def _page(items: list[T], invalid: list[InvalidObject], meta: ListMeta) -> Page[T]:
