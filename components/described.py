@@ -34,6 +34,7 @@ from .settings import (
     plan_page,
     plan_rebalancer,
     read_settings,
+    scrape_problems,
 )
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -204,6 +205,24 @@ def describe_page(
     plan, problems = plan_page(read, configuration)
     _report(problems, component, name)
     return plan
+
+
+def check_scrape_namespaces(
+    namespaces: Sequence[str],
+    mode: str,
+    component: pulumi.Resource,
+    name: str,
+    *,
+    upstream: bool,
+    network_policy: bool,
+) -> None:
+    """Refuse namespaces that cannot be, or that would limit nothing; as `scrape_problems`.
+
+    Raises:
+        pulumi.RunError: one line per problem, all of them.
+    """
+    _require_known(namespaces, "scrapeNamespaces", name)
+    _report(scrape_problems(namespaces, mode, upstream=upstream, network_policy=network_policy), component, name)
 
 
 def custom_plugins(settings: ProfileSettings) -> list[CustomPlugin]:

@@ -47,6 +47,7 @@ class DirectSchedulerArgs:
     priority_class_name: priority of its pods.
     network_policy, flow_schemas, service_monitor: which of these optional objects to create.
     egress_ports: TCP ports that the scheduler needs beside those of DNS and of API servers.
+    scrape_namespaces: those whose pods may reach it; without any, whoever can.
     resources: requests and limits of its container; None for the default.
     env: environment variables of its container.
     needs: what must exist before the scheduler starts; above all the ClusterRoles and its bindings to them.
@@ -70,6 +71,7 @@ class DirectSchedulerArgs:
     flow_schemas: bool = True
     service_monitor: bool = False
     egress_ports: Sequence[int] = ()
+    scrape_namespaces: Sequence[str] = ()
     resources: Mapping[str, Any] | None = None
     env: Sequence[Mapping[str, Any]] = ()
     needs: Sequence[pulumi.Resource] = ()
@@ -157,11 +159,12 @@ class DirectScheduler(pulumi.ComponentResource):
                 )
             )
         if args.network_policy:
+            network = operand.scheduler_network_policy_spec(OPERAND, args.egress_ports, args.scrape_namespaces)
             objects.append(
                 k8s.networking.v1.NetworkPolicy(
                     f"{self._prefix}-networkpolicy",
                     metadata=self._metadata(),
-                    spec=in_kubernetes_spelling(operand.scheduler_network_policy_spec(OPERAND, args.egress_ports)),
+                    spec=in_kubernetes_spelling(network),
                     opts=child(self),
                 )
             )

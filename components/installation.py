@@ -75,6 +75,7 @@ class InstallationArgs:
     secrets: names of Secrets, not made by this stack, that its scheduler mounts.
     admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind.
     network_policy, egress_ports: limit what our operator may reach to DNS, API servers and these TCP ports.
+    scrape_namespaces: those whose pods may reach our operator; without any, whoever can.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `scheduler_image`.
     crds: of plugins; they exist before the operator starts.
     protect: refuse to delete the namespace and the CRD of SecondaryScheduler.
@@ -104,6 +105,7 @@ class InstallationArgs:
     admission_policies: bool = True
     network_policy: bool = True
     egress_ports: Sequence[int] = ()
+    scrape_namespaces: Sequence[str] = ()
     allowed_images: Sequence[pulumi.Input[str]] = ()
     crds: Sequence[pulumi.Resource] = ()
     protect: bool = False
@@ -276,7 +278,7 @@ def _limits(args: InstallationArgs, record: InstallationRecord, parts: Parts) ->
         )
         limits.append(AdmissionPolicies(parts.name("admission"), policies, parts.options("admission")))
     if args.network_policy and not args.upstream:
-        network = OperatorNetworkArgs(record.namespace, args.egress_ports, needs=[record])
+        network = OperatorNetworkArgs(record.namespace, args.egress_ports, args.scrape_namespaces, needs=[record])
         limits.append(OperatorNetwork(parts.name("operator-network"), network, parts.options("operator-network")))
     return limits
 

@@ -20,11 +20,13 @@ class OperatorNetworkArgs:
     """Attributes:
     namespace: where the operator runs.
     egress_ports: TCP ports that it may reach beside those of DNS and of API servers.
+    scrape_namespaces: those whose pods may reach it; without any, whoever can.
     needs: what must exist before.
     """
 
     namespace: pulumi.Input[str]
     egress_ports: Sequence[int] = ()
+    scrape_namespaces: Sequence[str] = ()
     needs: Sequence[pulumi.Resource] = ()
 
 
@@ -36,7 +38,9 @@ class OperatorNetwork(pulumi.ComponentResource):
     def __init__(self, name: str, args: OperatorNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:OperatorNetwork", name, None, opts)
         labels = {COMPONENT: "operator"}
-        spec = operand.network_policy_spec({"name": OPERATOR_NAME}, [HEALTH_PORT, METRICS_PORT], args.egress_ports)
+        spec = operand.network_policy_spec(
+            {"name": OPERATOR_NAME}, [HEALTH_PORT, METRICS_PORT], args.egress_ports, args.scrape_namespaces
+        )
         policy = k8s.networking.v1.NetworkPolicy(
             f"{name}-networkpolicy",
             metadata={"name": OPERATOR_NAME, "namespace": args.namespace, "labels": labels},

@@ -81,6 +81,8 @@ class SchedulerInstallationArgs(TypedDict):
     """Address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it."""
     egress_ports: list[int] | None
     """TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources."""
+    scrape_namespaces: list[str] | None
+    """Namespaces whose pods alone may reach the ports of scheduler, operator and rebalancer. Default: whoever can."""
     allowed_images: list[pulumi.Input[str]] | None
     """Repositories of images that a SecondaryScheduler may name, beside that of the image."""
     openshift: bool | None

@@ -43,6 +43,7 @@ class RebalancerArgs:
     operand: name of the scheduler.
     network_policy: whether to limit what its pods may reach.
     egress_ports: TCP ports that it needs beside those of DNS, API servers and its source.
+    scrape_namespaces: those whose pods may reach it; without any, whoever can.
     openshift: whether admission chooses the numeric user.
     ready_seconds: how long it may take to list the cluster before the update fails.
     needs: what must exist before: the scheduler, as nothing is moved without it.
@@ -60,6 +61,7 @@ class RebalancerArgs:
     operand: str = OPERAND
     network_policy: bool = True
     egress_ports: Sequence[int] = ()
+    scrape_namespaces: Sequence[str] = ()
     openshift: bool = False
     ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
@@ -164,7 +166,10 @@ class Rebalancer(pulumi.ComponentResource):
         args = self._args
         egress = {*operand.source_ports(args.configuration), *args.egress_ports}
         spec = operand.network_policy_spec(
-            operand.rebalancer_selector(args.operand), [operand.HEALTH_PORT, operand.METRICS_PORT], egress
+            operand.rebalancer_selector(args.operand),
+            [operand.HEALTH_PORT, operand.METRICS_PORT],
+            egress,
+            args.scrape_namespaces,
         )
         return k8s.networking.v1.NetworkPolicy(
             f"{self._prefix}-networkpolicy",

@@ -44,6 +44,7 @@ class SchedulerArgs:
     runbooks: address of the page with the runbooks, for the alerts; "" if it is not published.
     priority_class_name: an existing PriorityClass to use instead of creating one.
     egress_ports: TCP ports of the stack's settings that the scheduler needs beside those of its configuration.
+    scrape_namespaces: those whose pods may reach the scheduler; without any, whoever can.
     source_ports: TCP ports of the metric sources in its configuration; an operator finds them itself.
     resources: requests and limits of the scheduler's container; None for the default.
     env: environment variables of the scheduler's container.
@@ -78,6 +79,7 @@ class SchedulerArgs:
     grafana_dashboard: bool = False
     runbooks: str = ""
     egress_ports: Sequence[int] = ()
+    scrape_namespaces: Sequence[str] = ()
     source_ports: Sequence[int] = ()
     resources: Mapping[str, Any] | None = None
     env: Sequence[Mapping[str, Any]] = ()
@@ -130,6 +132,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
             flow_schemas=args.flow_schemas,
             service_monitor=installation.openshift if args.service_monitor is None else args.service_monitor,
             egress_ports=[*args.egress_ports, *args.source_ports],
+            scrape_namespaces=args.scrape_namespaces,
             resources=args.resources,
             env=args.env,
             needs=needs,
@@ -160,6 +163,7 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
         without=[kind for kind, wanted in switches.items() if not wanted],
         upstream=installation.upstream,
         egress_ports=args.egress_ports,
+        scrape_namespaces=args.scrape_namespaces,
         resources=args.resources,
         env=args.env,
         ready_seconds=args.ready_seconds,

@@ -14,7 +14,15 @@ from scheduler.config import Configuration, bound_rules
 
 from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
-from .described import crds_of, describe_opt_in, describe_page, describe_rebalancer, describe_scheduler, extra_roles
+from .described import (
+    check_scrape_namespaces,
+    crds_of,
+    describe_opt_in,
+    describe_page,
+    describe_rebalancer,
+    describe_scheduler,
+    extra_roles,
+)
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
@@ -64,6 +72,8 @@ class SchedulerInstallationArgs:
     objects: which optional objects to create.
     runbook_url: address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it.
     egress_ports: TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources.
+    scrape_namespaces: those whose pods alone may reach the ports of scheduler, operator and rebalancer; without any,
+        whoever can. Not with upstream's operator.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
     instances: further SecondarySchedulers that the operator serves, by namespace (None: its own) and name.
     status_of: plurals of the kinds of scheduler-plugins whose status the operator maintains; None: those that plugins
@@ -109,6 +119,7 @@ class SchedulerInstallationArgs:
     objects: OptionalObjects = field(default_factory=OptionalObjects)
     runbook_url: str = ""
     egress_ports: Sequence[int] = ()
+    scrape_namespaces: Sequence[str] = ()
     allowed_images: Sequence[pulumi.Input[str]] = ()
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] | None = None
@@ -155,6 +166,14 @@ class SchedulerInstallation(pulumi.ComponentResource):
             self,
             self._parts.prefix,
             pruned_by=pruned_by(args.mode, upstream=args.upstream_operator),
+        )
+        check_scrape_namespaces(
+            args.scrape_namespaces,
+            args.mode,
+            self,
+            self._parts.prefix,
+            upstream=args.upstream_operator,
+            network_policy=args.objects.network_policy,
         )
         self._page_plan = describe_page(args.page, self._configuration, self, self._parts.prefix)
         self._crds = self._plugin_crds()
@@ -289,6 +308,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             allowed_images=args.allowed_images,
             network_policy=args.objects.network_policy,
             egress_ports=args.egress_ports,
+            scrape_namespaces=args.scrape_namespaces,
             crds=[*self._crds, *([beside] if beside else [])],
             protect=args.protect,
             keep_crd=args.keep_crds,
@@ -367,6 +387,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             self._operand,
             args.objects.network_policy,
             args.egress_ports,
+            args.scrape_namespaces,
             args.openshift,
             args.ready_seconds,
             [scheduler.resource],
@@ -456,6 +477,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             grafana_dashboard=objects.grafana_dashboard,
             runbooks=args.runbook_url,
             egress_ports=args.egress_ports,
+            scrape_namespaces=args.scrape_namespaces,
             source_ports=operand.source_ports(self._configuration),
             resources=args.resources,
             env=args.env,

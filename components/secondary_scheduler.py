@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import pulumi
 
@@ -20,6 +21,8 @@ from .settings import RebalancerPlan
 # Upstream's operator serves only the resource of this name, and names the objects it creates as below.
 RESOURCE_NAME = "cluster"
 SCHEDULER_NAME = "secondary-scheduler"
+_HINTS: Final = {"rebalance": "set rebalance.runBy to Program", "scrapeNamespaces": "remove scrapeNamespaces"}
+"""What else helps where the CRD is older than a field without which the rest would run, though not as asked."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class SecondarySchedulerArgs:
     without: kinds of optional objects that the operator must not create.
     upstream: the operator is upstream's, which has none of our additional fields and reports no conditions.
     egress_ports: TCP ports that the scheduler needs beside those of its configuration.
+    scrape_namespaces: those whose pods may reach the scheduler; without any, whoever can.
     resources: requests and limits of the scheduler's container; None for the operator's default.
     env: environment variables of the scheduler's container.
     ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may
@@ -73,6 +77,7 @@ class SecondarySchedulerArgs:
     without: Sequence[str] = ()
     upstream: bool = False
     egress_ports: Sequence[int] = ()
+    scrape_namespaces: Sequence[str] = ()
     resources: Mapping[str, Any] | None = None
     env: Sequence[Mapping[str, Any]] = ()
     ready_seconds: int = 180
@@ -105,6 +110,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
             # The provider has the server check no object of which it does not know everything.
             return pulumi.UNKNOWN
 
+        spec = _spec(args)
         resource = KubeObject(
             f"{name}-resource",
             {
@@ -115,7 +121,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
                     "namespace": args.namespace,
                     "annotations": {"pulumi.com/waitFor": pulumi.Output.all(args.image, args.crd_changes).apply(gate)},
                 },
-                "spec": _spec(args),
+                "spec": spec,
             },
             child(
                 self,
@@ -130,9 +136,9 @@ class SecondaryScheduler(pulumi.ComponentResource):
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)
         self.status = resource.status
-        if args.rebalance is not None:
+        if newer := [name for name in _HINTS if name in spec]:
             # What a preview shows is what the API server would make of the object.
-            self.status = pulumi.Output.all(resource.status, resource.spec).apply(_unless_pruned)
+            self.status = pulumi.Output.all(resource.status, resource.spec).apply(partial(_unless_pruned, newer))
         self.namespace = namespace_of(resource)
         self.ready_replicas = self.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
         self.health = self.status.apply(health_of)
@@ -161,14 +167,15 @@ def _gate(args: SecondarySchedulerArgs, image: str) -> list[str]:
     ]
 
 
-def _unless_pruned(known: Sequence[Any]) -> Any:
-    """The status, where the API server kept `spec.rebalance`."""
+def _unless_pruned(newer: Sequence[str], known: Sequence[Any]) -> Any:
+    """The status, where the API server kept these fields of the spec."""
     status, spec = known
-    if spec is not None and "rebalance" not in spec:
-        raise pulumi.RunError(
-            f"rebalance: the cluster's CRD {SECONDARY_SCHEDULERS} has no spec.rebalance, so the API server drops it: "
-            "install an operator of this version, whose CRD comes with it, or set rebalance.runBy to Program"
-        )
+    for name in newer:
+        if spec is not None and name not in spec:
+            raise pulumi.RunError(
+                f"{name}: the cluster's CRD {SECONDARY_SCHEDULERS} has no spec.{name}, so the API server drops it: "
+                f"install an operator of this version, whose CRD comes with it, or {_HINTS[name]}"
+            )
     return status
 
 
@@ -193,8 +200,8 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["extraPlugins"] = [{"name": name, "points": list(points)} for name, points in args.extra_plugins.items()]
     if args.priority_class_name:
         spec["priorityClassName"] = args.priority_class_name
-    if args.egress_ports:
-        spec["egressPorts"] = sorted(set(args.egress_ports))
+    lists: dict[str, Collection[Any]] = {"egressPorts": args.egress_ports, "scrapeNamespaces": args.scrape_namespaces}
+    spec |= {name: sorted(set(values)) for name, values in lists.items() if values}
     if args.resources is not None:
         spec["resources"] = dict(args.resources)
     if args.env:

@@ -20,8 +20,9 @@ from components.settings import (
     plan_opt_in,
     plan_page,
     plan_rebalancer,
+    scrape_problems,
 )
-from scheduler.config import ConfigurationError
+from scheduler.config import ConfigurationError, Problem
 from stacks.credentials import SECRET_KEYS, find_credentials, misplaced_secrets
 from stacks.image import check_versions, cluster_minor, credential_warnings, overridden_key_warnings
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
@@ -45,6 +46,7 @@ OBJECTS = (
     "allowedImages",
     "forceConflicts",
     "egressPorts",
+    "scrapeNamespaces",
     "resources",
     "nodePartition",
     "sharedNodes",
@@ -116,7 +118,7 @@ def check(
             pruned_by = settings.rebalance_pruned_by
             _, rebalance = plan_rebalancer(settings.rebalance, profile.configuration, pruned_by=pruned_by)
             _, page = plan_page(settings.page, profile.configuration)
-            planned = [*opt_in, *rebalance, *page]
+            planned = [*opt_in, *rebalance, *page, *_scrape_problems(settings)]
             later += [problem for problem in planned if problem.severity == "error"]
             warnings = [
                 *profile.warnings,
@@ -137,6 +139,16 @@ def opt_in_of(settings: StackSettings, profile: CheckedConfiguration) -> OptInPl
     # Its problems have been reported with those of all other settings.
     plan, _ = plan_opt_in(settings.opt_in, profile.configuration.scheduler_names, cluster_minor(settings))
     return plan
+
+
+def _scrape_problems(settings: StackSettings) -> list[Problem]:
+    mode = settings.install_mode
+    return scrape_problems(
+        settings.scrape_namespaces,
+        mode,
+        upstream=settings.operator.is_upstream(mode),
+        network_policy=settings.optional_objects.network_policy,
+    )
 
 
 def _document(values: Mapping[str, str]) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         objects=components.OptionalObjects(**settings.optional_objects.model_dump()),
         runbook_url=settings.alerts.runbook_url or "",
         egress_ports=[*settings.egress_ports, *([tracing.port] if tracing else ())],
+        scrape_namespaces=settings.scrape_namespaces,
         env=tracing.environment() if tracing else (),
         allowed_images=settings.allowed_images,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],

@@ -193,6 +193,8 @@ class StackSettings(ProfileSettings):
             image.
         egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
             DNS, API servers and the metric sources.
+        scrape_namespaces: namespaces whose pods alone may reach the ports of scheduler, operator and rebalancer;
+            default: whoever can.
         resources: requests and limits of the scheduler's container; default: the operator's.
         replicas: number of schedulers; one leads, the others wait for the Lease.
         ready_seconds: how long the scheduler may take to become ready before an update fails.
@@ -224,6 +226,7 @@ class StackSettings(ProfileSettings):
     page: PageSettings = PageSettings()
     allowed_images: tuple[Repository, ...] = ()
     egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field((), max_length=32)
+    scrape_namespaces: tuple[str, ...] = ()
     resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None
     replicas: int = Field(1, ge=1, le=9)
     ready_seconds: int = Field(180, ge=10, le=3600)

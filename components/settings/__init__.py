@@ -25,6 +25,7 @@ from .profile import CheckedConfiguration, build_profile, checked_configuration
 from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings, ShadowSettings
 from .reading import ReadSettings, read_settings
 from .rebalance import RebalancerPlan, RebalancerSettings, plan_rebalancer, pruned_by
+from .scraping import scrape_problems
 from .selectors import LabelSelectorSettings
 from .values import (
     SECRET_ARGUMENT,
@@ -92,6 +93,7 @@ __all__ = [
     "plan_rebalancer",
     "pruned_by",
     "read_settings",
+    "scrape_problems",
     "shown_value",
     "unset_variable",
 ]

@@ -30,6 +30,7 @@ from scheduler.catalog.args_intree import (
     ScoringStrategy,
     UtilizationShapePoint,
     VolumeBindingArgs,
+    is_label,
     is_qualified_name,
     is_subdomain,
 )
@@ -253,6 +254,7 @@ __all__ = [
     "flow_schema_name",
     "format_duration",
     "is_custom_resource",
+    "is_label",
     "is_loopback",
     "is_qualified_name",
     "is_subdomain",

@@ -10,7 +10,13 @@ from scheduler.catalog.types import ArgsModel, Duration, Loc, StrictModel
 from scheduler.catalog.upstream import KubernetesVersion
 
 _QUALIFIED_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def is_label(text: str) -> bool:
+    """Tell whether a text is a DNS-1123 label, as the names of namespaces are."""
+    return _LABEL.fullmatch(text) is not None
 
 
 def is_subdomain(text: str) -> bool:

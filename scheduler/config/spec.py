@@ -108,6 +108,7 @@ class SecondarySchedulerSpec(_SpecModel):
     resources: Json | None = None
     priority_class_name: str = ""
     egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
+    scrape_namespaces: tuple[str, ...] = ()
     image_pull_secrets: list[Json] = []
     command: list[str] = []
     extra_args: list[str] = []

@@ -16,6 +16,8 @@ _DNS_PORTS = (53, 5353)
 """The second is that of OpenShift's DNS pods, behind their Service."""
 _SCHEME_PORTS = {"http": 80, "https": 443}
 _LOAD_WATCHER_PORT = 2020
+_NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+"""Every namespace has it, with its name, and nobody can change it."""
 
 
 def source_ports(configuration: Configuration) -> tuple[int, ...]:
@@ -37,20 +39,31 @@ def _ports(address: str) -> Iterator[int]:
     yield port or _SCHEME_PORTS.get(parts.scheme, _LOAD_WATCHER_PORT)
 
 
-def network_policy_spec(labels: dict[str, str], ingress: Collection[int], egress: Collection[int] | None) -> Json:
+def network_policy_spec(
+    labels: dict[str, str],
+    ingress: Collection[int],
+    egress: Collection[int] | None,
+    scrape_namespaces: Collection[str] = (),
+) -> Json:
     """Return the spec of a NetworkPolicy for the pods with these labels.
 
     Args:
         labels: of the pods.
-        ingress: TCP ports that anybody may reach; what is served there is authenticated, or says no more than health.
+        ingress: TCP ports that may be reached; what is served there is authenticated, or says no more than health.
         egress: TCP ports that the pods may reach on any host, in addition to DNS and the API server's; None if that is
             not known, and egress is not limited. Hosts are not limited: API servers and many metric sources are no
             pods, and their addresses change.
+        scrape_namespaces: those whose pods may reach the ports of `ingress`; without any, whoever can. No policy can
+            select a kubelet: Kubernetes lets that of the pod's own node through, whatever a policy says.
     """
+    admitted: Json = {"ports": [_tcp(port) for port in sorted(set(ingress))]}
+    if scrape_namespaces:
+        named = {"key": _NAMESPACE_LABEL, "operator": "In", "values": sorted(set(scrape_namespaces))}
+        admitted["from"] = [{"namespaceSelector": {"matchExpressions": [named]}}]
     policy: Json = {
         "podSelector": {"matchLabels": labels},
         "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [_tcp(port) for port in sorted(set(ingress))]}],
+        "ingress": [admitted],
     }
     if egress is None:
         return policy
@@ -58,9 +71,11 @@ def network_policy_spec(labels: dict[str, str], ingress: Collection[int], egress
     return {**policy, "policyTypes": ["Ingress", "Egress"], "egress": [{"ports": _dns()}, {"ports": tcp}]}
 
 
-def scheduler_network_policy_spec(operand: str, egress: Collection[int] | None) -> Json:
-    """Return the spec of a scheduler's NetworkPolicy; `egress` as for `network_policy_spec`."""
-    return network_policy_spec({LABEL_APP: operand}, [SECURE_PORT], egress)
+def scheduler_network_policy_spec(
+    operand: str, egress: Collection[int] | None, scrape_namespaces: Collection[str] = ()
+) -> Json:
+    """Return the spec of a scheduler's NetworkPolicy; `egress` and the rest as for `network_policy_spec`."""
+    return network_policy_spec({LABEL_APP: operand}, [SECURE_PORT], egress, scrape_namespaces)
 
 
 def fenced_network_policy_spec(

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from scheduler.catalog import is_label
 from scheduler.observe import Allowance
 from secondary_scheduler.page.cutting import Visitor
 from secondary_scheduler.views.guarding import Refused
@@ -18,7 +19,6 @@ AUDIENCE: Final = "secondary-scheduler-page"
 """Of a token that somebody types into the form: whoever takes over the page cannot use it at the API server."""
 MOST_NAMESPACES: Final = 10
 NODES, PODS, CONFIGURATION = "nodes", "pods", "configuration"
-_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _PER_SECOND, _BURST = 5.0, 60
 """Pages per user: one of them takes a tenth of a second of the processor with 5,000 nodes."""
 _AT_ONCE = 8
@@ -77,7 +77,7 @@ def named_namespaces(text: str) -> tuple[str, ...]:
     names = tuple(sorted({name.strip() for name in re.split(r"[,\s]+", text[: MOST_NAMESPACES * 100]) if name.strip()}))
     if not 0 < len(names) <= MOST_NAMESPACES:
         raise Refused(400, f"name one to {MOST_NAMESPACES} namespaces, with commas between them")
-    if not all(_NAMESPACE.fullmatch(name) for name in names):
+    if not all(is_label(name) for name in names):
         raise Refused(400, "a namespace has lower-case letters, digits and dashes, 63 at most")
     return names
 

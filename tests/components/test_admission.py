@@ -54,6 +54,23 @@ def test_the_operator_reaches_dns_the_api_server_and_the_ports_of_the_stack(loca
     assert ports == {53, 5353, 443, 6443, 8443, 16443, 7443}
 
 
+@pytest.mark.parametrize("mode", ["manifests", "direct"])
+def test_scheduler_and_operator_admit_the_namespaces_of_the_stack(mode: str, local_environment: None) -> None:
+    values = {**stack_values("local"), "installMode": mode}
+    named = {**values, "scrapeNamespaces": '["ops", "monitoring"]'}
+    graph = run_program(named, preview=False, statuses=STATUS)
+    (rule,) = graph.only("NetworkPolicy").manifest["spec"]["ingress"]
+    (peer,) = rule["from"]
+    (expression,) = peer["namespaceSelector"]["matchExpressions"]
+    assert expression == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["monitoring", "ops"]}
+    if mode == "manifests":
+        assert graph.only("SecondaryScheduler").manifest["spec"]["scrapeNamespaces"] == ["monitoring", "ops"]
+    graph = run_program(values, preview=False, statuses=STATUS)
+    (rule,) = graph.only("NetworkPolicy").manifest["spec"]["ingress"]
+    assert "from" not in rule
+    assert "scrapeNamespaces" not in json.dumps([each.manifest for each in graph.of("SecondaryScheduler")])
+
+
 def test_the_operator_reads_the_secrets_that_schedulers_mount_and_no_others(local_environment: None) -> None:
     usual = {"secondary-scheduler-serving-cert", "secondary-scheduler-metrics"}
     graph = run_program(stack_values("local"), preview=False, statuses=STATUS)

@@ -107,6 +107,12 @@ def test_it_registers_what_the_component_of_a_python_program_does_so_that_a_prog
             {"settings": {"metricProvider": {"type": "Prometheus"}}},
             r"mine: settings: .*must hold address",
         ),
+        ({"scrape_namespaces": ["a b"]}, r"mine: scrapeNamespaces\[0\]: is not the name of a namespace"),
+        (
+            {"scrape_namespaces": ["a"], "upstream_operator": True},
+            r"mine: scrapeNamespaces: needs this project's operator",
+        ),
+        ({"scrape_namespaces": ["a"], "objects": {"network_policy": False}}, r"mine: scrapeNamespaces: has no effect"),
     ],
 )
 def test_a_mistake_fails_the_preview_and_is_named(args: dict[str, Any], message: str) -> None:

@@ -38,6 +38,7 @@ ACCEPTED = {
     },
     "every extension": {
         "resources": {"requests": {"cpu": "100m", "memory": 1000}, "limits": {"memory": "1Gi"}},
+        "scrapeNamespaces": ["monitoring", "0-ops"],
         "priorityClassName": "system-cluster-critical",
         "imagePullSecrets": [{"name": "pull"}],
         "command": ["/kube-scheduler"],
@@ -104,6 +105,8 @@ REFUSED = {
         "should be greater than or equal to 1",
     ),
     "a quantity that is none": ({"resources": {"limits": {"cpu": "much"}}}, "spec.resources.limits.cpu"),
+    "a namespace that is none": ({"scrapeNamespaces": ["a.b"]}, "spec.scrapeNamespaces[0]"),
+    "too many namespaces": ({"scrapeNamespaces": [f"n{number}" for number in range(33)]}, "spec.scrapeNamespaces"),
     "a duration that is none": ({"leaderElection": {"leaseDuration": "soon"}}, "spec.leaderElection.leaseDuration"),
     "credentials from nowhere": ({"metricCredentials": {}}, "exactly one of secretName and serviceAccount"),
     "credentials of two origins": (

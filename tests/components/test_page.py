@@ -124,6 +124,12 @@ def test_the_network_policy_and_the_rights_come_first_whatever_is_left_out() -> 
     assert {9090, 8080, 443} <= {port["port"] for rule in spec["egress"] for port in rule["ports"]}
 
 
+def test_its_visitors_are_let_in_whoever_may_scrape() -> None:
+    graph = installed(PAGE, scrape_namespaces=["monitoring"])
+    (rule,) = named(graph, "NetworkPolicy").manifest["spec"]["ingress"]
+    assert "from" not in rule
+
+
 def test_its_pod_is_restricted_and_bounded(graph: Graph) -> None:
     spec = pod_of(graph)
     (container,) = spec["containers"]

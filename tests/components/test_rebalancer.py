@@ -212,6 +212,15 @@ def test_it_runs_restricted(graph: Graph) -> None:
     assert {9090, 443, 53} <= ports
 
 
+def test_its_ports_admit_the_namespaces_that_are_named() -> None:
+    graph = installed(BY_PROGRAM, scrape_namespaces=["monitoring"])
+    (rule,) = named(graph, "NetworkPolicy").manifest["spec"]["ingress"]
+    assert {each["port"] for each in rule["ports"]} == {8080, 8443}
+    assert "'values': ['monitoring']" in str(rule["from"])
+    operator = named(graph, "NetworkPolicy", "secondary-scheduler-operator").manifest["spec"]
+    assert [each["from"] for each in operator["ingress"]] == [rule["from"]]
+
+
 def test_the_token_of_the_source_is_mounted_and_the_role_of_its_own_account_is_bound() -> None:
     graph = installed(BY_PROGRAM, token="canary-31415")
     volumes = {each["name"]: each for each in pod_of(graph)["volumes"]}
@@ -346,15 +355,22 @@ def test_without_an_operator_of_ours_the_program_creates_it(options: dict[str, A
     assert named(installed(PREDICTIVE, **options), "Deployment")
 
 
-def test_a_preview_refuses_what_the_clusters_crd_would_prune(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("field", "remedy"),
+    [("rebalance", r"rebalance\.runBy to Program"), ("scrapeNamespaces", "remove scrapeNamespaces")],
+)
+def test_a_preview_refuses_what_the_clusters_crd_would_prune(
+    field: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = graph_module.Engine.new_resource
 
     def pruned(engine: Any, args: Any) -> Any:
         name, state = answer(engine, args)
         if args.typ == "kubernetes:operator.openshift.io/v1:SecondaryScheduler":
-            state["spec"] = {key: value for key, value in state["spec"].items() if key != "rebalance"}
+            state["spec"] = {key: value for key, value in state["spec"].items() if key != field}
         return name, state
 
     monkeypatch.setattr(graph_module.Engine, "new_resource", pruned)
-    with pytest.raises(pulumi.RunError, match=r"has no spec\.rebalance, so the API server drops it: install"):
-        installed(PREDICTIVE, mode="none")
+    message = rf"{field}: .* has no spec\.{field}, so the API server drops it: install .* or .*{remedy}"
+    with pytest.raises(pulumi.RunError, match=message):
+        installed(PREDICTIVE, mode="none", scrape_namespaces=["monitoring"])

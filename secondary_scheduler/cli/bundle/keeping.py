@@ -193,6 +193,7 @@ def _secondary_scheduler() -> Fields:
             "topology": topology,
             "resources": _RESOURCES,
             "egressPorts": Each(Scalar()),
+            "scrapeNamespaces": Each(Scalar()),
             "imagePullSecrets": Each(Fields(scalars("name"))),
             "command": command_line(),
             "extraArgs": command_line(),

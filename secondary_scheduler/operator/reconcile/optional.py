@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 from scheduler import operand
 from scheduler.catalog import FLOW_SCHEMAS
+from scheduler.config import SecondarySchedulerSpec
 from secondary_scheduler.operator.reconcile.model import Json, Observed
 from secondary_scheduler.operator.reconcile.objects import new_object
 
@@ -14,21 +15,25 @@ KINDS = frozenset({"PodDisruptionBudget", "NetworkPolicy", "FlowSchema", "Servic
 
 
 def optional_objects(
-    observed: Observed, replicas: int, without: Collection[str] = (), egress: Collection[int] | None = None
+    observed: Observed, spec: SecondarySchedulerSpec, replicas: int, egress: Collection[int] | None
 ) -> Iterator[Json]:
-    """What is wanted of these kinds, as far as the API server serves them and none is among `without`.
+    """What is wanted of these kinds, as far as the API server serves them and none is among `spec.without`.
 
     `egress` are the TCP ports that the scheduler needs beside the API server's; None if they are not known.
     """
-    return (body for body in _all_optional_objects(observed, replicas, egress) if body["kind"] not in without)
+    everything = _all_optional_objects(observed, replicas, egress, spec.scrape_namespaces)
+    return (body for body in everything if body["kind"] not in spec.without)
 
 
-def _all_optional_objects(observed: Observed, replicas: int, egress: Collection[int] | None) -> Iterator[Json]:
+def _all_optional_objects(
+    observed: Observed, replicas: int, egress: Collection[int] | None, scrape_namespaces: Collection[str]
+) -> Iterator[Json]:
     scheduler = observed.names.operand
     if replicas > 1:
         # A single one has no budget: it would make its node undrainable.
         yield _object(observed, "PodDisruptionBudget", scheduler, operand.disruption_budget_spec(scheduler))
-    yield _object(observed, "NetworkPolicy", scheduler, operand.scheduler_network_policy_spec(scheduler, egress))
+    network = operand.scheduler_network_policy_spec(scheduler, egress, scrape_namespaces)
+    yield _object(observed, "NetworkPolicy", scheduler, network)
     for purpose in FLOW_SCHEMAS:
         spec = operand.flow_schema_spec(purpose, scheduler, observed.namespace)
         yield _object(observed, "FlowSchema", observed.names.flow_schema(purpose), spec)

@@ -197,7 +197,7 @@ def _apply_actions(
         if canary_run is not None:
             parts = canary.objects(observed, spec, canary_run, effective.text, probe=decision.probe)
             wanted += [(part, needed) for part in parts]
-        for body in optional.optional_objects(observed, replicas, spec.without, _egress(observed, spec, effective)):
+        for body in optional.optional_objects(observed, spec, replicas, _egress(observed, spec, effective)):
             wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
     yield from writes(observed, wanted)
 

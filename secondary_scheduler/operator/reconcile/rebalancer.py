@@ -193,7 +193,8 @@ def _objects(
     yield everywhere, bounds
     if "NetworkPolicy" not in spec.without:
         ports = [operand.HEALTH_PORT, operand.METRICS_PORT]
-        network = operand.network_policy_spec(operand.rebalancer_selector(own.operand), ports, egress)
+        selector = operand.rebalancer_selector(own.operand)
+        network = operand.network_policy_spec(selector, ports, egress, spec.scrape_namespaces)
         yield _object(observed, "NetworkPolicy", own.rebalancer, spec=network), ()
     yield _object(observed, "Service", own.rebalancer, spec=operand.rebalancer_service_spec(own.operand)), ()
     if "ServiceMonitor" not in spec.without and "ServiceMonitor" not in observed.unserved:

@@ -127,6 +127,28 @@ def test_egress_is_open_where_nobody_judged_the_configuration():
     assert world.get("NetworkPolicy", "secondary-scheduler")["spec"]["policyTypes"] == ["Ingress"]
 
 
+def admitted(world, name="secondary-scheduler"):
+    """The namespaces that the only rule names; None where it admits whoever can."""
+    (rule,) = world.get("NetworkPolicy", name)["spec"]["ingress"]
+    if "from" not in rule:
+        return None
+    (peer,) = rule["from"]
+    (names,) = peer["namespaceSelector"]["matchExpressions"]
+    return names["values"]
+
+
+def test_the_pods_are_reached_from_the_namespaces_of_the_spec_and_from_everywhere_without_any():
+    world = World(scheduler(), config_map()).start()
+    world.settle()
+    assert admitted(world) is None
+    world.edit(scrapeNamespaces=["monitoring", "a"])
+    world.settle()
+    assert admitted(world) == ["a", "monitoring"]
+    world.edit(scrapeNamespaces=[])
+    world.settle()
+    assert admitted(world) is None
+
+
 def test_lease_and_bindings_have_priority_levels_of_their_own():
     world = World(scheduler(), config_map())
     world.settle()

@@ -289,6 +289,19 @@ def test_optional_objects_go_where_they_are_not_wanted() -> None:
     assert {kind for kind, _ in made(world) if "Policy" in kind} == set()
 
 
+def test_its_ports_are_reached_from_the_namespaces_that_may_reach_the_schedulers() -> None:
+    world = running(scrapeNamespaces=["monitoring"])
+    policies = [world.get("NetworkPolicy", name)["spec"] for name in (NAME, "secondary-scheduler")]
+    peers = [rule["from"] for policy in policies for rule in policy["ingress"]]
+    assert len(peers) == 2
+    assert peers[0] == peers[1]
+    assert "'values': ['monitoring']" in str(peers[0])
+    world.edit(scrapeNamespaces=[])
+    world.settle()
+    (rule,) = world.get("NetworkPolicy", NAME)["spec"]["ingress"]
+    assert "from" not in rule
+
+
 def test_its_metrics_are_scraped_where_the_schedulers_are() -> None:
     world = World(scheduler(rebalance=PREDICTIVE), config_map(), unserved=frozenset()).start()
     ready(world)

@@ -143,6 +143,14 @@ REFUSALS = {
         "tracing", {"endpoint": "http://c:4318", "samplingRatePerMillion": 2_000_000}, "tracing.samplingRatePerMillion",
         ["must be at most 1000000"],
     ),
+    "namespace that is none": (
+        "scrapeNamespaces", ["monitoring", "Not_A_Name"], "scrapeNamespaces[1]", ["is not the name of a namespace", "lower case"],
+    ),
+    "namespace with a dot": ("scrapeNamespaces", ["a.b"], "scrapeNamespaces[0]", ["is not the name of a namespace"]),
+    "namespace that is a number": ("scrapeNamespaces", [5], "scrapeNamespaces[0]", ["must be a string, not a number (5)"]),
+    "too many namespaces": (
+        "scrapeNamespaces", [f"n{number}" for number in range(33)], "scrapeNamespaces", ["must have at most 32 items, not 33"],
+    ),
     "compatibility that is none": ("compatibility", "strict", "compatibility", ["allowed: safe, upstream"]),
     "CRDs that are neither": ("installPluginCrds", "maybe", "installPluginCrds", ["must be true or false"]),
     "enabled that is a mapping": (
@@ -286,6 +294,30 @@ def test_a_problem_is_one_line_with_key_and_remedy(
         assert word in str(problem)
     assert "\n" not in str(problem)
     assert TOKEN not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("beside", "words"),
+    [
+        ({"operator": {"flavour": "upstream"}}, "needs this project's operator, or mode direct"),
+        ({"optionalObjects": {"networkPolicy": False}}, "has no effect: networkPolicy is false"),
+        ({"operator": {"flavour": "upstream"}, "installMode": "direct"}, None),
+        ({"installMode": "none"}, None),
+    ],
+    ids=str,
+)
+def test_namespaces_that_would_limit_nothing_are_refused(
+    beside: dict[str, Any], words: str | None, environment: dict[str, str]
+) -> None:
+    document = {**GOOD, **beside, "scrapeNamespaces": ["monitoring"]}
+    if words is None:
+        assert check(engine_values(document), set(), environment)[0].scrape_namespaces == ("monitoring",)
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        check(engine_values(document), set(), environment)
+    (problem,) = refused.value.problems
+    assert problem.path == "scrapeNamespaces"
+    assert words in problem.message
 
 
 @pytest.mark.parametrize("secret", ["eyJhbGciOi.eyJz.x", "sha256~abcdef", "Bearer abcdef", "https://me:abc@prometheus"])

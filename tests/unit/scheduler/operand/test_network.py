@@ -70,6 +70,37 @@ def test_egress_is_left_alone_where_it_is_not_known_what_is_needed() -> None:
     assert operand.scheduler_network_policy_spec("secondary-scheduler", None)["policyTypes"] == ["Ingress"]
 
 
+def test_whoever_can_may_reach_the_port_where_no_namespace_is_named() -> None:
+    (rule,) = operand.scheduler_network_policy_spec("secondary-scheduler", [])["ingress"]
+    assert rule == {"ports": [{"protocol": "TCP", "port": 10259}]}
+
+
+def test_only_pods_of_the_namespaces_that_are_named_may_reach_the_port() -> None:
+    policy = operand.scheduler_network_policy_spec("secondary-scheduler", [], ["ops", "monitoring", "ops"])
+    assert policy["ingress"] == [
+        {
+            "ports": [{"protocol": "TCP", "port": 10259}],
+            "from": [
+                {
+                    "namespaceSelector": {
+                        "matchExpressions": [
+                            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["monitoring", "ops"]}
+                        ]
+                    }
+                }
+            ],
+        }
+    ]
+
+
+def test_the_order_in_which_namespaces_are_named_changes_nothing() -> None:
+    policy, reordered = (
+        operand.network_policy_spec({"app": "a"}, [8443, 8080], None, names) for names in (["b", "a"], ["a", "b"])
+    )
+    assert policy == reordered
+    assert policy["policyTypes"] == ["Ingress"]
+
+
 def test_a_scheduler_has_a_memory_limit_and_a_bounded_volume() -> None:
     spec = operand.deployment_spec(operand.Operand(name="s", namespace="n", image="i", config_map="c"))
     pod = spec["template"]["spec"]
