@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,58 @@ from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.page.options import Address, Options
 from secondary_scheduler.page.rights import NamespacedName
-from secondary_scheduler.page.serving import tls_of
+from secondary_scheduler.page.serving import serve, tls_of
 from secondary_scheduler.page.sharing import SharedScene
 from secondary_scheduler.page.site import PageSite, application
 from secondary_scheduler.views.scenes import Scene
 from tests.support.visiting import FakeReviewer
 
 _SECONDS = 60
+_LIMITS = ConnectionLimits(per_address=None)
 TOKEN = "a-token-for-this-page"
 """Of who may get nodes and list the pods of `shop`."""
+
+
+def page_options(*, limits: ConnectionLimits = _LIMITS, certificate: Path | None = None) -> Options:
+    """Options of a page on free ports of this machine, whose certificate and key are in one file, or its own."""
+    listen = Address("127.0.0.1", 0)
+    return Options(
+        config=Path("config.yaml"),
+        config_map=NamespacedName("scheduling", "config"),
+        lease=None,
+        hosts=frozenset({"127.0.0.1"}),
+        listen=listen,
+        probes=listen,
+        limits=limits,
+        certificate=certificate,
+        key=certificate,
+        rules=CredentialRules(directory=None),
+        kubeconfig=None,
+    )
+
+
+@contextlib.asynccontextmanager
+async def page_process(
+    site: PageSite, lines: list[str], limits: ConnectionLimits = _LIMITS
+) -> AsyncIterator[tuple[int, int]]:
+    """Serve a site as the process does; yields the ports of page and probes. `lines` get what it says."""
+    started, stop = asyncio.Event(), asyncio.Event()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        started.set()
+
+    serving_page = asyncio.create_task(serve(site, page_options(limits=limits), say, stop))
+    serving_page.add_done_callback(lambda _: started.set())
+    await started.wait()
+    if serving_page.done():
+        serving_page.result()
+    page, probes = (int(word.strip(";")) for word in lines[-1].split() if word.strip(";").isdigit())
+    try:
+        yield page, probes
+    finally:
+        stop.set()
+        await serving_page
 
 
 @contextlib.contextmanager
@@ -40,21 +83,7 @@ def served_page(scene: Scene) -> Iterator[str]:
         FakeReviewer(),
         lines.append,
     )
-    listen = Address("127.0.0.1", 0)
-    rules, limits = CredentialRules(directory=None), ConnectionLimits(per_address=None)
-    options = Options(
-        Path("config.yaml"),
-        NamespacedName("scheduling", "config"),
-        None,
-        site.hosts,
-        listen,
-        listen,
-        limits,
-        None,
-        None,
-        rules,
-        None,
-    )
+    options = page_options()
     stack = contextlib.AsyncExitStack()
     listeners = bind("127.0.0.1", 0)
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, TCPConnector
 
-from scheduler.catalog import CredentialRules
-from scheduler.connectionlimits import ConnectionLimits
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from secondary_scheduler.page.app import EXIT_INVALID, main
-from secondary_scheduler.page.options import Address, Options, parse_options
+from secondary_scheduler.page.options import Address, parse_options
 from secondary_scheduler.page.rights import NamespacedName, access_to
 from secondary_scheduler.page.serving import ServingError, serve
 from secondary_scheduler.page.taking import PAGE_RESOURCES
+from tests.support.rawclient import unchecked_tls
+from tests.support.servedpage import page_options, page_process
 from tests.support.sharedscenes import shared_scene
 from tests.support.visiting import visiting
 
@@ -106,53 +104,26 @@ def test_it_reads_no_more_than_a_snapshot_holds() -> None:
 
 
 async def test_page_and_probes_are_served_over_tls_on_ports_of_their_own() -> None:
-    lines: list[str] = []
-    serving_or_ended, stop = asyncio.Event(), asyncio.Event()
+    async with (
+        visiting(shared_scene()) as visit,
+        page_process(visit.site, visit.lines) as (page, probes),
+        ClientSession(connector=TCPConnector(ssl=unchecked_tls())) as session,
+    ):
 
-    def say(line: str) -> None:
-        lines.append(line)
-        serving_or_ended.set()
+        async def status(port: int, path: str, scheme: str = "https") -> int:
+            headers = {"Host": "page.example.com"}
+            async with session.get(f"{scheme}://127.0.0.1:{port}{path}", headers=headers) as response:
+                return response.status
 
-    listen = Address("127.0.0.1", 0)
-    rules = CredentialRules(directory=None)
-    options = Options(
-        Path("config"),
-        NamespacedName("a", "b"),
-        None,
-        frozenset({"x"}),
-        listen,
-        listen,
-        ConnectionLimits(),
-        None,
-        None,
-        rules,
-        None,
-    )
-    async with visiting(shared_scene()) as visit:
-        serving = asyncio.create_task(serve(visit.site, options, say, stop))
-        serving.add_done_callback(lambda _: serving_or_ended.set())
-        await serving_or_ended.wait()
-        page, probes = (int(word.strip(";")) for word in lines[0].split() if word.strip(";").isdigit())
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        async with ClientSession(connector=TCPConnector(ssl=context)) as session:
-
-            async def status(port: int, path: str, scheme: str = "https") -> int:
-                headers = {"Host": "page.example.com"}
-                async with session.get(f"{scheme}://127.0.0.1:{port}{path}", headers=headers) as response:
-                    return response.status
-
-            assert await status(page, "/login") == 200
-            assert await status(page, "/livez") == 404
-            assert [await status(probes, path) for path in ("/livez", "/readyz", "/login", "/nodes", "/metrics")] == [
-                *(200, 200),
-                *(404, 404, 404),
-            ]
-            for port in (page, probes):
-                with pytest.raises(Exception, match=r"disconnected|reset|Bad status"):
-                    await status(port, "/livez", "http")
-        stop.set()
-        await serving
+        assert await status(page, "/login") == 200
+        assert await status(page, "/livez") == 404
+        assert [await status(probes, path) for path in ("/livez", "/readyz", "/login", "/nodes", "/metrics")] == [
+            *(200, 200),
+            *(404, 404, 404),
+        ]
+        for port in (page, probes):
+            with pytest.raises(Exception, match=r"disconnected|reset|Bad status"):
+                await status(port, "/livez", "http")
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
@@ -160,21 +131,6 @@ async def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path: Path, con
     file = tmp_path / "tls.crt"
     if content is not None:
         file.write_text(content)
-    listen = Address("127.0.0.1", 0)
-    rules = CredentialRules(directory=None)
-    options = Options(
-        Path("c"),
-        NamespacedName("a", "b"),
-        None,
-        frozenset({"x"}),
-        listen,
-        listen,
-        ConnectionLimits(),
-        file,
-        file,
-        rules,
-        None,
-    )
     async with visiting(shared_scene()) as visit:
         with pytest.raises(ServingError, match="--tls-cert-file, --tls-private-key-file: serving certificate"):
-            await serve(visit.site, options, visit.lines.append)
+            await serve(visit.site, page_options(certificate=file), visit.lines.append)

@@ -8,7 +8,6 @@ import errno
 import gc
 import os
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,7 +17,8 @@ from aiohttp import web
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, bounded, port_of, serving, serving_context, use_self_signed
 from scheduler.observe.connections import SECONDS, Drop, Wait
-from tests.support.waiting import PATIENCE_SECONDS, eventually_on_loop
+from tests.support.rawclient import GARBAGE, Client, connect
+from tests.support.waiting import eventually_on_loop
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -40,11 +40,8 @@ class Served:
         self.lines.append((event, fields))
 
     async def client(self, sent: bytes = b"", *, source: str = "127.0.0.1", tls: bool | None = None) -> Client:
-        context = unchecked_tls() if (self.tls if tls is None else tls) else None
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context, local_addr=(source, 0))
-        client = Client(reader, writer)
+        client = await connect(self.port, sent, source=source, tls=self.tls if tls is None else tls)
         self.clients.append(client)
-        writer.write(sent)
         return client
 
     def application(self) -> web.Application:
@@ -75,32 +72,6 @@ class Served:
             app.router.add_get(path, handler)
         app.router.add_post("/", echo)
         return app
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def answer(self) -> str:
-        """The status and the body of the next answer."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
-            (length,) = (line for line in head.split("\r\n") if line.lower().startswith("content-length:"))
-            body = await self.reader.readexactly(int(length.partition(":")[2]))
-        return f"{head.split()[1]} {body.decode()}"
-
-    async def ended(self) -> None:
-        """Wait until the server has closed it."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            with contextlib.suppress(OSError):
-                while await self.reader.read(1 << 16):
-                    pass
-
-
-def unchecked_tls() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 @contextlib.asynccontextmanager
@@ -238,7 +209,7 @@ async def test_a_connection_without_a_further_request_ends_and_nobody_hears_of_i
 
 
 MALFORMED = {
-    "garbage": b"\x00\x01garbage\r\n\r\n",
+    "garbage": GARBAGE,
     "header": b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
     "long line": b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n",
     "two lengths": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
