@@ -17,7 +17,9 @@ from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.app import kubernetes_minor
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import parse_options
+from secondary_scheduler.rebalancer.metrics import Metrics as RebalancerMetrics
 from secondary_scheduler.serving import serve
+from tests.support.rawclient import send_garbage
 
 POD = {"POD_NAMESPACE": "ns", "POD_NAME": "operator-abc", "POD_IP": "127.0.0.9"}
 
@@ -114,15 +116,19 @@ async def test_health_answers_say_what_is_wrong():
         assert await get("/readyz") == (200, "ok")
 
 
-async def test_malformed_requests_and_dropped_connections_are_counted_and_said_once_for_each_port():
-    metrics = Metrics("1")
+@pytest.mark.parametrize(
+    ("metrics", "name"),
+    [(Metrics("1"), "secondary_scheduler_operator"), (RebalancerMetrics("1"), "secondary_scheduler_rebalance")],
+    ids=["operator", "rebalancer"],
+)
+async def test_malformed_requests_and_dropped_connections_are_counted_and_said_once_for_each_port(
+    metrics, name, caplog
+):
     with capture_logs() as logs:
         async with serving({"healthy": None, "ready": None}, metrics) as ports:
-            for _ in range(30):
-                reader, writer = await asyncio.open_connection("127.0.0.1", ports.health)
-                writer.write(b"garbage\r\n\r\n")
-                assert (await reader.read()).startswith(b"HTTP/1.0 400")
-                writer.close()
+            for port, tls in ((ports.health, False), (ports.metrics, True)):
+                answers = await asyncio.to_thread(send_garbage, port, 30, tls=tls)
+                assert set(answers) == {b"HTTP/1.0 400 Bad Request"}
             silent = [await asyncio.open_connection("127.0.0.1", ports.metrics) for _ in range(DEFAULT_LIMITS[1] + 1)]
             with pytest.raises(ConnectionResetError):
                 await silent[0][0].read()
@@ -132,11 +138,15 @@ async def test_malformed_requests_and_dropped_connections_are_counted_and_said_o
     assert events == {
         ("health", "malformed requests", 1),
         ("health", "malformed requests", 29),
+        ("metrics", "malformed requests", 1),
+        ("metrics", "malformed requests", 29),
         ("metrics", "connections dropped", 1),
     }
     text = metrics.expose().decode()
-    assert 'secondary_scheduler_operator_dropped_connections_total{reason="malformed"} 30.0' in text
-    assert 'secondary_scheduler_operator_dropped_connections_total{reason="address_limit"} 1.0' in text
+    assert f'{name}_dropped_connections_total{{reason="malformed"}} 60.0' in text
+    assert f'{name}_dropped_connections_total{{reason="address_limit"}} 1.0' in text
+    assert not any("exc_info" in line for line in logs)
+    assert not caplog.records, "nothing of aiohttp's own, with a traceback each"
 
 
 def test_condition_series_follow_the_instance_and_go_with_it():

@@ -22,6 +22,7 @@ from devcluster.pki import CertificateAuthority
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import Known, LoadSettings, WatcherSource, parse_watcher, watcher_document
 from secondary_scheduler.loadwatcher import Access, Listen, NodeNamedSource, WatcherService
+from tests.support.rawclient import send_garbage
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
@@ -145,6 +146,20 @@ def test_nan_from_a_source_does_not_make_invalid_json(fake: FakeService) -> None
     assert "NaN" not in text
     assert "Infinity" not in text
     assert list(json.loads(text)["data"]["NodeMetricsMap"]) == ["good"]
+
+
+def test_requests_that_cannot_be_read_are_counted_and_no_traceback(
+    fake: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    prometheus(fake, {"n1": "0.5"})
+    messages: list[str] = []
+    with serving(settings_of(fake), messages=messages) as url:
+        answers = send_garbage(urlsplit(url).port or 0, 30, tls=False)
+        assert set(answers) == {b"HTTP/1.0 400 Bad Request"}
+    first, last = (line for line in messages if line.startswith("malformed requests: "))
+    assert first.startswith("malformed requests: 1, the last by 127.0.0.1: ")
+    assert last.startswith("malformed requests: 29, ")
+    assert not [record for record in caplog.records if record.name.startswith("aiohttp")], "with a traceback each"
 
 
 @pytest.mark.real_time

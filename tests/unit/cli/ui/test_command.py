@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.browser import served_pages
+from tests.support.rawclient import send_garbage
 from tests.support.scenes import write_scene
 
 
@@ -51,6 +52,18 @@ def test_without_a_configuration_the_default_profile_decides(tmp_path: Path) -> 
         status, text = fetch(address, "/decisions")
         assert (status, text.count('class="tag placed"')) == (200, 2)
         assert "default-scheduler" in fetch(address, "/configuration")[1]
+
+
+def test_requests_that_cannot_be_read_are_counted_and_no_traceback(tmp_path: Path) -> None:
+    files = write_scene(tmp_path, 3, 2)
+    with served_pages([str(files["snapshot"])], tmp_path) as address:
+        answers = send_garbage(urlsplit(address).port or 0, 30, tls=False)
+        assert set(answers) == {b"HTTP/1.0 400 Bad Request"}
+    log = (tmp_path / "ui.err").read_text()
+    assert "malformed requests: 1, the last by 127.0.0.1: " in log
+    assert log.count("malformed requests: 29, ") == 1
+    assert log.count("malformed") == 2
+    assert "Traceback" not in log
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

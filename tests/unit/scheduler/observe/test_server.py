@@ -21,6 +21,7 @@ import msgspec
 import pytest
 import requests
 from prometheus_client import CollectorRegistry, Counter
+from structlog.testing import capture_logs
 
 from devcluster import pki
 from scheduler.observe.answers import Answers
@@ -30,6 +31,7 @@ from scheduler.observe.questions import PodsQuestion, Question, QueueQuestion, U
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
 from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
+from tests.support.rawclient import send_garbage
 from tests.support.waiting import PATIENCE_SECONDS
 
 RIGHTS = {
@@ -433,6 +435,19 @@ def test_a_review_is_remembered(url: str, reviews: FakeReviews) -> None:
     calls = len(reviews.calls)
     assert get(f"{url}/configz", "good").json() == {"componentconfig": {"parallelism": 16}}
     assert len(reviews.calls) == calls == 2
+
+
+def test_requests_that_cannot_be_read_are_one_counted_line_and_no_traceback(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    number = 30
+    with capture_logs() as logs:
+        answers = send_garbage(int(url.rpartition(":")[2]), number, tls=True)
+    assert answers == [b"HTTP/1.0 400 Bad Request"] * number
+    (line,) = logs
+    assert (line["event"], line["count"], line["address"]) == ("malformed requests", 1, "127.0.0.1")
+    assert "exc_info" not in line
+    assert not caplog.records, "nothing of aiohttp's own, with a traceback each"
 
 
 def test_a_taken_port_is_an_error_at_once(url: str) -> None:
