@@ -81,6 +81,10 @@ class TargetLoadPackingArgs(TrimaranArgs):
     default_requests_multiplier: str = "1.5"
     target_utilization: int = 40
 
+    def load_figures(self) -> tuple[str, ...]:
+        """Return the one of CPU."""
+        return ("cpu_last",)
+
     @property
     def multiplier(self) -> float:
         """Return `defaultRequestsMultiplier` as a number."""
@@ -222,6 +226,10 @@ class PeaksArgs(ArgsModel):
 
     watcher_address: str = Field(default="", alias="WatcherAddress")
     node_power_model: dict[str, PowerModel] = Field(default_factory=dict, alias="NodePowerModel")
+
+    def load_figures(self) -> tuple[str, ...]:
+        """Return the one of CPU."""
+        return ("cpu_first",)
 
     def source_key(self) -> str:
         """Return `watcher:<address>`: upstream's Peaks reads a load-watcher only."""

@@ -57,6 +57,10 @@ class ArgsModel(StrictModel):
         """Return the args with the defaults that depend on the version of kube-scheduler."""
         return self
 
+    def load_figures(self) -> tuple[str, ...]:
+        """Return the names of `NodeLoad.figure` without which a plugin that reads load has none of a node."""
+        return ("cpu_average", "memory_average")
+
     def source_key(self) -> str | None:
         """Return the identity of the load source these args ask for, or None for a plugin that reads no load."""
         return None

@@ -36,6 +36,11 @@ class NodeLoad(Struct, frozen=True):
     cpu_first: float | None = None
     cpu_last: float | None = None
 
+    def figure(self, name: str) -> float:
+        """Return a field by its name; `cpu_first` and `cpu_last` are the average where the source lists only one."""
+        figure: float | None = getattr(self, name)
+        return self.cpu_average if figure is None else figure
+
 
 @dataclass(frozen=True, slots=True)
 class LoadReading:

@@ -198,8 +198,8 @@ def _figures(reading: LoadReading, load: NodeLoad) -> tuple[float, ...]:
         load.cpu_stddev,
         load.memory_average,
         load.memory_stddev,
-        load.cpu_average if load.cpu_first is None else load.cpu_first,
-        load.cpu_average if load.cpu_last is None else load.cpu_last,
+        load.figure("cpu_first"),
+        load.figure("cpu_last"),
         reading.sampled_at(load),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 
 from scheduler.config import Configuration
@@ -15,6 +16,13 @@ _CAPACITIES = {
     "pods": (1, "as a number, such as 110"),
 }
 """The least that a usable node has of a resource, and how to write it."""
+_FIGURES = {
+    "cpu_average": " of cpu",
+    # Only a load-watcher's answer lacks these: elsewhere they are the average.
+    "cpu_first": " of cpu (type CPU, operator AVG or Latest)",
+    "cpu_last": " of cpu (type CPU, operator AVG or Latest)",
+    "memory_average": " of memory",
+}
 
 
 def remarks(
@@ -78,27 +86,37 @@ def _amount(node: NodeInfo, resource: str) -> int:
 def _of_load(
     cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading | None, now: float
 ) -> Iterator[str]:
-    readers: dict[str, float] = {}
+    readers: dict[tuple[str, ...], set[str]] = {}
+    max_age = math.inf
     for profile in configuration.profiles:
         for name in profile.enabled:
             args = profile.args(name)
             if args is not None and args.source_key() is not None:
-                readers[name] = min(profile.options.load.max_age_seconds, readers.get(name, float("inf")))
+                readers.setdefault(args.load_figures(), set()).add(name)
+                max_age = min(max_age, profile.options.load.max_age_seconds)
     if not readers:
         return
-    plugins = ", ".join(sorted(readers))
     if measured is None:
+        plugins = ", ".join(sorted(set().union(*readers.values())))
         yield (
             f"{plugins}: decided without the load of nodes, as there is none; give --load, or a snapshot with it "
             "(snapshot --prometheus or --watcher)"
         )
         return
-    fresh = measured.fresh_loads(now, min(readers.values()))
-    without = sorted(name for name in cluster.state.node_names if name not in fresh)
-    if without:
+    fresh = measured.fresh_loads(now, max_age)
+    names = sorted(cluster.state.node_names)
+    lacking: dict[tuple[tuple[str, ...], str], set[str]] = {}
+    for figures, plugins_of_figures in readers.items():
+        for figure in figures:
+            without = tuple(name for name in names if name not in fresh or math.isnan(fresh[name].figure(figure)))
+            # Where every figure is missing, a line per figure would say the same twice.
+            of_all = all(name not in fresh for name in without)
+            if without:
+                lacking.setdefault((without, "" if of_all else _FIGURES[figure]), set()).update(plugins_of_figures)
+    for (without, figure), plugins_of_line in lacking.items():
         yield (
-            f"{plugins}: {_count(len(without), 'node')} of {len(cluster.state.node_names)} without fresh load, such as "
-            f"{without[0]}"
+            f"{', '.join(sorted(plugins_of_line))}: {_count(len(without), 'node')} of {len(names)} without fresh "
+            f"load{figure}, such as {without[0]}"
         )
 
 
