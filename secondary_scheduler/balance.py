@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from scheduler.framework import REPORT_INTERVAL, FloatArray, LoadReading, NodeLoad, PodInfo
-from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.state import ClusterState
 
 
@@ -63,8 +63,8 @@ def node_figures(state: ClusterState, load: LoadReading | None, now: float) -> N
     if load is not None:
         columns = state.lay_out_load(load if load.window_end else replace(load, window_end=now))
         # One rule for both sides, whatever their plugins predict: a difference is one of placements.
-        cpu = UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False).by_row(view, columns)
-        memory = UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False).by_row(view, columns)
+        cpu = UnmeasuredUse(requested("cpu"), upstream=False).by_row(view, columns)
+        memory = UnmeasuredUse(requested("memory"), upstream=False).by_row(view, columns)
         capacity: FloatArray = np.array([view.info(row).capacity_memory for row in rows.tolist()], dtype=np.float64)
         cpu_load = columns.cpu_average[rows] + _per_cent(cpu[rows], view.capacity_cpu[rows])
         memory_load = columns.memory_average[rows] + _per_cent(memory[rows], capacity)

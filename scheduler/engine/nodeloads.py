@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from scheduler.framework import FloatArray, is_fresh
-from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.observe import LoadEstimate, NodeLoadRow
 from scheduler.state import ClusterState
 
@@ -27,8 +27,8 @@ class NodeLoads:
         self._state = state
         self._source = source
         self._max_age = max_age
-        self._cpu = UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False)
-        self._memory = UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False)
+        self._cpu = UnmeasuredUse(requested("cpu"), upstream=False)
+        self._memory = UnmeasuredUse(requested("memory"), upstream=False)
 
     def rows(self, now: float) -> Iterable[NodeLoadRow]:
         """Return the nodes that have a load. They are those of now, whenever and on whichever thread they are gone

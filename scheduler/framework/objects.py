@@ -28,28 +28,6 @@ from scheduler.kube.primitives import CompiledNodeSelector, Selector, WeightedTe
 Resources = Mapping[str, int]
 
 
-class Declared(Struct, frozen=True):
-    """Requests and limits of a pod as Trimaran counts them (scheduler-plugins v0.34.7, pkg/trimaran/resourcestats.go).
-
-    The main containers' sum, or a single init container where that is larger (sidecars count as such), plus the
-    overhead; resources of the pod as a whole do not count. CPU in milli-units, memory in bytes.
-
-    Attributes:
-        cpu, memory: requests.
-        cpu_limit, memory_limit: limits, at least the requests.
-        peak_cpu: the request Peaks looks at: sidecars run beside the rest, and overhead counts only beside a request.
-    """
-
-    cpu: int = 0
-    memory: int = 0
-    cpu_limit: int = 0
-    memory_limit: int = 0
-    peak_cpu: int = 0
-
-
-NOTHING_DECLARED = Declared()
-
-
 class HostPort(Struct, frozen=True):
     """A port a container wants on the node itself."""
 
@@ -58,19 +36,24 @@ class HostPort(Struct, frozen=True):
     port: int
 
 
-class ContainerCPU(Struct, frozen=True):
-    """CPU of one main container in milli-units; None where the key is absent (0 is a value)."""
-
-    limit: int | None
-    request: int | None
-
-
 class ContainerResources(Struct, frozen=True):
-    """What one container asks for. `kind` is init, sidecar (an init container that keeps running) or app."""
+    """What one container requests, and its limits. `kind` is init, sidecar (an init container that keeps running) or
+    app."""
 
     kind: str
     requests: Resources
     name: str = ""
+    limits: Resources = {}
+
+
+class PodLevelResources(Struct, frozen=True):
+    """What the pod as a whole requests, and its limits (`spec.resources`): of cpu, memory and huge pages."""
+
+    requests: Resources = {}
+    limits: Resources = {}
+
+
+NO_POD_LEVEL = PodLevelResources()
 
 
 class SeccompPaths(Struct, frozen=True):
@@ -101,16 +84,14 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         required: compiled required node affinity; None without one.
         preferred: compiled preferred terms.
         preferred_error: why the preferred terms cannot be compiled, or "".
-        container_cpu: CPU of the main containers, in order.
-        overhead_cpu: milli-units.
         images: normalised images of init and main containers.
         terms: compiled terms of affinity and anti-affinity between pods.
         holds: keys of what others may want too, see `scheduler.helpers.holding`.
         volumes: those with a source that some plugin reads.
         attachable: number of volumes that may have to be attached to the node.
         limits: most that it may use, counted as the requests are; only resources that have a limit.
-        declared: requests and limits as the load-aware plugins count them.
-        containers: what each container asks for, init containers first.
+        containers: what each container requests and its limits, init containers first.
+        pod_level: the same of the pod as a whole.
         overhead: what the pod takes beside its containers.
         qos: Guaranteed, Burstable or BestEffort.
         seccomp: the seccomp profiles it names.
@@ -132,8 +113,6 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     affinity: Affinity | None
     topology_spread: tuple[TopologySpreadConstraint, ...]
     host_ports: tuple[HostPort, ...]
-    container_cpu: tuple[ContainerCPU, ...]
-    overhead_cpu: int
     images: tuple[str, ...]
     gates: tuple[str, ...]
     volumes: tuple[Volume, ...]
@@ -142,8 +121,8 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     terms: PodTerms = NO_TERMS
     holds: frozenset[str] = frozenset()
     attachable: int = 0
-    declared: Declared = NOTHING_DECLARED
     containers: tuple[ContainerResources, ...] = ()
+    pod_level: PodLevelResources = NO_POD_LEVEL
     overhead: Resources = {}
     limits: Resources = {}
     qos: str = "BestEffort"
@@ -166,7 +145,8 @@ class PodInfo(Struct, frozen=True, eq=False):
         key: `namespace/name`.
         node_name: "" while it is not bound.
         requests, nonzero_cpu, nonzero_memory: what it occupies on its node; differs from `spec` while it is being
-        resized.
+            resized.
+        limits: most that it may use there; differs from `spec` while it is being resized.
         created_at, assigned_at: seconds since the epoch; NaN where the object does not say. `assigned_at` is the
         moment the
             pod was bound (its PodScheduled condition), else when it was started.
@@ -189,6 +169,7 @@ class PodInfo(Struct, frozen=True, eq=False):
     nonzero_cpu: int
     nonzero_memory: int
     labels: Mapping[str, str]
+    limits: Resources = {}
     priority: int = 0
     node_name: str = ""
     nominated_node: str = ""

@@ -15,6 +15,8 @@ from scheduler.kube.primitives import Selector
 
 PodAmounts = Callable[[PodInfo], Resources]
 """Says what a pod counts as using."""
+PodAmount = Callable[[PodInfo], int]
+"""The same of one resource."""
 
 
 class LabelColumn(Struct):
@@ -47,12 +49,14 @@ class Assignment(NamedTuple):
 
     `at` is when it was assigned (assumed by us, or as its object says) and, for `observed` entries, when this
     process first saw it bound; both kinds are logged for every pod, so that a reader picks the one it needs. Of the pod
-    only what its class shares is kept: many thousands of entries may be.
+    only what its class shares is kept, many thousands of entries may be; and its `requests`, which are those of the
+    class unless it is being resized.
     """
 
     sign: int
     node: str
     spec: SpecInfo
+    requests: Resources
     at: float
     observed: bool
 
@@ -226,8 +230,13 @@ class NodeView(Protocol):
         """Return `requested` with 100m/200Mi for containers that request no cpu/memory; other resources as
         `requested`."""
 
-    def declared(self, field: str) -> FloatArray:
-        """Return the sums of a field of `Declared` (cpu, memory, cpu_limit, memory_limit) over each node's pods."""
+    def summed(self, amount: PodAmount) -> FloatArray:
+        """Return the sums of an amount over each node's pods.
+
+        Kept as a column from the first call on, so the function must be the same object each time. What it returns
+        follows from `requests` and `limits` of the pod, and from the containers, the overhead and the pod-level
+        resources of its spec: only where these change the column does.
+        """
 
     def wide(self, resource: str) -> bool:
         """Tell whether amounts are so large (82 TiB) that a float64 quotient may differ from Go's integer division."""

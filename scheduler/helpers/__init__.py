@@ -1,4 +1,4 @@
-"""Formulas that several plugins share: effective requests, taints, node selectors, rounding, load, reduction.
+"""Formulas that several plugins share: taints, node selectors, rounding, load, reduction.
 
 Pure: may import `scheduler.framework`, `scheduler.catalog`, `scheduler.kube.model` and `.primitives`. A formula that
 only one plugin uses belongs into that plugin's package.
@@ -14,15 +14,7 @@ from scheduler.helpers.extendedresources import (
 )
 from scheduler.helpers.kubeletrejections import KubeletRejections
 from scheduler.helpers.reduce import PodReducer, class_key, normalized_image, reduce_node, reduce_pod
-from scheduler.helpers.resources import (
-    DEFAULT_CPU,
-    DEFAULT_MEMORY,
-    PodRequests,
-    covers,
-    is_scalar_resource,
-    parse_resources,
-    pod_requests,
-)
+from scheduler.helpers.resources import covers
 from scheduler.helpers.scoring import (
     default_normalize,
     go_divide,
@@ -51,15 +43,12 @@ from scheduler.helpers.tolerations import (
 from scheduler.helpers.unreadable import UnreadablePod, salvage_pod
 
 __all__ = [
-    "DEFAULT_CPU",
-    "DEFAULT_MEMORY",
     "DEVICE_CLASS",
     "UNSCHEDULABLE_TAINT",
     "DoubleAllocations",
     "ExtendedResources",
     "KubeletRejections",
     "PodReducer",
-    "PodRequests",
     "StaleRows",
     "UnreadablePod",
     "asks_for_devices",
@@ -72,14 +61,11 @@ __all__ = [
     "has_untolerated_taint",
     "implicit_name",
     "interpolate",
-    "is_scalar_resource",
     "labels_mask",
     "may_be_devices",
     "min_max_normalize",
     "node_matches",
     "normalized_image",
-    "parse_resources",
-    "pod_requests",
     "reduce_node",
     "reduce_pod",
     "relevant_tolerations",

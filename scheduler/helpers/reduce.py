@@ -20,21 +20,24 @@ from scheduler.framework import (
     SpecInfo,
     pod_terms,
 )
-from scheduler.helpers.declared import declared
 from scheduler.helpers.features import needed_features
 from scheduler.helpers.holding import holds, is_attachable
 from scheduler.helpers.parts import parts
 from scheduler.helpers.qos import qos_class
-from scheduler.helpers.resources import (
-    container_cpu,
-    container_resources,
+from scheduler.helpers.resources import container_resources, pod_level_resources
+from scheduler.kube.model import (
+    Node,
+    Pod,
+    PodCondition,
+    ResourceList,
+    SecurityContext,
+    Volume,
     is_scalar_resource,
     parse_resources,
     pod_limits,
     pod_requests,
     runs_as_specified,
 )
-from scheduler.kube.model import Node, Pod, PodCondition, ResourceList, SecurityContext, Volume
 from scheduler.kube.primitives import (
     CompiledNodeSelector,
     SelectorError,
@@ -179,8 +182,6 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         affinity=spec.affinity,
         topology_spread=spec.topology_spread_constraints,
         host_ports=host_ports,
-        container_cpu=container_cpu(pod),
-        overhead_cpu=quantity_milli_value(spec.overhead["cpu"]) if "cpu" in spec.overhead else 0,
         images=tuple(normalized_image(container.image) for container in (*spec.init_containers, *spec.containers)),
         gates=tuple(gate.name for gate in spec.scheduling_gates),
         volumes=volumes,
@@ -189,8 +190,8 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         terms=pod_terms(spec.affinity, pod.metadata.namespace),
         holds=holds(pod.metadata.namespace, host_ports, volumes),
         attachable=sum(map(is_attachable, volumes)),
-        declared=declared(pod),
         containers=container_resources(pod),
+        pod_level=pod_level_resources(pod),
         overhead=parse_resources(spec.overhead),
         limits=pod_limits(pod),
         qos=qos_class(pod),
@@ -203,12 +204,15 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
 
 def _pod_info(pod: Pod, spec: SpecInfo, kubernetes: KubernetesVersion) -> PodInfo:
     meta, status = pod.metadata, pod.status
-    requests, nonzero_cpu, nonzero_memory = spec.requests, spec.nonzero_cpu, spec.nonzero_memory
+    requests, nonzero_cpu, nonzero_memory, limits = spec.requests, spec.nonzero_cpu, spec.nonzero_memory, spec.limits
     if pod.spec.node_name and not runs_as_specified(pod):
-        occupied = pod_requests(pod, use_status=True, kubernetes=kubernetes)
+        occupied = pod_requests(pod, use_status=True, rules=kubernetes)
         if occupied.requests != requests:
             requests = occupied.requests
         nonzero_cpu, nonzero_memory = occupied.nonzero_cpu, occupied.nonzero_memory
+        allowed = pod_limits(pod, use_status=True, rules=kubernetes)
+        if allowed != limits:
+            limits = allowed
     started = _seconds(status.start_time)
     conditions, bound = _conditions(status.conditions)
     return PodInfo(
@@ -222,6 +226,7 @@ def _pod_info(pod: Pod, spec: SpecInfo, kubernetes: KubernetesVersion) -> PodInf
         nonzero_cpu=nonzero_cpu,
         nonzero_memory=nonzero_memory,
         labels=meta.labels,
+        limits=limits,
         priority=pod.spec.priority or 0,
         node_name=intern(pod.spec.node_name),
         nominated_node=status.nominated_node_name,
@@ -286,6 +291,8 @@ def reduce_node(node: Node) -> NodeInfo:
         ValueError: a quantity of the node cannot be read.
     """
     meta, status = node.metadata, node.status
+    # A node that does not say how large it is has what pods may take of it; a share of nothing would look unused.
+    capacity = {**status.allocatable, **status.capacity}
     return NodeInfo(
         name=meta.name,
         uid=meta.uid,
@@ -295,8 +302,8 @@ def reduce_node(node: Node) -> NodeInfo:
         unschedulable=node.spec.unschedulable,
         allocatable=_allocatable(status.allocatable),
         allowed_pods=max(0, quantity_value(status.allocatable.get("pods", 0))),
-        capacity_cpu=max(0, quantity_milli_value(status.capacity.get("cpu", 0))),
-        capacity_memory=max(0, quantity_value(status.capacity.get("memory", 0))),
+        capacity_cpu=max(0, quantity_milli_value(capacity.get("cpu", 0))),
+        capacity_memory=max(0, quantity_value(capacity.get("memory", 0))),
         images={name: image.size_bytes for image in status.images for name in image.names},
         conditions={condition.type: condition.status for condition in status.conditions},
         addresses=tuple(address.address for address in status.addresses),

@@ -4,7 +4,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from scheduler.framework import REPORT_INTERVAL, Assignment, FloatArray, LoadColumns, NodeView, SpecInfo
+from scheduler.framework import REPORT_INTERVAL, Assignment, FloatArray, LoadColumns, NodeView
+
+
+def requested(resource: str) -> Callable[[Assignment], int]:
+    """Return what says how much of a resource a recent pod requests."""
+    return lambda entry: entry.requests.get(resource, 0)
 
 
 class UnmeasuredUse:
@@ -15,7 +20,7 @@ class UnmeasuredUse:
     saw it bound.
     """
 
-    def __init__(self, predict: Callable[[SpecInfo], int], *, upstream: bool) -> None:
+    def __init__(self, predict: Callable[[Assignment], int], *, upstream: bool) -> None:
         self._predict = predict
         self._upstream = upstream
         self._log: object = None
@@ -46,7 +51,7 @@ class UnmeasuredUse:
             return self._sums
         sums = self._sums.copy()
         for entry in overlay:
-            sums[view.row(entry.node)] += entry.sign * self._predict(entry.spec)
+            sums[view.row(entry.node)] += entry.sign * self._predict(entry)
         return sums
 
     def _add(self, view: NodeView, entries: Sequence[Assignment]) -> None:
@@ -59,4 +64,4 @@ class UnmeasuredUse:
                 self._entries.append(entry)
                 row = view.row(entry.node)
                 if row >= 0:
-                    self._sums[row] += entry.sign * self._predict(entry.spec)
+                    self._sums[row] += entry.sign * self._predict(entry)

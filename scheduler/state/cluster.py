@@ -133,10 +133,15 @@ class ClusterState:
             return None
         old = placed.pod
         moved = old.node_name != pod.node_name
+        resized = not moved and _usage(old) != _usage(pod)
         if moved:
             self._log_removal(placed)
+        elif resized:
+            # What is taken from the log when the pod goes must be what was added. Upstream goes by what it first saw.
+            self._log(-1, old, placed.logged_at)
+            self._log(1, pod, placed.logged_at)
         first_seen = placed.assumed or moved
-        self._replace(placed, pod)
+        self._replace(placed, pod, occupies_other=moved or resized)
         if placed.assumed:
             placed.assumed = False
             self._assumed -= 1
@@ -287,19 +292,18 @@ class ClusterState:
         self._use(pod, 1)
         self._namespaces.add(pod, 1)
 
-    def _replace(self, placed: _Placed, pod: PodInfo) -> None:
+    def _replace(self, placed: _Placed, pod: PodInfo, *, occupies_other: bool) -> None:
         old = placed.pod
         # Equal, but another copy, which the pod would hold for as long as it lives beside that of the keys here.
         msgspec.structs.force_setattr(pod, "uid", old.uid)
         placed.pod = pod
         self._namespaces.replace(old, pod)
-        same_place = old.node_name == pod.node_name
-        if not same_place:
+        if old.node_name != pod.node_name:
             self._unlink(old)
         self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
         # Most updates of a bound pod are changes of its status: they must not touch the row, as every class of pods
         # would compute it again.
-        if not same_place or _usage(old) != _usage(pod):
+        if occupies_other:
             self._use(old, -1)
             self._use(pod, 1)
         elif old.labels != pod.labels or old.deleting != pod.deleting or old.spec.terms != pod.spec.terms:
@@ -354,7 +358,7 @@ class ClusterState:
 
     def _log(self, sign: int, pod: PodInfo, at: float, *, observed: bool = False) -> None:
         if not math.isnan(at):
-            self.assignments.append(Assignment(sign, pod.node_name, pod.spec, at, observed))
+            self.assignments.append(Assignment(sign, pod.node_name, pod.spec, pod.requests, at, observed))
 
     def _log_removal(self, placed: _Placed) -> None:
         self._log(-1, placed.pod, placed.logged_at)
@@ -368,4 +372,13 @@ def _seen(pod: PodInfo) -> tuple[object, ...]:
 
 def _usage(pod: PodInfo) -> tuple[object, ...]:
     """Return what the table's sums hold of a pod."""
-    return pod.requests, pod.nonzero_cpu, pod.nonzero_memory, pod.spec.declared
+    spec = pod.spec
+    return (
+        pod.requests,
+        pod.nonzero_cpu,
+        pod.nonzero_memory,
+        pod.limits,
+        spec.containers,
+        spec.overhead,
+        spec.pod_level,
+    )

@@ -1,10 +1,10 @@
-"""What added and removed pods change in the columns of a view: sums of requests, of declared amounts, and pods."""
+"""What added and removed pods change in the columns of a view: sums of requests, of other amounts, and pods."""
 
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from scheduler.framework import FloatArray, IntArray, NodeView, PodBatch, PodInfo
+from scheduler.framework import FloatArray, IntArray, NodeView, PodAmount, PodBatch, PodInfo
 from scheduler.state.moves import Move
 from scheduler.state.nominations import NominatedSums
 
@@ -16,7 +16,7 @@ class MovedSums:
         self._base = base
         self.requested: dict[str, FloatArray] = {}
         self.nonzero: dict[str, FloatArray] = {}
-        self.declared: dict[str, FloatArray] = {}
+        self.others: dict[PodAmount, FloatArray] = {}
         self.count: FloatArray | None = None
 
     def use(self, pod: PodInfo, row: int, sign: int) -> None:
@@ -27,8 +27,8 @@ class MovedSums:
                 _own(self.requested, name, self._base.requested)[row] += sign * amount
         for name, amount in (("cpu", pod.nonzero_cpu), ("memory", pod.nonzero_memory)):
             _own(self.nonzero, name, self._base.nonzero_requested)[row] += sign * amount
-        for name, column in self.declared.items():
-            column[row] += sign * getattr(pod.spec.declared, name)
+        for amount_of, column in self.others.items():
+            column[row] += sign * amount_of(pod)
         if self.count is None:
             self.count = self._base.pod_count.copy()
         self.count[row] += sign
@@ -40,8 +40,8 @@ class MovedSums:
             np.add.at(_own(self.requested, name, self._base.requested), rows, sign * amounts[indices])
         for name, amounts in batch.nonzero.items():
             np.add.at(_own(self.nonzero, name, self._base.nonzero_requested), rows, sign * amounts[indices])
-        for name in self.declared:
-            self._add_declared(name, (Move(row, pod, sign) for row, pod in batch.at(indices)))
+        for amount_of in self.others:
+            self._add(amount_of, (Move(row, pod, sign) for row, pod in batch.at(indices)))
         if self.count is None:
             self.count = self._base.pod_count.copy()
         np.add.at(self.count, rows, float(sign))
@@ -54,19 +54,19 @@ class MovedSums:
         for name, amounts in nominated.nonzero.items():
             self.nonzero[name] = self.nonzero.get(name, self._base.nonzero_requested(name)) + amounts[:size]
         self.count = (self._base.pod_count if self.count is None else self.count) + nominated.count[:size]
-        for name in self.declared:
-            self._add_declared(name, (Move(row, pod, 1) for row, pods in nominated.pods.items() for pod in pods))
+        for amount_of in self.others:
+            self._add(amount_of, (Move(row, pod, 1) for row, pods in nominated.pods.items() for pod in pods))
 
-    def declare(self, field: str, moves: Iterable[Move]) -> FloatArray:
-        """Return the sums of a field of `Declared` after the moves up to now, and keep them from now on."""
-        self.declared[field] = self._base.declared(field).copy()
-        self._add_declared(field, moves)
-        return self.declared[field]
+    def keep(self, amount: PodAmount, moves: Iterable[Move]) -> FloatArray:
+        """Return the sums of an amount after the moves up to now, and keep them from now on."""
+        self.others[amount] = self._base.summed(amount).copy()
+        self._add(amount, moves)
+        return self.others[amount]
 
-    def _add_declared(self, field: str, moves: Iterable[Move]) -> None:
-        column = self.declared[field]
+    def _add(self, amount: PodAmount, moves: Iterable[Move]) -> None:
+        column = self.others[amount]
         for row, pod, sign in moves:
-            column[row] += sign * getattr(pod.spec.declared, field)
+            column[row] += sign * amount(pod)
 
 
 def _own(columns: dict[str, FloatArray], name: str, base: Callable[[str], FloatArray]) -> FloatArray:

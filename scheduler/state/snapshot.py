@@ -16,6 +16,7 @@ from scheduler.framework import (
     NodeInfo,
     NodeSet,
     Nominations,
+    PodAmount,
     PodAmounts,
     PodBatch,
     PodInfo,
@@ -149,11 +150,11 @@ class Snapshot:
         amounts = self.table.nonzero.get(resource)
         return self.requested(resource) if amounts is None else amounts.requested[: self.table.size]
 
-    def declared(self, field: str) -> FloatArray:
-        """Return the sums of a field of `Declared`."""
-        if field not in self.table.declared:
-            self.table.keep_declared(field, rows_and_pods(self.table, self._pods))
-        return self.table.declared[field].requested[: self.table.size]
+    def summed(self, amount: PodAmount) -> FloatArray:
+        """Return the sums of an amount."""
+        if amount not in self.table.sums:
+            self.table.keep_sum(amount, rows_and_pods(self.table, self._pods))
+        return self.table.sums[amount].requested[: self.table.size]
 
     def wide(self, resource: str) -> bool:
         """Tell whether amounts need int64 division."""
@@ -359,11 +360,11 @@ class Overlay(Snapshot):
         column = self._sums.nonzero.get(resource)
         return self._base.nonzero_requested(resource) if column is None else column
 
-    def declared(self, field: str) -> FloatArray:
-        """Return the sums of a field of `Declared`."""
-        column = self._sums.declared.get(field)
+    def summed(self, amount: PodAmount) -> FloatArray:
+        """Return the sums of an amount."""
+        column = self._sums.others.get(amount)
         # Few plugins ask: what was moved before is made up for at the first question.
-        return self._sums.declare(field, self._moves) if column is None else column
+        return self._sums.keep(amount, self._moves) if column is None else column
 
     @property
     def basics(self) -> FloatArray:
@@ -477,12 +478,14 @@ class Overlay(Snapshot):
         if sign > 0:
             self._pods_of(row)[pod.uid] = pod
             self._added.add(pod.uid)
-            self._assigned().append(Assignment(1, self.name(row), pod.spec, self.now, observed=False))
+            self._assigned().append(Assignment(1, self.name(row), pod.spec, pod.requests, self.now, observed=False))
         else:
             del self._pods_of(row)[pod.uid]
             # A pod of the table itself is in its log at a time of its own, and mostly in the measured load as well.
             if pod.uid in self._added:
-                self._assigned().append(Assignment(-1, self.name(row), pod.spec, self.now, observed=False))
+                self._assigned().append(
+                    Assignment(-1, self.name(row), pod.spec, pod.requests, self.now, observed=False)
+                )
         self._moves_known.append(move)
 
     def _pods_of(self, row: int) -> dict[str, PodInfo]:

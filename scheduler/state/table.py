@@ -19,6 +19,7 @@ from scheduler.framework import (
     LoadColumns,
     LoadReading,
     NodeInfo,
+    PodAmount,
     PodInfo,
     RowArray,
 )
@@ -59,7 +60,7 @@ class NodeTable:
         self._free: list[int] = []
         self.amounts: dict[str, Amounts] = {name: Amounts(capacity) for name in ("cpu", "memory", "ephemeral-storage")}
         self.nonzero = {name: Amounts(capacity) for name in ("cpu", "memory")}
-        self.declared: dict[str, Amounts] = {}
+        self.sums: dict[PodAmount, Amounts] = {}
         self.pods = Amounts(capacity)
         self.basics: FloatArray = np.zeros((8, capacity))
         self._pack()
@@ -178,7 +179,7 @@ class NodeTable:
             return None
         info = self.infos[row]
         self.infos[row] = None
-        for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.declared.values(), self.pods):
+        for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.sums.values(), self.pods):
             amounts.clear(row)
         self.capacity_cpu[row] = 0.0
         self.unschedulable[row] = False
@@ -302,7 +303,7 @@ class NodeTable:
             self._grow(capacity)
 
     def _grow(self, capacity: int) -> None:
-        for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.declared.values(), self.pods):
+        for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.sums.values(), self.pods):
             amounts.grow(capacity)
         self.infos += [None] * (capacity - self.capacity)
         self.capacity_cpu = grown(self.capacity_cpu, capacity)
@@ -343,16 +344,16 @@ class NodeTable:
                 self._add_undeclared(name, row, sign * amount)
         self.nonzero["cpu"].add(row, sign * pod.nonzero_cpu)
         self.nonzero["memory"].add(row, sign * pod.nonzero_memory)
-        for name, amounts in self.declared.items():
-            amounts.add(row, sign * getattr(pod.spec.declared, name))
+        for amount_of, amounts in self.sums.items():
+            amounts.add(row, sign * amount_of(pod))
         self.pods.add(row, sign)
         self.touch(row)
 
-    def keep_declared(self, field: str, everyone: Iterable[tuple[int, PodInfo]]) -> None:
-        """Sum a field of `Declared` up, and keep the sum from now on: few profiles ask for any."""
-        amounts = self.declared[field] = Amounts(self.capacity)
+    def keep_sum(self, amount: PodAmount, everyone: Iterable[tuple[int, PodInfo]]) -> None:
+        """Sum an amount up, and keep the sum from now on: few profiles ask for any."""
+        amounts = self.sums[amount] = Amounts(self.capacity)
         for row, pod in everyone:
-            amounts.add(row, getattr(pod.spec.declared, field))
+            amounts.add(row, amount(pod))
 
     def column(self, resource: str, field: str) -> FloatArray:
         """Return `allocatable` or `requested` of a resource; zeros for one that no node has."""
@@ -452,7 +453,7 @@ class NodeTable:
         twin.infos, twin.row_of, twin._free = list(self.infos), dict(self.row_of), list(self._free)
         twin.amounts = {name: amounts.copy() for name, amounts in self.amounts.items()}
         twin.nonzero = {name: amounts.copy() for name, amounts in self.nonzero.items()}
-        twin.declared = {name: amounts.copy() for name, amounts in self.declared.items()}
+        twin.sums = {amount: amounts.copy() for amount, amounts in self.sums.items()}
         twin.complete, twin._incomplete = self.complete, set(self._incomplete)
         twin.pods = self.pods.copy()
         twin._pack()

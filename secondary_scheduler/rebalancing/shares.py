@@ -61,8 +61,7 @@ def share_of(
     if measured is not None and measured.at > 0.0 and is_fresh(measured.at, now, max_age):
         amounts, source = {"cpu": measured.cpu, "memory": measured.memory}, measured.source
     else:
-        declared = pod.spec.declared
-        amounts, source = {"cpu": declared.cpu or math.nan, "memory": declared.memory or math.nan}, PREDICTED
+        amounts, source = {resource: pod.requests.get(resource) or math.nan for resource in RESOURCES}, PREDICTED
     assumed = frozenset(resource for resource, amount in amounts.items() if math.isnan(amount))
     defaults = {"cpu": float(pod.nonzero_cpu), "memory": float(pod.nonzero_memory)}
     capped = {

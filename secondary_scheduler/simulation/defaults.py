@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.helpers import pod_requests
-from scheduler.kube.model import decode_pod
+from scheduler.kube.model import decode_pod, pod_requests
 from scheduler.kube.primitives import format_milli, format_value
 
 Data = dict[str, Any]

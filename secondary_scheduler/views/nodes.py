@@ -10,8 +10,9 @@ import numpy as np
 
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
 from scheduler.config import Configuration
-from scheduler.framework import FloatArray, LoadReading, NodeInfo, NodeView, SpecInfo, is_fresh
+from scheduler.framework import FloatArray, LoadReading, NodeInfo, NodeView, is_fresh
 from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.helpers.unmeasured import requested as requested_by
 from scheduler.kube.primitives import quantity_milli_value
 from scheduler.plugins.targetloadpacking.formula import predicted_cpu
 from scheduler.state import ClusterState
@@ -121,8 +122,8 @@ def node_columns(
     fresh = is_fresh(sampled_at, now, _max_age(configuration))
     default_request = quantity_milli_value(args.default_requests.get("cpu", 0))
     predictions = {
-        "cpu": lambda spec: predicted_cpu(spec, args.multiplier, default_request),
-        "memory": _requested_memory,
+        "cpu": lambda entry: predicted_cpu(entry.spec, args.multiplier, default_request),
+        "memory": requested_by("memory"),
     }
     for resource in RESOURCES:
         missing = UnmeasuredUse(predictions[resource], upstream=False).by_row(view, load)[rows]
@@ -195,10 +196,6 @@ def _mean(values: FloatArray) -> float | None:
 def _percent(amount: FloatArray, whole: FloatArray) -> FloatArray:
     share: FloatArray = np.divide(100.0 * amount, whole, out=np.full(len(amount), np.nan), where=whole > 0)
     return share
-
-
-def _requested_memory(spec: SpecInfo) -> int:
-    return spec.nonzero_memory
 
 
 def _packing_args(configuration: Configuration) -> TargetLoadPackingArgs:

@@ -41,13 +41,13 @@ from scheduler.plugins.capacityscheduling.rules import NAME, QuotaRules
 from scheduler.plugins.capacityscheduling.upstream import (
     UPSTREAM_EVENTS,
     UpstreamQuotaRules,
+    requests_of,
     try_every_node,
-    upstream_requests,
 )
 from scheduler.preemption import Evaluator, wanted_candidates
 
 
-def effective_requests(pod: PodInfo) -> Resources:
+def occupied(pod: PodInfo) -> Resources:
     """Return what a pod occupies: sidecars, resources of the pod as a whole and resizing in place count."""
     return pod.requests
 
@@ -60,7 +60,7 @@ class CapacityScheduling:
     def __init__(self, args: object, context: PluginContext) -> None:
         """There are no args. Without a handle (simulation) no pod is evicted."""
         upstream = context.upstream
-        self._amounts = upstream_requests if upstream else effective_requests
+        self._amounts = requests_of if upstream else occupied
         self._events = UPSTREAM_EVENTS if upstream else _EVENTS
         rules = UpstreamQuotaRules() if upstream else QuotaRules()
         self._evaluator = Evaluator(self.name, context, rules, try_every_node if upstream else _candidates_wanted)

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from scheduler.framework import Resources
-from scheduler.helpers import parse_resources
-from scheduler.kube.model import ElasticQuota, effective_quota
+from scheduler.kube.model import ElasticQuota, effective_quota, parse_resources
 
 ELASTIC_QUOTA = "ElasticQuota"
 _ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")

@@ -2,11 +2,11 @@
 it is."""
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from scheduler.catalog import ActionType
-from scheduler.framework import POD, CycleState, HintRegistration, NodeView, PodInfo, Resources, SpecInfo
-from scheduler.plugins.capacityscheduling.quotas import ELASTIC_QUOTA, add_to
+from scheduler.framework import POD, CycleState, HintRegistration, NodeView, PodInfo, Resources
+from scheduler.helpers.upstreamsums import upstream_requests
+from scheduler.plugins.capacityscheduling.quotas import ELASTIC_QUOTA
 from scheduler.plugins.capacityscheduling.rules import QuotaRules, attempt_of, exceeds_quotas
 from scheduler.preemption import NodeError, ReprieveResult
 
@@ -51,21 +51,6 @@ def try_every_node(nodes: int) -> int:
     return nodes
 
 
-def upstream_requests(pod: PodInfo) -> Resources:
-    """Return what a pod requests as upstream adds it up (computePodResourceRequest): the main containers, or an init
-    container where that asks for more, sidecars being such; and the overhead."""
-    return _upstream_requests(pod.spec)
-
-
-@lru_cache(maxsize=4096)
-def _upstream_requests(spec: SpecInfo) -> Resources:
-    total: dict[str, int] = {}
-    for container in spec.containers:
-        if container.kind == "app":
-            add_to(total, container.requests)
-    for container in spec.containers:
-        if container.kind != "app":
-            for name, amount in container.requests.items():
-                total[name] = max(total.get(name, 0), amount)
-    add_to(total, spec.overhead)
-    return total
+def requests_of(pod: PodInfo) -> Resources:
+    """Return what a pod requests by upstream's sum."""
+    return upstream_requests(pod.spec)

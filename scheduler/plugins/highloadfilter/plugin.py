@@ -40,7 +40,7 @@ from scheduler.framework import (
     YieldingFilter,
     gather,
 )
-from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.plugins.highloadfilter.exempt import Exemptions
 from scheduler.plugins.highloadfilter.limit import (
     NAME,
@@ -72,8 +72,8 @@ class HighLoadFilter:
         self._steps_back = options.when_all_exceed == "leaveOut"
         self._exemptions = Exemptions(options.exempt)
         self._counts_unmeasured = options.count_unmeasured
-        self._unmeasured_cpu = UnmeasuredUse(_requested_cpu, upstream=False)
-        self._unmeasured_memory = UnmeasuredUse(_requested_memory, upstream=False)
+        self._unmeasured_cpu = UnmeasuredUse(requested("cpu"), upstream=False)
+        self._unmeasured_memory = UnmeasuredUse(requested("memory"), upstream=False)
         self._refused = RefusedNodes()
         self._measured_until = -math.inf
 
@@ -215,14 +215,6 @@ class HighLoadFilter:
 
     def _pod_scaled_down(self, pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
-
-
-def _requested_cpu(spec: SpecInfo) -> int:
-    return spec.requests.get("cpu", 0)
-
-
-def _requested_memory(spec: SpecInfo) -> int:
-    return spec.requests.get("memory", 0)
 
 
 def _with_shares(reason: str, shares: FloatArray, threshold: float) -> str:

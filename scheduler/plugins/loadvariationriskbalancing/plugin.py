@@ -19,7 +19,7 @@ from scheduler.framework import (
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, resource_stats
 from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fill_with_mean, fresh_rows
-from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 
 NAME = "LoadVariationRiskBalancing"
@@ -37,14 +37,14 @@ class LoadVariationRiskBalancing:
         self._source = args.source_key()
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._unmeasured = {
-            "cpu": UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False),
-            "memory": UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False),
+            "cpu": UnmeasuredUse(requested("cpu"), upstream=False),
+            "memory": UnmeasuredUse(requested("memory"), upstream=False),
         }
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
-        requests = {"cpu": pod.spec.declared.cpu, "memory": pod.spec.declared.memory}
+        requests = {resource: pod.requests.get(resource, 0) for resource in UNITS}
         seen: dict[str, Measured] = {}
         if load is not None:
             fresh = fresh_rows(view, load, rows, self._staleness.max_age)

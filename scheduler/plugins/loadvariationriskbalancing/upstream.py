@@ -6,17 +6,19 @@ import numpy as np
 from scheduler.framework import CycleState, IntArray, NodeView, PodInfo, RowArray, ScorePlugin, gather
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import measured_upstream, resource_stats
+from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 from scheduler.plugins.loadvariationriskbalancing.plugin import NAME, UNITS, LoadVariationRiskBalancing
 
 
 class UpstreamLoadVariationRiskBalancing(LoadVariationRiskBalancing):
-    """A node without load scores 0; one figure of two suffices; pods placed since the measurement do not count."""
+    """A node without load scores 0; one figure of two suffices; pods placed since the measurement do not count, and
+    what the pod requests is upstream's sum."""
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return 0..100 per row."""
         load = view.load(self._source)
-        requests = {"cpu": pod.spec.declared.cpu, "memory": pod.spec.declared.memory}
+        requests = {resource: upstream_requests(pod.spec).get(resource, 0) for resource in UNITS}
         if load is None:
             state.count(f"load_absent/{NAME}", len(rows))
             return np.zeros(len(rows), dtype=np.int64)

@@ -15,6 +15,7 @@ from scheduler.framework import (
     LoadColumns,
     NodeView,
     PluginContext,
+    PodAmount,
     PodInfo,
     PreScorePlugin,
     RowArray,
@@ -25,7 +26,7 @@ from scheduler.framework import (
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, resource_stats
 from scheduler.helpers.staleness import StalenessPolicy, fill_with_mean, fresh_rows
-from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 
 NAME = "LowRiskOverCommitment"
@@ -74,8 +75,20 @@ class LowRiskOverCommitment:
         self._source = args.source_key()
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._risks = {name: _LoadRisk(args.smoothing_window_size) for name in self._weights}
+        self._amounts = {name: self._counted(name) for name in self._weights}
         self._unmeasured = _unmeasured()
         self._unmeasured_ahead = _unmeasured()
+
+    def _counted(self, resource: str) -> tuple[PodAmount, PodAmount]:
+        """Return what counts of a pod: the request, and the limit, which is at least the request."""
+
+        def request(pod: PodInfo) -> int:
+            return pod.requests.get(resource, 0)
+
+        def limit(pod: PodInfo) -> int:
+            return max(pod.limits.get(resource, 0), pod.requests.get(resource, 0))
+
+        return request, limit
 
     def prepare_load(self, view: NodeView, load: LoadColumns) -> Callable[[], None] | None:
         """Work out the risks of a load that scores will follow from soon.
@@ -91,8 +104,7 @@ class LowRiskOverCommitment:
             seen = self._measured(name, view, load)
             recent = np.array(self._recent_use(self._unmeasured_ahead[name], view, load))
             capacity, requests, limits = (
-                column.copy()
-                for column in (view.allocatable(name), view.declared(name), view.declared(f"{name}_limit"))
+                column.copy() for column in (view.allocatable(name), *map(view.summed, self._amounts[name]))
             )
             prepared.append((name, seen, recent, requests, limits, capacity))
 
@@ -108,7 +120,7 @@ class LowRiskOverCommitment:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
-        if not declares_anything(pod):
+        if not self._limits_anything(pod):
             return np.zeros(len(rows), dtype=np.int64)
         load = view.load(self._source)
         seen = {name: self._measured(name, view, load) for name in self._weights}
@@ -131,6 +143,10 @@ class LowRiskOverCommitment:
         nowhere = np.isinf(worst)
         scores = round_half_away((1.0 - np.where(nowhere, 1.0, worst)) * 100.0).astype(np.int64)
         return fill_with_mean(scores, nowhere)
+
+    def _limits_anything(self, pod: PodInfo) -> bool:
+        """Tell whether a pod has any request or limit of cpu or memory."""
+        return any(limit(pod) for _, limit in self._amounts.values())
 
     def _measured(self, resource: str, view: NodeView, load: LoadColumns | None) -> Measured:
         if load is None:
@@ -177,9 +193,9 @@ class LowRiskOverCommitment:
             rows: the nodes to score.
         """
         capacity = view.allocatable(resource)
-        requests, limits = view.declared(resource), view.declared(f"{resource}_limit")
-        own_request: int = getattr(pod.spec.declared, resource)
-        own_limit: int = getattr(pod.spec.declared, f"{resource}_limit")
+        request, limit = self._amounts[resource]
+        requests, limits = view.summed(request), view.summed(limit)
+        own_request, own_limit = request(pod), limit(pod)
         by_limits = gather(
             view, limit_risk(np.minimum(requests + own_request, capacity), limits + own_limit, capacity), rows
         )
@@ -190,16 +206,10 @@ class LowRiskOverCommitment:
         return total_risk(self._weights[resource], by_limits, by_load)
 
 
-def declares_anything(pod: PodInfo) -> bool:
-    """Tell whether a pod has any request or limit of cpu or memory."""
-    declared = pod.spec.declared
-    return bool(declared.cpu or declared.memory or declared.cpu_limit or declared.memory_limit)
-
-
 def _unmeasured() -> dict[str, UnmeasuredUse]:
     return {
-        "cpu": UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False),
-        "memory": UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False),
+        "cpu": UnmeasuredUse(requested("cpu"), upstream=False),
+        "memory": UnmeasuredUse(requested("memory"), upstream=False),
     }
 
 

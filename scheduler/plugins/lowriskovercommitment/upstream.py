@@ -9,6 +9,7 @@ from scheduler.framework import (
     IntArray,
     LoadColumns,
     NodeView,
+    PodAmount,
     PodInfo,
     PreScorePlugin,
     RowArray,
@@ -17,16 +18,20 @@ from scheduler.framework import (
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import Measured, measured_upstream
 from scheduler.helpers.unmeasured import UnmeasuredUse
-from scheduler.plugins.lowriskovercommitment.plugin import NAME, LowRiskOverCommitment, declares_anything, gather_mask
+from scheduler.helpers.upstreamsums import upstream_amounts
+from scheduler.plugins.lowriskovercommitment.plugin import NAME, LowRiskOverCommitment, gather_mask
 
 
 class UpstreamLowRiskOverCommitment(LowRiskOverCommitment):
     """A node without load scores 0; one resource without load counts as without load risk; pods placed since the
-    measurement do not count."""
+    measurement do not count, and what pods request is upstream's sum."""
+
+    def _counted(self, resource: str) -> tuple[PodAmount, PodAmount]:
+        return upstream_amounts(resource)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return 0..100 per row."""
-        if not declares_anything(pod):
+        if not self._limits_anything(pod):
             return np.zeros(len(rows), dtype=np.int64)
         load = view.load(self._source)
         seen = {name: self._measured(name, view, load) for name in self._weights}

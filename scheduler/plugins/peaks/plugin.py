@@ -20,7 +20,7 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fresh_rows, is_load
-from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.plugins.peaks.model import (
     VARIABLE,
     model_columns,
@@ -45,7 +45,7 @@ class Peaks:
         self._models: Mapping[str, PowerModel] = args.node_power_model
         if not self._models:
             self._models = models_of_file(context.environment.read_named_file(VARIABLE))
-        self._unmeasured = UnmeasuredUse(lambda spec: spec.declared.peak_cpu, upstream=False)
+        self._unmeasured = UnmeasuredUse(requested("cpu"), upstream=False)
         self._membership = -1
         self._columns = model_columns({}, [])
 
@@ -56,7 +56,7 @@ class Peaks:
         k1, k2, has_model = models[0].take(rows), models[1].take(rows), models[2].take(rows)
         measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
         capacity = gather(view, view.capacity_cpu, rows)
-        demand = float(pod.spec.declared.peak_cpu)
+        demand = float(pod.requests.get("cpu", 0))
         valid = is_load(measured)
         fresh = valid if load is None else valid & fresh_rows(view, load, rows, self._staleness.max_age)
         decision = self._staleness.decide(state, fresh, valid)

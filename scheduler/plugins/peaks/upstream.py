@@ -16,6 +16,7 @@ from scheduler.framework import (
     ScorePlugin,
     gather,
 )
+from scheduler.helpers.upstreamsums import upstream_quantity_of_cpu
 from scheduler.plugins.peaks.model import go_int64, normalize_scores, power_jump
 from scheduler.plugins.peaks.plugin import NAME, Peaks, utilization
 
@@ -43,7 +44,7 @@ class UpstreamPeaks(Peaks):
         k1, k2 = models[0].take(rows), models[1].take(rows)
         measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
         capacity = gather(view, view.capacity_cpu, rows)
-        demand = float(pod.spec.declared.peak_cpu)
+        demand = float(upstream_quantity_of_cpu(pod.spec))
         known: BoolArray = np.isfinite(measured)
         before = np.where(known, measured, 0.0)
         after = utilization(before / 100.0 * capacity + demand, capacity)

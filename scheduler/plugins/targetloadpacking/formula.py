@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from scheduler.framework import FloatArray, IntArray, SpecInfo
+from scheduler.framework import ContainerResources, FloatArray, IntArray, PodLevelResources, SpecInfo
 from scheduler.helpers import go_round
 
 _STEPS = 64
@@ -17,20 +17,34 @@ Amount = TypeVar("Amount", float, FloatArray)
 
 
 def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> int:
-    """Return the milli-units of CPU a pod will probably use.
+    """Return the milli-units of CPU a pod will probably use, with its overhead.
 
-    Per main container: its limit, else its request times the multiplier, else the default request; plus the pod's
-    overhead. Init containers and sidecars do not count, as upstream.
+    Per app container and sidecar: its limit, else its request times the multiplier, else the default request. A limit
+    of the pod as a whole replaces their sum, else its request as a whole times the multiplier does. Ordinary init
+    containers do not count: they are over when the pod runs.
     """
-    total = spec.overhead_cpu
-    for container in spec.container_cpu:
-        if container.limit is not None:
-            total += container.limit
-        elif container.request is not None:
-            total += go_round(container.request * multiplier)
-        else:
-            total += default_request
-    return total
+    whole = _prediction(spec.pod_level, multiplier)
+    if whole is None:
+        whole = sum(
+            predicted_of_container(container, multiplier, default_request)
+            for container in spec.containers
+            if container.kind != "init"
+        )
+    return whole + spec.overhead.get("cpu", 0)
+
+
+def predicted_of_container(container: ContainerResources, multiplier: float, default_request: int) -> int:
+    """Return the milli-units of CPU a container will probably use."""
+    prediction = _prediction(container, multiplier)
+    return default_request if prediction is None else prediction
+
+
+def _prediction(resources: ContainerResources | PodLevelResources, multiplier: float) -> int | None:
+    """Return what follows from a limit or a request, of which 0 is one; None without either."""
+    limit, request = resources.limits.get("cpu"), resources.requests.get("cpu")
+    if limit is not None:
+        return limit
+    return None if request is None else go_round(request * multiplier)
 
 
 def utilization_after(used: FloatArray, extra: FloatArray, capacity: FloatArray) -> FloatArray:

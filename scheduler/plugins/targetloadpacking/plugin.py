@@ -48,6 +48,7 @@ class TargetLoadPacking:
     """Score by predicted CPU utilisation."""
 
     name = NAME
+    _prediction = staticmethod(predicted_cpu)
 
     def __init__(self, args: TargetLoadPackingArgs, context: PluginContext) -> None:
         self._target = float(args.effective_target)
@@ -57,7 +58,7 @@ class TargetLoadPacking:
         self._source = args.source_key()
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._predictions: dict[bytes, int] = {}
-        self._unmeasured = UnmeasuredUse(self.predict, upstream=context.upstream)
+        self._unmeasured = UnmeasuredUse(lambda entry: self.predict(entry.spec), upstream=context.upstream)
         self._freshness = FreshnessCheck(self._staleness.max_age)
 
     def predict(self, spec: SpecInfo) -> int:
@@ -67,7 +68,7 @@ class TargetLoadPacking:
         if predicted is None:
             if len(self._predictions) >= _MAX_CACHED:
                 self._predictions.clear()
-            predicted = self._predictions[key] = predicted_cpu(spec, self._multiplier, self._default_request)
+            predicted = self._predictions[key] = self._prediction(spec, self._multiplier, self._default_request)
         return predicted
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:

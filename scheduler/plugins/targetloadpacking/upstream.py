@@ -13,14 +13,26 @@ from scheduler.framework import (
     PodInfo,
     RowArray,
     ScorePlugin,
+    SpecInfo,
     gather,
 )
-from scheduler.plugins.targetloadpacking.formula import utilization_after
+from scheduler.plugins.targetloadpacking.formula import predicted_of_container, utilization_after
 from scheduler.plugins.targetloadpacking.plugin import NAME, TargetLoadPacking
 
 
+def predicted_of_main_containers(spec: SpecInfo, multiplier: float, default_request: int) -> int:
+    """Return the milli-units of CPU that upstream predicts (PredictUtilisation): sidecars and resources of the pod as
+    a whole do not count."""
+    main = (container for container in spec.containers if container.kind == "app")
+    return spec.overhead.get("cpu", 0) + sum(
+        predicted_of_container(container, multiplier, default_request) for container in main
+    )
+
+
 class UpstreamTargetLoadPacking(TargetLoadPacking):
-    """A node without load scores 0, and no load grows old."""
+    """A node without load scores 0, no load grows old, and a pod's prediction is that of its main containers."""
+
+    _prediction = staticmethod(predicted_of_main_containers)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return 0..100 per row."""

@@ -19,8 +19,8 @@ def without_taken_off(cluster: SimulatedCluster, load: LoadReading) -> LoadReadi
     memory: defaultdict[str, int] = defaultdict(int)
     for pod in cluster.taken_off:
         if is_measured(pod, load):
-            cpu[pod.node_name] += pod.spec.declared.cpu
-            memory[pod.node_name] += pod.spec.declared.memory
+            cpu[pod.node_name] += pod.requests.get("cpu", 0)
+            memory[pod.node_name] += pod.requests.get("memory", 0)
     loads = dict(load.loads)
     for name in cpu:
         node = cluster.state.node(name)

@@ -278,12 +278,12 @@ class Replay:
         for pod in self._pods.values():
             if pod.node == pod.recorded_node:
                 continue
-            declared = pod.info.spec.declared
+            requests = pod.info.requests
             for node, since, sign in ((pod.recorded_node, pod.recorded_at, 1), (pod.node, pod.placed_at, -1)):
                 if node and is_measured(msgspec.structs.replace(pod.info, assigned_at=since), load):
                     shift = shifts.setdefault(node, [0.0, 0.0])
-                    shift[0] += sign * declared.cpu
-                    shift[1] += sign * declared.memory
+                    shift[0] += sign * requests.get("cpu", 0)
+                    shift[1] += sign * requests.get("memory", 0)
         loads = dict(load.loads)
         for name, (cpu, memory) in shifts.items():
             node_info = cluster.state.node(name)

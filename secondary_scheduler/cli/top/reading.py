@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from scheduler.catalog import KubernetesVersion
-from scheduler.helpers import pod_requests
 from scheduler.kube.client import SyncConnection, api_path
-from scheduler.kube.model import Node, Pod
+from scheduler.kube.model import Node, Pod, pod_requests
 from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
 from secondary_scheduler.cli.listing import list_raw
 
@@ -128,7 +127,7 @@ def _add(sums: PodSums, raw: msgspec.Raw, kubernetes: KubernetesVersion) -> None
     cpu = memory = 0
     try:
         pod = _pod.decode(raw)
-        requests = pod_requests(pod, use_status=True, kubernetes=kubernetes).requests
+        requests = pod_requests(pod, use_status=True, rules=kubernetes).requests
         cpu, memory = requests.get("cpu", 0), requests.get("memory", 0)
         node, scheduler = str(pod.spec.node_name), pod.spec.scheduler_name
     except (msgspec.MsgspecError, QuantityError):

@@ -6,11 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from scheduler.helpers import pod_requests
-from scheduler.kube.model import ElasticQuota, Pod
+from scheduler.kube.model import ElasticQuota, Pod, PodStatus
 from secondary_scheduler.operator.groups.elasticquotas import is_reported, requests_of, resource_list, used_of
 
 
@@ -39,33 +36,11 @@ def test_an_init_container_counts_where_it_asks_for_more_and_a_sidecar_beside_th
     assert requests_of(pod(container(cpu="1"), initContainers=[sidecar, init])) == {"cpu": 5000}
 
 
-amounts = st.fixed_dictionaries(
-    {},
-    optional={
-        "cpu": st.sampled_from(["1", "250m", "3"]),
-        "memory": st.sampled_from(["1Gi", "100M"]),
-        "example.com/gpu": st.sampled_from(["1", "2"]),
-    },
-)
-containers = st.lists(st.builds(lambda amount: {"name": "c", "resources": {"requests": amount}}, amounts), max_size=3)
-
-
-def _init(requests: dict[str, str], sidecar: bool) -> dict[str, Any]:
-    return {"name": "i", "resources": {"requests": requests}, "restartPolicy": "Always" if sidecar else ""}
-
-
-inits = st.lists(st.builds(_init, amounts, st.booleans()), max_size=3)
-
-
-@given(containers, inits, amounts, st.none() | st.sampled_from([{"cpu": "9"}, {"memory": "9Gi"}]))
-def test_a_pod_counts_as_the_scheduler_counts_it(
-    mains: list[Any], initial: list[Any], overhead: dict[str, str], whole: dict[str, str] | None
-) -> None:
-    spec: dict[str, Any] = {"initContainers": initial, "overhead": overhead}
-    if whole is not None:
-        spec["resources"] = {"requests": whole}
-    manifest = pod(*mains, **spec)
-    assert requests_of(manifest) == pod_requests(manifest).requests
+def test_a_resize_counts_as_soon_as_it_is_granted() -> None:
+    granted = {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
+    status = msgspec.convert({"containerStatuses": [{"name": "c", "resources": granted}]}, PodStatus)
+    resized = msgspec.structs.replace(pod(container(cpu="1")), status=status)
+    assert requests_of(resized) == {"cpu": 3000}
 
 
 def test_resources_that_the_quota_names_are_there_even_if_nobody_uses_them() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.framework import NodeInfo, NodeLoad, PodInfo
+from scheduler.helpers.upstreamsums import upstream_amounts
 
 MIB = 1024.0 * 1024.0
 
@@ -54,19 +55,19 @@ def over_commitment(
     weights: Mapping[str, float],
 ) -> float:
     """LowRiskOverCommitment of one node, before rounding."""
-    own = pod.spec.declared
-    if not (own.cpu or own.memory or own.cpu_limit or own.memory_limit):
+    amounts = {resource: upstream_amounts(resource) for resource in ("cpu", "memory")}
+    if not any(limit(pod) for _, limit in amounts.values()):
         return 0.0
     if _read(load, "cpu") is None and _read(load, "memory") is None:
         return 0.0
-    declared = [pod.spec.declared for pod in pods]
+    before = list(pods)
     risks = []
-    for resource in ("cpu", "memory"):
+    for resource, (request_of, limit_of) in amounts.items():
         capacity = node.allocatable[resource]
-        request_before = min(sum(getattr(amounts, resource) for amounts in declared), capacity)
-        request = min(sum(getattr(amounts, resource) for amounts in [*declared, own]), capacity)
-        limit_before = sum(getattr(amounts, f"{resource}_limit") for amounts in declared)
-        limit = limit_before + getattr(own, f"{resource}_limit")
+        request_before = min(sum(map(request_of, before)), capacity)
+        request = min(sum(map(request_of, [*before, pod])), capacity)
+        limit_before = sum(map(limit_of, before))
+        limit = limit_before + limit_of(pod)
         by_limits = (limit - capacity) / (limit - request) if limit > capacity else 0.0
         seen = _read(load, resource)
         by_load = 0.0

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
-from scheduler.helpers.declared import effective_limits, effective_requests
+from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner, Resources
 from scheduler.helpers.loadstats import (
     ResourceStats,
     measured_upstream,
     resource_stats,
 )
+from scheduler.helpers.upstreamsums import upstream_amounts, upstream_limits, upstream_requests
 from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 from scheduler.load import parse_watcher
 from scheduler.plugins.lowriskovercommitment import plugin as lroc_plugin
@@ -33,7 +33,7 @@ from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
-from tests.unit.scheduler.plugins.vectors import api_pod_of, cases, pod_of, profile_of, state_of
+from tests.unit.scheduler.plugins.vectors import cases, pod_of, profile_of, state_of
 
 NAME = "LowRiskOverCommitment"
 FILE = "trimaran_lroc.json"
@@ -142,13 +142,17 @@ def test_fits_have_the_moments_they_were_made_from(case: dict[str, Any]) -> None
 @pytest.mark.parametrize("case", cases(SHARED, "effective_requests"))
 def test_requests_of_a_pod_are_upstreams(case: dict[str, Any]) -> None:
     expected = case["expected"]
-    assert effective_requests(api_pod_of(case["pod"])) == (expected["milli_cpu"], expected["memory"])
+    assert _cpu_and_memory(upstream_requests(pod_of(case["pod"]).spec)) == (expected["milli_cpu"], expected["memory"])
 
 
 @pytest.mark.parametrize("case", cases(SHARED, "effective_limits"))
 def test_limits_of_a_pod_are_upstreams(case: dict[str, Any]) -> None:
     expected = case["expected"]
-    assert effective_limits(api_pod_of(case["pod"])) == (expected["milli_cpu"], expected["memory"])
+    assert _cpu_and_memory(upstream_limits(pod_of(case["pod"]).spec)) == (expected["milli_cpu"], expected["memory"])
+
+
+def _cpu_and_memory(amounts: Resources) -> tuple[int, int]:
+    return amounts.get("cpu", 0), amounts.get("memory", 0)
 
 
 @pytest.mark.parametrize("case", cases(SHARED, "mu_sigma"))
@@ -162,18 +166,19 @@ def test_mean_and_deviation_are_upstreams(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(SHARED, "node_requests_and_limits"))
 def test_sums_per_node_are_upstreams(case: dict[str, Any]) -> None:
     state = state_of({**case, "watcher_http_status": 404})
-    view, own, expected = state.snapshot(NOW), pod_of(case["pod"]).spec.declared, case["expected"]
+    view, own, expected = state.snapshot(NOW), pod_of(case["pod"]), case["expected"]
     capacity = case["nodes"][0]["status"]["allocatable"]
     for resource, amount, key in (
         ("cpu", quantity_milli_value(capacity["cpu"]), "milli_cpu"),
         ("memory", quantity_value(capacity["memory"]), "memory"),
     ):
-        requests, limits = view.declared(resource)[0], view.declared(f"{resource}_limit")[0]
+        request_of, limit_of = upstream_amounts(resource)
+        requests, limits = view.summed(request_of)[0], view.summed(limit_of)[0]
         assert view.allocatable(resource)[0] == expected["node_capacity"][key] == amount
         assert min(requests, amount) == expected["node_request_minus_pod"][key]
         assert limits == expected["node_limit_minus_pod"][key]
-        assert min(requests + getattr(own, resource), amount) == expected["node_request"][key]
-        assert limits + getattr(own, f"{resource}_limit") == expected["node_limit"][key]
+        assert min(requests + request_of(own), amount) == expected["node_request"][key]
+        assert limits + limit_of(own) == expected["node_limit"][key]
 
 
 @settings(max_examples=tries(100), deadline=None)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.loadstats import ResourceStats
+from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 from scheduler.state import ClusterState
 from tests.support.selection import tries
@@ -89,12 +90,12 @@ def test_upstream_scores_equal_a_node_by_node_reference(
     state.set_load(loads({f"n{index}": value for index, value in enumerate(values) if value is not None}))
     info = pod("p", container(cpu, memory))
     scheduler = profile("upstream", safeVarianceMargin=margin, safeVarianceSensitivity=sensitivity)
-    request = info.spec.declared
+    request = upstream_requests(info.spec)
     expected = {
         f"n{index}": reference.balance_score(
             value,
             (4000.0, 16.0 * 1024.0),
-            (float(request.cpu), request.memory / MIB),
+            (float(request.get("cpu", 0)), request.get("memory", 0) / MIB),
             margin,
             sensitivity,
         )

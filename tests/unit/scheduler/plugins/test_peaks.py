@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
+from scheduler.helpers.upstreamsums import upstream_quantity_of_cpu
 from scheduler.plugins.peaks.model import VARIABLE, normalize_scores
 from scheduler.plugins.peaks.upstream import go_exp
 from scheduler.state import ClusterState
@@ -134,7 +135,7 @@ def test_upstream_scores_equal_a_node_by_node_reference(nodes: list[Any], cpu: s
     view, plugin, cycle = state.snapshot(NOW), scheduler.plugins[NAME], CycleState()
     scores = plugin.score(cycle, info, view, view.rows)
     expected = [
-        reference.power_growth(load, models.get(name), 4000, info.spec.declared.peak_cpu)
+        reference.power_growth(load, models.get(name), 4000, upstream_quantity_of_cpu(info.spec))
         for name, (load, _) in zip(names, nodes, strict=True)
     ]
     order = [names.index(view.name(int(row))) for row in view.rows]
@@ -227,14 +228,14 @@ def test_pods_that_are_only_assumed_count_in_safe_mode() -> None:
         pytest.param({"resources": {"requests": {"memory": "1Gi"}}}, 0, id="also where they name no cpu"),
     ],
 )
-def test_request_that_peaks_looks_at(fields: dict[str, Any], expected: int) -> None:
-    assert pod("p", container(limits={"cpu": "2"}), **fields).spec.declared.peak_cpu == expected
+def test_request_that_peaks_looks_at_upstream(fields: dict[str, Any], expected: int) -> None:
+    assert upstream_quantity_of_cpu(pod("p", container(limits={"cpu": "2"}), **fields).spec) == expected
 
 
-def test_sidecars_run_beside_the_rest_and_overhead_is_added() -> None:
+def test_upstream_too_sidecars_run_beside_the_rest_and_overhead_is_added() -> None:
     sidecar = container("100m", name="side", restartPolicy="Always")
     info = pod("p", container("1"), initContainers=[sidecar, container("2", name="init")], overhead={"cpu": "10m"})
-    assert info.spec.declared.peak_cpu == 2110
+    assert upstream_quantity_of_cpu(info.spec) == 2110
 
 
 def test_a_model_that_overflows_upstream_is_bounded_in_safe_mode() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.catalog import ActionType
-from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo
-from scheduler.state import ClusterState, Snapshot
+from scheduler.framework import LoadReading, NodeInfo, NodeLoad, NodeView, PodInfo
+from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, load, node, pod
 
@@ -452,26 +452,32 @@ def test_a_log_that_nobody_reads_keeps_nothing() -> None:
     assert state.assignments.end == 1
 
 
-def test_what_pods_declare_is_summed_per_node_through_churn_and_overlays() -> None:
+def test_amounts_of_pods_are_summed_per_node_through_churn_and_overlays() -> None:
     limited = container("1", "1Gi", limits={"cpu": "2"})
     state = cluster(node("a"), node("b"), pods={"a": [pod("one", limited)]})
     state.assume(pod("two", container("500m")), "a", NOW)
     view = state.snapshot(NOW)
 
-    def sums(seen: Snapshot) -> list[list[float]]:
-        return [seen.declared(field)[:2].tolist() for field in ("cpu", "memory", "cpu_limit", "memory_limit")]
+    def cpu_limit(info: PodInfo) -> int:
+        return max(info.limits.get("cpu", 0), info.requests.get("cpu", 0))
 
-    before = [[1500, 0], [1 << 30, 0], [2500, 0], [1 << 30, 0]]
+    def memory(info: PodInfo) -> int:
+        return info.requests.get("memory", 0)
+
+    def sums(seen: NodeView) -> list[list[float]]:
+        return [seen.summed(amount)[:2].tolist() for amount in (cpu_limit, memory)]
+
+    before = [[2500, 0], [1 << 30, 0]]
     assert sums(view) == before
     overlay = view.overlay()
     overlay.add_pod(pod("three", limited), 1)
-    assert overlay.declared("cpu_limit").tolist() == [2500, 2000]
+    assert overlay.summed(cpu_limit).tolist() == [2500, 2000]
     overlay.remove_pod(state.pod("uid-one"), 0)
-    assert sums(overlay) == [[500, 1000], [0, 1 << 30], [500, 2000], [0, 1 << 30]]
+    assert sums(overlay) == [[500, 2000], [0, 1 << 30]]
     assert sums(view) == before
     resized = msgspec.structs.replace(pod("one", container("1", "1Gi", limits={"cpu": "3"})), node_name="a")
     state.upsert_pod(resized)
-    assert state.snapshot(NOW).declared("cpu_limit")[0] == 3500
+    assert state.snapshot(NOW).summed(cpu_limit)[0] == 3500
     state.forget("uid-two")
     state.remove_pod("uid-one")
-    assert sums(state.snapshot(NOW)) == [[0, 0]] * 4
+    assert sums(state.snapshot(NOW)) == [[0, 0]] * 2

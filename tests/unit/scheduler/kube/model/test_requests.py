@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.catalog import nearest_kubernetes
-from scheduler.helpers import is_scalar_resource, pod_requests, reduce_pod
-from scheduler.helpers.resources import runs_as_specified
+from scheduler.helpers import reduce_pod
+from scheduler.kube.model import is_scalar_resource, pod_requests, runs_as_specified
 from scheduler.kube.primitives.quantity import QuantityError
 from tests.unit.scheduler.core.builders import api_pod, container
 
@@ -171,7 +171,7 @@ def test_sums_of_a_resized_pod_take_the_place_of_its_containers_words_since_1_37
     }
     more = {"resources": {"requests": spec}} if spec else {}
     resized_pod = api_pod("p", container("100m"), status=status, **more)
-    requests = pod_requests(resized_pod, use_status=True, kubernetes=nearest_kubernetes(37))
+    requests = pod_requests(resized_pod, use_status=True, rules=nearest_kubernetes(37))
     assert requests.requests == {"cpu": cpu, "memory": memory}
     assert (requests.nonzero_cpu, requests.nonzero_memory) == (cpu, memory)
 
@@ -216,7 +216,7 @@ def running_pods(draw: st.DrawFn) -> Any:
 @given(pod=running_pods())
 def test_a_pod_that_runs_as_specified_occupies_what_it_requests(minor: int, pod: Any) -> None:
     if runs_as_specified(pod):
-        occupied = pod_requests(pod, use_status=True, kubernetes=nearest_kubernetes(minor))
+        occupied = pod_requests(pod, use_status=True, rules=nearest_kubernetes(minor))
         assert occupied == pod_requests(pod)
 
 
@@ -224,3 +224,37 @@ def test_a_kubelet_that_repeats_the_spec_needs_no_closer_look() -> None:
     repeated = {"name": "c", "resources": {"requests": {"cpu": "100m"}}, "allocatedResources": {"cpu": "100m"}}
     assert runs_as_specified(api_pod("p", container("100m", name="c"), status={"containerStatuses": [repeated]}))
     assert not runs_as_specified(api_pod("p", container("200m", name="c"), status={"containerStatuses": [repeated]}))
+
+
+def allowed(spec: str, actual: str | None, *, reason: str = "", init: bool = False) -> dict[str, int]:
+    """The limits of a pod whose container has a limit of cpu by its spec, and by the kubelet."""
+    named = {**container(limits={"cpu": spec}), **({"restartPolicy": "Always"} if init else {})}
+    statuses = [{"name": "c", "resources": {"limits": {"cpu": actual}}}] if actual else []
+    status: dict[str, Any] = {"initContainerStatuses" if init else "containerStatuses": statuses}
+    if reason:
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+    fields = {"initContainers": [named]} if init else {}
+    mains = [container(name="main")] if init else [named]
+    return dict(reduce_pod(api_pod("p", *mains, nodeName="n", status=status, **fields)).limits)
+
+
+@pytest.mark.parametrize("init", [False, True], ids=["main", "sidecar"])
+def test_limits_are_the_larger_ones_while_a_pod_is_resized(init: bool) -> None:
+    assert allowed("1", None, init=init) == allowed("1", "1", init=init) == {"cpu": 1000}
+    assert allowed("1", "3", init=init) == allowed("3", "1", init=init) == {"cpu": 3000}
+    assert allowed("3", "1", reason="Infeasible", init=init) == {"cpu": 1000}
+
+
+def test_limits_of_the_pod_as_a_whole_replace_those_of_its_containers() -> None:
+    spec: dict[str, Any] = {"resources": {"limits": {"cpu": "2"}}, "overhead": {"cpu": "1", "memory": "1Gi"}}
+    assert reduce_pod(api_pod("p", container(limits={"cpu": "9", "memory": "1Gi"}), **spec)).limits == {
+        "cpu": 3000,
+        "memory": 2 << 30,
+    }
+
+
+@pytest.mark.parametrize(("minor", "cpu"), [(34, 2000), (36, 5000)])
+def test_limits_of_the_pod_as_a_whole_are_resized_where_kube_scheduler_knows_it(minor: int, cpu: int) -> None:
+    status = {"resources": {"limits": {"cpu": "5"}}}
+    resized_pod = api_pod("p", container(), resources={"limits": {"cpu": "2"}}, nodeName="n", status=status)
+    assert reduce_pod(resized_pod, nearest_kubernetes(minor)).limits == {"cpu": cpu}
