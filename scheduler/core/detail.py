@@ -145,7 +145,7 @@ def _merged(groups: Iterable[RejectedNodes]) -> tuple[RejectedNodes, ...]:
 def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]:
     if diagnosis.pre_filter is not None:
         status = diagnosis.pre_filter
-        yield RejectedNodes(status.plugin, status.message[:MOST_REASON], diagnosis.total, ())
+        yield RejectedNodes(status.plugin, with_detail(status.message, status.detail), diagnosis.total, ())
         return
     for rejection in diagnosis.rejections:
         yield from _of_rejection(rejection, snapshot)
@@ -159,7 +159,18 @@ def _of_rejection(rejection: Rejection, snapshot: Snapshot) -> Iterator[Rejected
         rows = rejection.rows[(rejection.bits >> bit & 1).astype(bool)]
         if len(rows):
             examples = tuple(snapshot.name(row) for row in rows[:EXAMPLES].tolist())
-            yield RejectedNodes(rejection.plugin, reason[:MOST_REASON], len(rows), examples)
+            detail = ""
+            if rejection.detail is not None:
+                # One node's amounts stand for those of the others.
+                detail = rejection.detail(int(np.flatnonzero(rejection.rows == rows[0])[0]))
+                if detail and len(rows) > 1:
+                    detail = f"{examples[0]}: {detail}"
+            yield RejectedNodes(rejection.plugin, with_detail(reason, detail), len(rows), examples)
+
+
+def with_detail(reason: str, detail: str) -> str:
+    """Return a reason with what a plugin adds for who asks why."""
+    return (f"{reason} ({detail})" if detail else reason)[:MOST_REASON]
 
 
 def scored_node(explanation: Explanation, snapshot: Snapshot, name: str, chosen: str | None) -> ScoredNode:

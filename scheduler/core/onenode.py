@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.core.detail import MOST_REASON, ScoredNode, scored_node
+from scheduler.core.detail import MOST_REASON, ScoredNode, scored_node, with_detail
 from scheduler.core.explain import CODE_NAMES, Explanation, explain
 from scheduler.core.feasible import park
 from scheduler.framework import Code, CycleState, OverBudgetError, PodInfo, ProfileRunner, Status, filter_row
@@ -158,4 +158,6 @@ def _verdicts(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, row: int
 def _verdict(status: Status, point: str) -> PluginVerdict:
     reasons = status.reasons or ((status.message,) if status.message else ())
     code = _CODES.get(status.code, status.code.name)
-    return PluginVerdict(status.plugin, point, code, tuple(reason[:MOST_REASON] for reason in reasons))
+    *others, last = reasons or ("",)
+    shown = (*(reason[:MOST_REASON] for reason in others), with_detail(last, status.detail))
+    return PluginVerdict(status.plugin, point, code, shown if any(shown) else ())

@@ -14,7 +14,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 class Rejection(Struct):
-    """One filter's rejections: a code and a set of reasons per row; `describe` as in `Verdicts`."""
+    """One filter's rejections: a code and a set of reasons per row; `describe` and `detail` as in `Verdicts`."""
 
     plugin: str
     rows: RowArray
@@ -22,11 +22,12 @@ class Rejection(Struct):
     bits: IntArray
     reasons: tuple[str, ...]
     describe: Callable[[int], tuple[str, ...]] | None = None
+    detail: Callable[[int], str] | None = None
 
     @classmethod
     def of(cls, plugin: str, rows: RowArray, verdicts: Verdicts, rejected: RowArray) -> Rejection:
         """Return what a plugin's verdicts on some rows say about those of them at the positions `rejected`."""
-        describe = verdicts.describe
+        describe, detail = verdicts.describe, verdicts.detail
         return cls(
             plugin,
             rows[rejected],
@@ -34,16 +35,20 @@ class Rejection(Struct):
             verdicts.bits[rejected],
             verdicts.reasons,
             None if describe is None else lambda index: describe(int(rejected[index])),
+            None if detail is None else lambda index: detail(int(rejected[index])),
         )
 
     def only(self, rows: RowArray) -> Rejection:
         """Return the rejections of these rows."""
         kept = np.flatnonzero(np.isin(self.rows, rows))
-        return Rejection.of(self.plugin, self.rows, Verdicts(self.codes, self.bits, self.reasons, self.describe), kept)
+        return Rejection.of(self.plugin, self.rows, self._verdicts(), kept)
 
     def status(self, index: int) -> Status:
         """Return the answer for `rows[index]`."""
-        return Verdicts(self.codes, self.bits, self.reasons, self.describe).status(index, self.plugin)
+        return self._verdicts().status(index, self.plugin)
+
+    def _verdicts(self) -> Verdicts:
+        return Verdicts(self.codes, self.bits, self.reasons, self.describe, self.detail)
 
     def histogram(self) -> Counter[str]:
         """Return reason -> number of nodes; a node with several reasons counts under each."""

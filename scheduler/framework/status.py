@@ -46,12 +46,16 @@ REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
 
 
 class Status(Struct, frozen=True):
-    """A plugin's answer for the pod as a whole, or for one node."""
+    """A plugin's answer for the pod as a whole, or for one node.
+
+    `detail` is what `explain` adds to reasons whose words are upstream's, such as amounts.
+    """
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
     plugin: str = ""
     error: str = ""
+    detail: str = ""
 
     @property
     def is_success(self) -> bool:
@@ -75,7 +79,7 @@ class Status(Struct, frozen=True):
 
     def with_plugin(self, plugin: str) -> "Status":
         """Return the status under the name of the plugin that gave it; an earlier name stays."""
-        return self if self.plugin else Status(self.code, self.reasons, plugin, self.error)
+        return self if self.plugin else Status(self.code, self.reasons, plugin, self.error, self.detail)
 
 
 class UnknownOutcome(Status, frozen=True):
@@ -86,9 +90,9 @@ SUCCESS = Status()
 SKIP = Status(Code.SKIP)
 
 
-def unschedulable(*reasons: str, plugin: str = "") -> Status:
+def unschedulable(*reasons: str, plugin: str = "", detail: str = "") -> Status:
     """Return a rejection that removing other pods may cure."""
-    return Status(Code.UNSCHEDULABLE, reasons, plugin)
+    return Status(Code.UNSCHEDULABLE, reasons, plugin, detail=detail)
 
 
 def unresolvable(*reasons: str, plugin: str = "") -> Status:
@@ -114,12 +118,14 @@ class Verdicts(Struct):
         reasons: texts, in the order in which one node's reasons are reported.
         describe: returns the reasons of one row, by its position, where they say more than the texts that stand for
             many rows, such as a number.
+        detail: returns what `explain` adds to the reasons of one row, whose words are upstream's.
     """
 
     codes: CodeArray
     bits: IntArray
     reasons: tuple[str, ...]
     describe: Callable[[int], tuple[str, ...]] | None = None
+    detail: Callable[[int], str] | None = None
 
     def status(self, index: int, plugin: str) -> Status:
         """Return one row's answer as a Status."""
@@ -127,7 +133,8 @@ class Verdicts(Struct):
             return Status(Code(int(self.codes[index])), self.describe(index), plugin)
         bits = int(self.bits[index])
         reasons = tuple(reason for bit, reason in enumerate(self.reasons) if bits >> bit & 1)
-        return Status(Code(int(self.codes[index])), reasons, plugin)
+        detail = "" if self.detail is None else self.detail(index)
+        return Status(Code(int(self.codes[index])), reasons, plugin, detail=detail)
 
 
 def reject(failed: BoolArray, code: Code, reason: str) -> Verdicts | None:

@@ -59,7 +59,7 @@ class CapacityScheduling:
 
     def __init__(self, args: object, context: PluginContext) -> None:
         """There are no args. Without a handle (simulation) no pod is evicted."""
-        upstream = context.upstream
+        upstream = self._upstream = context.upstream
         self._amounts = requests_of if upstream else occupied
         self._events = UPSTREAM_EVENTS if upstream else _EVENTS
         rules = UpstreamQuotaRules() if upstream else QuotaRules()
@@ -83,10 +83,16 @@ class CapacityScheduling:
             return None, SUCCESS
         rejected = f"Pod {pod.key} is rejected in PreFilter because"
         if attempt.exceeds_max(attempt.request_in_quota):
-            return None, unschedulable(f"{rejected} ElasticQuota {pod.namespace} is more than Max")
+            words = f"{rejected} ElasticQuota {pod.namespace} is more than Max"
+            return None, self._rejection(words, attempt.excess_over_max())
         if attempt.exceeds_total_min(attempt.request_in_total):
-            return None, unschedulable(f"{rejected} total ElasticQuota used is more than min")
+            words = f"{rejected} total ElasticQuota used is more than min"
+            return None, self._rejection(words, attempt.excess_over_total_min())
         return None, SUCCESS
+
+    def _rejection(self, words: str, excess: str) -> Status:
+        """Upstream's words name no resource and no amounts; under `compatibility: upstream` only `explain` does."""
+        return unschedulable(words, detail=excess) if self._upstream else unschedulable(f"{words} ({excess})")
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Count a pod put on a node for a what-if run."""

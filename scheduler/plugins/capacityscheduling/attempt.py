@@ -3,7 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from scheduler.framework import NodeView, PodAmounts, PodInfo, Resources
+from scheduler.kube.model import amount_text
 from scheduler.plugins.capacityscheduling.quotas import NO_RESOURCES, Quota, Quotas, add_to
+
+_MOST_NAMED = 4
+"""Resources that a rejection names: a pod may ask for any number of them."""
 
 
 class Attempt:
@@ -79,14 +83,44 @@ class Attempt:
 
     def exceeds_total_min(self, request: Resources, row: int = -1) -> bool:
         """Tell whether all quotas together would be exceeded with a request."""
+        moved: dict[str, int] = {}
+        for amounts in self._moved_by_row.get(row, {}).values():
+            add_to(moved, amounts)
+        return self._quotas.exceeds_total_min(request, self._total_used(), moved)
+
+    def _total_used(self) -> Resources:
         if self._total is None:
             self._total = {}
             for namespace in self._quotas.by_namespace:
                 add_to(self._total, self.used(namespace))
-        moved: dict[str, int] = {}
-        for amounts in self._moved_by_row.get(row, {}).values():
-            add_to(moved, amounts)
-        return self._quotas.exceeds_total_min(request, self._total, moved)
+        return self._total
+
+    def excess_over_max(self) -> str:
+        """Return of which resources the pod's namespace would exceed its limit, in words with amounts."""
+        own = self.own
+        if own is None or own.most is None:
+            return ""
+        used = self.used(own.namespace)
+        over = own.over_max(self.request_in_quota, used)
+        return self._excess(over, self.request_in_quota, used, own.most, "max")
+
+    def excess_over_total_min(self) -> str:
+        """Return of which resources all quotas together would be exceeded, in words with amounts."""
+        used = self._total_used()
+        over = self._quotas.over_total_min(self.request_in_total, used)
+        return self._excess(over, self.request_in_total, used, self._quotas.least, "min of all quotas")
+
+    def _excess(self, over: Sequence[str], request: Resources, used: Resources, limits: Resources, limit: str) -> str:
+        texts = []
+        for name in over[:_MOST_NAMED]:
+            own = self.request.get(name, 0)
+            # What is nominated counts as used.
+            others = used.get(name, 0) + request.get(name, 0) - own
+            most = amount_text(name, limits[name]) if name in limits else "0, as it is not listed"
+            texts.append(
+                f"{name}: {amount_text(name, own)} requested, {amount_text(name, others)} used, {limit} {most}"
+            )
+        return "; ".join([*texts, *([f"{len(over) - _MOST_NAMED} more"] if len(over) > _MOST_NAMED else [])])
 
     def borrowers(self) -> list[str]:
         """Return the other namespaces that use more than they are guaranteed."""

@@ -1,6 +1,6 @@
 """ElasticQuotas as numbers, and what exceeds them (pkg/capacityscheduling of scheduler-plugins 0.34.7)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -24,6 +24,12 @@ class Quota(Struct, frozen=True):
         """Tell whether a request on top of what is used exceeds the limit; other resources than cpu, memory and
         ephemeral-storage count where the request and the limit name them."""
         return self.most is not None and _exceeds(request, used, moved, self.most, unlisted_is_unlimited=True)
+
+    def over_max(self, request: Resources, used: Resources) -> list[str]:
+        """Return the resources of which a request on top of what is used exceeds the limit, by name."""
+        if self.most is None:
+            return []
+        return sorted(set(_exceeded(request, used, NO_RESOURCES, self.most, unlisted_is_unlimited=True)))
 
     def exceeds_min(self, request: Resources, used: Resources) -> bool:
         """Tell whether a request on top of what is used exceeds what is guaranteed, of which there is none unless it
@@ -65,11 +71,25 @@ class Quotas(Struct, frozen=True):
         together."""
         return _exceeds(request, used, moved, self.least) or _exceeds(used, request, moved, self.least)
 
+    def over_total_min(self, request: Resources, used: Resources) -> list[str]:
+        """Return the resources of which a request on top of what is used exceeds that, by name."""
+        least = self.least
+        over = {*_exceeded(request, used, NO_RESOURCES, least), *_exceeded(used, request, NO_RESOURCES, least)}
+        return sorted(over)
+
 
 def _exceeds(
     request: Resources, used: Resources, moved: Resources, limits: Resources, *, unlisted_is_unlimited: bool = False
 ) -> bool:
-    """Tell whether a request on top of what is used exceeds limits (cmp2 of elasticquota.go).
+    """Tell whether a request on top of what is used exceeds limits; arguments as of `_exceeded`."""
+    exceeded = _exceeded(request, used, moved, limits, unlisted_is_unlimited=unlisted_is_unlimited)
+    return next(exceeded, None) is not None
+
+
+def _exceeded(
+    request: Resources, used: Resources, moved: Resources, limits: Resources, *, unlisted_is_unlimited: bool = False
+) -> Iterator[str]:
+    """Yield the resources of which a request on top of what is used exceeds limits (cmp2 of elasticquota.go).
 
     Args:
         request: the amounts that are requested.
@@ -80,13 +100,12 @@ def _exceeds(
     """
     for name in _ALWAYS_COMPARED:
         if request.get(name, 0) + used.get(name, 0) + moved.get(name, 0) > limits.get(name, 0):
-            return True
+            yield name
     for name, amount in request.items():
         if name in _ALWAYS_COMPARED or (unlisted_is_unlimited and name not in limits):
             continue
         if amount + used.get(name, 0) + moved.get(name, 0) > limits.get(name, 0):
-            return True
-    return False
+            yield name
 
 
 def add_to(total: dict[str, int], amounts: Resources, sign: int = 1) -> None:

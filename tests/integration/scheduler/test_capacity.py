@@ -170,7 +170,9 @@ async def test_a_pod_waits_for_room_in_its_quota_and_gets_it(world: World) -> No
     await world.bound(world.mine, "one")
     await world.pod(world.mine, "two", "2")
     start = f"0/1 nodes are available: Pod {world.mine}/two is rejected in PreFilter because"
-    assert (await world.refused(world.mine, "two")).startswith(f"{start} ElasticQuota {world.mine} is more than Max.")
+    assert (await world.refused(world.mine, "two")).startswith(
+        f"{start} ElasticQuota {world.mine} is more than Max (cpu: 2 requested, 2 used, max 3)."
+    )
     await world.change_quota(world.mine, "4")
     await world.bound(world.mine, "two")
     await world.pod(world.mine, "three", "2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 
 import msgspec
 import pytest
@@ -33,6 +34,11 @@ OVER_MAX = "0/1 nodes are available: Pod a/p is rejected in PreFilter because El
 OVER_MIN = (
     "0/1 nodes are available: Pod a/p is rejected in PreFilter because total ElasticQuota used is more than min. "
 )
+
+
+def words(message: str) -> str:
+    """A message without the amounts that upstream's lacks."""
+    return re.sub(r" \([^()]*\)", "", message)
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +77,14 @@ def test_the_limit_is_exact_to_the_last_millicpu(safe: ProfileRunner) -> None:
     state = with_quotas(placed(wide(), running("r", "a", "1500m", LOW)), quota("a", {"cpu": "9"}, {"cpu": "3"}))
     assert attempt(state, incoming("1500m"), safe).node == "n1"
     refused = attempt(state, incoming("1501m"), safe)
-    assert refused.message == OVER_MAX.strip()
+    assert words(refused.message) == OVER_MAX.strip()
     assert refused.rejectors == {"CapacityScheduling"}
 
 
 def test_what_all_guarantee_together_may_be_borrowed_and_no_more(safe: ProfileRunner) -> None:
     state = with_quotas(placed(wide(), running("r", "b", "1", LOW)), quota("a", {"cpu": "1"}), quota("b", {"cpu": "4"}))
     assert attempt(state, incoming("4"), safe).node == "n1"
-    assert attempt(state, incoming("4001m"), safe).message == OVER_MIN.strip()
+    assert words(attempt(state, incoming("4001m"), safe).message) == OVER_MIN.strip()
 
 
 @pytest.mark.parametrize(
@@ -107,13 +113,13 @@ def test_what_a_limit_says_of_a_resource(
 @pytest.mark.parametrize("least", [None, {}, {"memory": "1Gi"}])
 def test_a_guarantee_that_names_no_cpu_guarantees_none(safe: ProfileRunner, least: dict[str, str] | None) -> None:
     state = with_quotas(wide(), quota("a", least, None))
-    assert attempt(state, incoming("1m"), safe).message == OVER_MIN.strip()
+    assert words(attempt(state, incoming("1m"), safe).message) == OVER_MIN.strip()
 
 
 def test_a_resource_that_no_quota_guarantees_is_rejected(safe: ProfileRunner) -> None:
     state = with_quotas(wide(), quota("a", {"cpu": "9"}))
     wanted = pod("p", container("1", requests={"example.com/gpu": "1"}), namespace="a")
-    assert attempt(state, wanted, safe).message == OVER_MIN.strip()
+    assert words(attempt(state, wanted, safe).message) == OVER_MIN.strip()
 
 
 def test_pods_chosen_a_moment_ago_count(safe: ProfileRunner) -> None:
@@ -249,7 +255,7 @@ def test_a_namespace_within_its_min_has_no_victims(safe: ProfileRunner) -> None:
     state = full(running("r1", "b", "1", LOW), running("r2", "b", "2", LOW))
     with_quotas(state, quota("a", {"cpu": "2"}), quota("b", {"cpu": "3"}))
     outcome = preempt(state, incoming("1"), safe)
-    assert outcome.message == (
+    assert words(outcome.message) == (
         "0/1 nodes are available: 1 Insufficient cpu. "
         "0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
@@ -270,7 +276,7 @@ def test_a_pod_rejected_by_its_max_may_preempt_in_its_namespace(safe: ProfileRun
         quota("b", {"cpu": "90"}),
     )
     outcome = preempt(state, incoming("2"), safe)
-    assert outcome.message == OVER_MAX.strip()
+    assert words(outcome.message) == OVER_MAX.strip()
     assert (outcome.nominated_node, names(outcome.victims)) == ("n1", ["r1"]), "the more important one may stay"
 
 
@@ -281,7 +287,7 @@ def test_victims_that_do_not_bring_the_quota_below_its_limit_are_spared(safe: Pr
         quota("b", {"cpu": "90"}),
     )
     outcome = preempt(state, incoming("2"), safe)
-    assert outcome.message == f"{OVER_MAX}0/1 nodes are available: 1 global quota max exceeded."
+    assert words(outcome.message) == f"{OVER_MAX}0/1 nodes are available: 1 global quota max exceeded."
     assert not outcome.victims
 
 
@@ -346,7 +352,7 @@ def test_no_pod_is_evicted_for_quota_that_a_nominated_pod_will_use(
     wanted = incoming("2")
     assert names(preempt(state, wanted, upstream).victims) == ["r1"]
     outcome = preempt(state, wanted, safe)
-    assert outcome.message == f"{OVER_MAX}0/1 nodes are available: 1 global quota max exceeded."
+    assert words(outcome.message) == f"{OVER_MAX}0/1 nodes are available: 1 global quota max exceeded."
     assert not outcome.victims
 
 
