@@ -34,7 +34,7 @@ from scheduler.framework import (
     Verdicts,
 )
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
-from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, alignment_failures
+from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, Shortfalls, alignment_failures, with_missing
 from scheduler.plugins.noderesourcetopologymatch.caches import (
     DiscardReserved,
     OverReserve,
@@ -76,7 +76,8 @@ class NodeResourceTopologyMatch:
                 strategy.type, {resource.name: resource.weight for resource in strategy.resources}
             )
         self._debited_zone = zone_at_number if context.upstream else leastnuma.same_zone
-        self._needs = NeedsOfPods()
+        self._upstream = context.upstream
+        self._needs = NeedsOfPods(upstream=context.upstream)
         self._resync: Resync | None = None
         self._cache = self._new_cache(args, context)
 
@@ -103,22 +104,34 @@ class NodeResourceTopologyMatch:
         self._cache.refresh(view.objects)
         stale = self._stale(view, rows)
         reasons: IntArray = stale.astype(np.int64)
+        shortfalls = Shortfalls(reasons)
         for part in self._cache.table.parts(view, rows):
             if part.group.manager.policy != SINGLE_NUMA_NODE:
                 continue
-            failures = alignment_failures(
+            failures, missing = alignment_failures(
                 part.group,
                 self._available(part, view),
                 needs,
                 lambda resource, part=part: _has_resource(view, rows[part.positions], resource),  # type: ignore[misc]
             )
             reasons[part.positions] = np.where(stale[part.positions], 1, np.where(failures > 0, failures + 1, 0))
+            shortfalls.add(part.positions, missing)
         self._count(state, view, rows, stale)
         if not reasons.any():
             return None
         self._record_rejection(pod, view, rows[reasons > 1])
         codes = np.where(reasons > 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
-        return Verdicts(codes, np.where(reasons > 0, np.left_shift(1, np.maximum(reasons - 1, 0)), 0), _REASONS)
+        bits = np.where(reasons > 0, np.left_shift(1, np.maximum(reasons - 1, 0)), 0)
+        if self._upstream:
+            return Verdicts(codes, bits, _REASONS, detail=shortfalls.of_row)
+        # Upstream's words name no resource and no amounts.
+        texts = tuple(with_missing(words, shortfalls.of_reason(number)) for number, words in enumerate(_REASONS, 1))
+
+        def describe(index: int) -> tuple[str, ...]:
+            number = int(reasons[index])
+            return (with_missing(_REASONS[number - 1], shortfalls.of_row(index)),) if number else ()
+
+        return Verdicts(codes, bits, texts, describe)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Score by the strategy. Pods that are not Guaranteed take nothing of a zone for themselves: all nodes are

@@ -1,11 +1,12 @@
 """Whether a pod fits into single zones (pkg/noderesourcetopology/filter.go of scheduler-plugins v0.34.7)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from scheduler.framework import BoolArray, IntArray, Resources, RowArray
+from scheduler.kube.model import amount_text
 from scheduler.plugins.noderesourcetopologymatch.needs import Needs
 from scheduler.plugins.noderesourcetopologymatch.table import Group
 from scheduler.plugins.noderesourcetopologymatch.topology import POD, is_host_level, is_shared
@@ -18,9 +19,80 @@ MESSAGES = (
 )
 _FAILURE_OF_KIND = {"init": 1, "sidecar": 2, "app": 3}
 _POD_FAILURE = 4
+_MOST_NAMED = 4
+"""Resources that a rejection names: a container may ask for any number of them."""
 
 HasResource = Callable[[str], BoolArray]
 """Tells which nodes of the question have a resource at all."""
+
+
+class Shortfall(NamedTuple):
+    """Nodes on which something does not fit into one zone.
+
+    Attributes:
+        failure: the position of its message in MESSAGES, counted from 1.
+        name: of the container; "" for a pod.
+        request: what it requests.
+        positions: of the nodes, among those of the question.
+        most: by resource that zones limit, what the zone with the most of it has left, by node; 0 where there is none.
+    """
+
+    failure: int
+    name: str
+    request: Resources
+    positions: RowArray
+    most: Mapping[str, IntArray]
+
+    def describe(self, nodes: RowArray) -> str:
+        """Return what is missing on some of its nodes, given by their index in `positions`."""
+        most = {name: amounts[nodes] for name, amounts in self.most.items()}
+        texts, explained = [], np.zeros(len(nodes), dtype=np.bool_)
+        for name, amounts in most.items():
+            short = amounts < self.request[name]
+            if short.any():
+                explained |= short
+                low, high = (amount_text(name, int(amount)) for amount in (amounts[short].min(), amounts[short].max()))
+                left = low if low == high else f"{low} to {high}"
+                texts.append(f"{name}: {amount_text(name, self.request[name])} requested, {left} left in one zone")
+        if not explained.all():
+            together = ", ".join(f"{amount_text(name, self.request[name])} {name}" for name in list(most)[:_MOST_NAMED])
+            texts.append(f"no zone has all of {together}")
+        subject = f"{self.name}: " if self.name else ""
+        return subject + "; ".join(texts[:_MOST_NAMED])
+
+
+class Shortfalls:
+    """What is missing on the nodes of one question, for whoever asks."""
+
+    def __init__(self, reasons: IntArray) -> None:
+        """`reasons` are those of the nodes, filled by the caller: 0 for none, 1 for numbers that cannot be counted on,
+        else one above the position of a message."""
+        self._reasons = reasons
+        self._each: list[tuple[RowArray, Shortfall]] = []
+
+    def add(self, positions: RowArray, shortfalls: Iterable[Shortfall]) -> None:
+        """Take in those of a part of the nodes, which are at these positions of the question."""
+        self._each += [(positions[shortfall.positions], shortfall) for shortfall in shortfalls]
+
+    def of_row(self, index: int) -> str:
+        """Return what is missing on one node."""
+        return self._describe(int(self._reasons[index]), lambda positions: positions == index)
+
+    def of_reason(self, reason: int) -> str:
+        """Return what is missing on all nodes with a reason, in ranges."""
+        return self._describe(reason, lambda positions: self._reasons[positions] == reason)
+
+    def _describe(self, reason: int, is_asked_for: Callable[[RowArray], BoolArray]) -> str:
+        texts: dict[str, None] = {}
+        for positions, shortfall in self._each:
+            if shortfall.failure + 1 == reason and len(nodes := np.flatnonzero(is_asked_for(positions))):
+                texts[shortfall.describe(nodes)] = None
+        return "; ".join(list(texts)[:_MOST_NAMED])
+
+
+def with_missing(words: str, missing: str) -> str:
+    """Return a message with what is missing."""
+    return f"{words} ({missing})" if missing else words
 
 
 class _ZoneFit(NamedTuple):
@@ -30,28 +102,76 @@ class _ZoneFit(NamedTuple):
     zones: BoolArray | None
 
 
-def alignment_failures(group: Group, available: IntArray, needs: Needs, has_resource: HasResource) -> IntArray:
-    """Return 0 for each node that can take the pod, else the position in MESSAGES, counted from 1, of what to say.
+def alignment_failures(
+    group: Group, available: IntArray, needs: Needs, has_resource: HasResource
+) -> tuple[IntArray, list[Shortfall]]:
+    """Return 0 for each node that can take the pod, else the position in MESSAGES, counted from 1, of what to say; and
+    what is missing there.
 
-    Init containers run one after the other, each by itself; app containers in order take from the zone with the
-    lowest number that fits. `available` belongs to the caller and is not changed.
+    Ordinary init containers run one after the other, each beside the sidecars before it; sidecars (not by upstream's
+    count) and app containers in order take from the zone with the lowest number that fits. `available` belongs to the
+    caller and is not changed.
     """
+    shortfalls: list[Shortfall] = []
+    reasons: IntArray = np.zeros(len(available), dtype=np.int64)
+
+    def fail(nodes: BoolArray, failure: int, name: str, request: Resources) -> None:
+        positions = np.flatnonzero((reasons == 0) & ~nodes)
+        if len(positions):
+            reasons[positions] = failure
+            most = dict(
+                _most_in_a_zone(group, available[positions], request, needs.guaranteed, has_resource, positions)
+            )
+            shortfalls.append(Shortfall(failure, name, request, positions, most))
+
     if group.manager.scope == POD:
         fit = _zones_that_fit(group, available, needs.whole, needs.guaranteed, has_resource)
-        return np.where(fit.nodes, 0, _POD_FAILURE)
-    reasons: IntArray = np.zeros(len(available), dtype=np.int64)
+        fail(fit.nodes, _POD_FAILURE, "", needs.whole)
+        return reasons, shortfalls
     last = len(needs.containers) - 1
     owned = False
     for index, container in enumerate(needs.containers):
         fit = _zones_that_fit(group, available, container.requests, needs.guaranteed, has_resource)
-        reasons[(reasons == 0) & ~fit.nodes] = _FAILURE_OF_KIND[container.kind]
+        fail(fit.nodes, _FAILURE_OF_KIND[container.kind], container.name, container.requests)
         if index == last or (reasons != 0).all():
             break
-        if container.kind == "app" and fit.zones is not None:
+        if container.kind in needs.holding and fit.zones is not None:
             if not owned:
                 available, owned = available.copy(), True
             _subtract_from_zone(group, available, container.requests, needs.guaranteed, fit)
-    return reasons
+    return reasons, shortfalls
+
+
+def _most_in_a_zone(
+    group: Group,
+    available: IntArray,
+    request: Resources,
+    guaranteed: bool,
+    has_resource: HasResource,
+    positions: RowArray,
+) -> Iterator[tuple[str, IntArray]]:
+    """Yield, by resource that zones limit or a node lacks, what the zone with the most has left of it.
+
+    Args:
+        group: nodes whose zones have the same shape.
+        available: amounts by node, zone and resource, of the nodes at the positions.
+        request: what a container or the pod requests.
+        guaranteed: whether cpu, memory and huge pages come from zones of the pod's own.
+        has_resource: tells which nodes of the question have a resource at all.
+        positions: the nodes' positions in the question.
+    """
+    for resource, amount in request.items():
+        if amount == 0:
+            continue
+        present = has_resource(resource)[positions]
+        column = group.columns.get(resource)
+        is_limited = column is not None and (guaranteed or not is_shared(resource))
+        if is_limited:
+            yield resource, np.where(present, available[:, :, column].max(axis=1, initial=0), 0)
+        elif column is None and not is_host_level(resource):
+            yield resource, np.zeros(len(positions), dtype=np.int64)
+        elif not present.all():
+            yield resource, np.where(present, amount, 0)
 
 
 def _zones_that_fit(

@@ -1,7 +1,8 @@
 """Which zones a decision rests on: what the agents last published, or that less what was promised since
 (pkg/noderesourcetopology/cache of scheduler-plugins v0.34.7)."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from scheduler.catalog import NodeResourceTopologyMatchArgs
@@ -22,6 +23,8 @@ from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, rea
 MISMATCH = "other pods than on the node"
 PodsOn = Callable[[str], Collection[PodInfo]]
 NeedsOf = Callable[[SpecInfo], Needs]
+_MOST_UNLISTED = 4
+"""Extended resources that no zone lists, of which each is tried; beyond, all or none of them is reported."""
 
 
 class TopologyCache(Protocol):
@@ -235,7 +238,6 @@ class OverReserve(_PublishedCache):
     def reserve(self, pod: PodInfo, node: str) -> None:
         """Hold back what the pod requests."""
         self._reserved.setdefault(node, {})[pod.uid] = self._needs_of(pod.spec).whole
-        self._maybe_over_reserved.discard(node)
         self.table.reserve(node, self.reserved_amounts(node))
 
     def unreserve(self, pod: PodInfo, node: str) -> None:
@@ -268,7 +270,7 @@ class OverReserve(_PublishedCache):
         """Note that a node has a pod of another scheduler, as far as the configuration cares."""
         if self._detect == "None":
             return
-        if self._detect == "OnlyExclusiveResources" and not self._needs_of(pod.spec).exclusive:
+        if self._detect == "OnlyExclusiveResources" and not self._is_exclusive(pod):
             return
         self._foreign.add(pod.node_name)
 
@@ -304,10 +306,8 @@ class OverReserve(_PublishedCache):
         problem = incompatibility(expected) if expected else "no fingerprint"
         if problem:
             return problem
-        counted = (
-            (pod.namespace, pod.name) for pod in pods if not exclusive_only or self._needs_of(pod.spec).exclusive
-        )
-        if fingerprint(counted) != expected:
+        sets = self._sets_with_exclusive(pods, item) if exclusive_only else (pods,)
+        if not any(fingerprint((pod.namespace, pod.name) for pod in counted) == expected for counted in sets):
             return MISMATCH
         self._flush(item, {pod.uid for pod in everyone if not self._is_reported(pod)})
         return ""
@@ -342,6 +342,27 @@ class OverReserve(_PublishedCache):
         self._maybe_over_reserved.discard(node)
         self._foreign.discard(node)
 
+    def _sets_with_exclusive(
+        self, pods: Collection[PodInfo], item: NodeResourceTopology
+    ) -> Iterator[Collection[PodInfo]]:
+        """Yield the sets of pods with exclusive resources that an agent may mean.
+
+        An extended resource that no zone lists may be a device without a place, which the kubelet reports, or a licence
+        and the like, of which it knows nothing (scheduler-plugins issue 985). Neither changes the numbers of a zone, so
+        it does not matter which: the agent's fingerprint may be with or without the pods that hold it.
+        """
+        listed = listed_resources(item)
+        needs = [(pod, self._needs_of(pod.spec)) for pod in pods]
+        unlisted = sorted({device for _, each in needs if not each.is_exclusive(listed) for device in each.devices})
+        sizes = range(len(unlisted) + 1) if len(unlisted) <= _MOST_UNLISTED else (0, len(unlisted))
+        for reported in itertools.chain.from_iterable(itertools.combinations(unlisted, size) for size in sizes):
+            yield [pod for pod, each in needs if each.is_exclusive(listed.union(reported))]
+
+    def _is_exclusive(self, pod: PodInfo) -> bool:
+        needs, item = self._needs_of(pod.spec), self._objects_by_node.get(pod.node_name)
+        # Where nothing is known of a node, any device may be in one of its zones.
+        return needs.is_exclusive(needs.devices if item is None else listed_resources(item))
+
     def _is_reported(self, pod: PodInfo) -> bool:
         """Tell whether an agent counts a pod: one that has been started."""
         return pod.phase == "Running" if self._running_only else pod.phase not in ("", "Pending")
@@ -357,6 +378,11 @@ def published_fingerprint(item: NodeResourceTopology, method: str) -> tuple[str,
         method == "Autodetect" and attributes.get(METHOD_ATTRIBUTE) == METHOD_EXCLUSIVE
     )
     return attributes[ATTRIBUTE], exclusive
+
+
+def listed_resources(item: NodeResourceTopology) -> frozenset[str]:
+    """Return the resources that some zone of a node lists."""
+    return frozenset(resource.name for zone in item.zones for resource in zone.resources)
 
 
 def assumed_amounts(specs: Iterable[tuple[str, SpecInfo]], needs_of: NeedsOf) -> dict[str, dict[str, int]]:

@@ -29,6 +29,11 @@ class UpstreamOverReserve(OverReserve):
     def take_changes(self, objects: Objects) -> None:
         """Ignore new objects, and keep those that are gone."""
 
+    def reserve(self, pod: PodInfo, node: str) -> None:
+        """Look at the node no more, though a pod was rejected there."""
+        super().reserve(pod, node)
+        self._maybe_over_reserved.discard(node)
+
     def own_pod_deleted(self, pod: PodInfo) -> None:
         """Go on holding back what the pod requested."""
 

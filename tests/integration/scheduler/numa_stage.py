@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -130,7 +131,8 @@ class Stage:
             return "bound"
         for condition in item.get("status", {}).get("conditions", []):
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                return str(condition["message"]).partition(". ")[0].rstrip(".")
+                # Ours names the amounts, too.
+                return re.sub(r" \([^()]*\)", "", str(condition["message"])).partition(". ")[0].rstrip(".")
         return ""
 
     async def play(self) -> list[str]:

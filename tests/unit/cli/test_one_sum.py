@@ -21,6 +21,7 @@ from scheduler.framework import LoadReading, NodeLoad, PodInfo
 from scheduler.helpers import reduce_pod
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.kube.model import Pod
+from scheduler.plugins.noderesourcetopologymatch.needs import NeedsOfPods
 from scheduler.state import ClusterState
 from secondary_scheduler.balance import node_figures
 from secondary_scheduler.cli.plan.takenoff import without_taken_off
@@ -245,6 +246,9 @@ WAITING: dict[str, Callable[[Json], Any]] = {
     "Peaks": lambda spec: scores(world(), info(spec), "Peaks"),
     "HighLoadFilter": lambda spec: limit(world(), info(spec)),
     "CapacityScheduling": lambda spec: quota_message(world(), info(spec)),
+    "NodeResourceTopologyMatch": lambda spec: {
+        name: NeedsOfPods(upstream=False).of(info(spec).spec).whole[name] for name in ("cpu", "memory")
+    },
 }
 
 

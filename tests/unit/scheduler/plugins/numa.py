@@ -66,7 +66,7 @@ def state_of(*topologies: Any, allocatable: dict[str, str] | None = None, **node
 
 
 def verdicts(state: ClusterState, new: PodInfo, profile: ProfileRunner) -> dict[str, str]:
-    """What the plugin says of each node: "" or its reason."""
+    """What the plugin says of each node: "" or its reason, without the amounts."""
     view = state.snapshot(NOW)
     answer = profile.plugins[NAME].filter(CycleState(), new, view, view.rows)
     if answer is None:
@@ -75,7 +75,7 @@ def verdicts(state: ClusterState, new: PodInfo, profile: ProfileRunner) -> dict[
     for index, row in enumerate(view.rows.tolist()):
         status = answer.status(index, NAME)
         assert status.code in (Code.SUCCESS, Code.UNSCHEDULABLE)
-        result[view.name(row)] = status.message
+        result[view.name(row)] = status.message.partition(" (")[0]
     return result
 
 

@@ -1,7 +1,8 @@
 """The rules for one node at a time, as simply as they can be written down: lists, dictionaries and whole numbers.
 
-Follows pkg/noderesourcetopology of scheduler-plugins v0.34.7 for Guaranteed pods and for others; a zone is
-(number, {resource: available}, {number: cost}), a container (kind, {resource: amount}).
+Follows pkg/noderesourcetopology of scheduler-plugins v0.34.7 for Guaranteed pods and for others, and where a rule has
+the argument `upstream`, without it the kubelet; a zone is (number, {resource: available}, {number: cost}), a container
+(kind, {resource: amount}).
 """
 
 import itertools
@@ -13,16 +14,20 @@ Container = tuple[str, dict[str, int]]
 SHARED = ("cpu", "memory", "hugepages-2Mi")
 
 
-def effective(containers: Sequence[Container]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for kind, request in containers:
-        if kind == "app":
-            for name, amount in request.items():
-                total[name] = total.get(name, 0) + amount
-    for kind, request in containers:
-        if kind != "app":
-            for name, amount in request.items():
-                total[name] = max(total.get(name, 0), amount)
+def effective(containers: Sequence[Container], *, upstream: bool = False) -> dict[str, int]:
+    names = {name for _, request in containers for name in request}
+    total = {}
+    for name in names:
+        running = starting = 0
+        for kind, request in containers:
+            amount = request.get(name, 0)
+            if kind == "init" or (kind == "sidecar" and upstream):
+                starting = max(starting, amount + running)
+            elif kind == "sidecar":
+                running += amount
+        total[name] = max(
+            starting, running + sum(request.get(name, 0) for kind, request in containers if kind == "app")
+        )
     return total
 
 
@@ -48,16 +53,23 @@ def _fits(request: Mapping[str, int], zones: Sequence[Zone], guaranteed: bool, o
 
 
 def verdict(
-    scope: str, containers: Sequence[Container], zones: Sequence[Zone], guaranteed: bool, on_node: frozenset[str]
+    scope: str,
+    containers: Sequence[Container],
+    zones: Sequence[Zone],
+    guaranteed: bool,
+    on_node: frozenset[str],
+    *,
+    upstream: bool = False,
 ) -> str:
     if scope == "pod":
-        return "cannot align pod" if _fits(effective(containers), zones, guaranteed, on_node) is None else ""
+        whole = effective(containers, upstream=upstream)
+        return "cannot align pod" if _fits(whole, zones, guaranteed, on_node) is None else ""
     zones = [(number, dict(available), costs) for number, available, costs in zones]
     for kind, request in containers:
         chosen = _fits(request, zones, guaranteed, on_node)
         if chosen is None:
             return "cannot align container" if kind == "app" else f"cannot align {kind} container"
-        if kind == "app":
+        if kind == "app" or (kind == "sidecar" and not upstream):
             for number, available, _ in zones:
                 if number == chosen:
                     for name, amount in request.items():

@@ -73,7 +73,10 @@ def asked(rng: random.Random) -> tuple[PodInfo, list[reference.Container], bool]
     is_guaranteed = rng.random() < 0.7
     plain: list[reference.Container] = []
     built: dict[str, list[dict[str, Any]]] = {"init": [], "app": []}
-    for kind in [*rng.choice(((), (), ("init",), ("init", "sidecar"))), *["app"] * rng.choice((1, 1, 2, 3))]:
+    for kind in [
+        *rng.choice(((), ("init",), ("init", "sidecar"), ("sidecar", "init"))),
+        *["app"] * rng.choice((1, 1, 2, 3)),
+    ]:
         amounts = {"cpu": rng.choice(("1", "2", "1500m", "4")), "memory": rng.choice(("128Mi", "1024Mi", "2048Mi"))}
         if rng.random() < 0.3:
             amounts["nic"] = rng.choice(("0", "1", "2"))
@@ -99,16 +102,20 @@ def test_many_nodes_are_judged_as_each_by_itself(seed: int) -> None:
     resources = [{"name": name, "weight": weight} for name, weight in weights.items()]
     # A weight of 0 in a configuration means 1.
     runners = {name: numa_runner(scoringStrategy={"type": name, "resources": resources}) for name in STRATEGIES}
+    upstream = numa_runner("upstream")
     on_node = frozenset({"cpu", "memory", "ephemeral-storage", HUGE, NIC})
     for _ in range(6):
         new, containers, is_guaranteed = asked(rng)
-        expected = {
-            item.metadata.name: reference.verdict(scope, containers, zones, is_guaranteed, on_node)
-            if policy == "single-numa-node"
-            else ""
-            for item, policy, scope, zones, _ in nodes
-        }
-        assert verdicts(state, new, runners["LeastAllocated"]) == expected
+        for runner in (runners["LeastAllocated"], upstream):
+            expected = {
+                item.metadata.name: reference.verdict(
+                    scope, containers, zones, is_guaranteed, on_node, upstream=runner is upstream
+                )
+                if policy == "single-numa-node"
+                else ""
+                for item, policy, scope, zones, _ in nodes
+            }
+            assert verdicts(state, new, runner) == expected
         for name, runner in runners.items():
             wanted = {}
             for item, policy, scope, zones, most in nodes:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.framework import CycleState
+from scheduler.framework import CycleState, PodInfo
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import ANNOTATION, fingerprint
 from tests.unit.scheduler.core.builders import NOW, container, pod
 from tests.unit.scheduler.plugins.numa import KIND, NAME, scores, topology, zone
@@ -285,3 +285,104 @@ def test_a_changed_topology_manager_is_accepted_without_a_fingerprint(scope: str
     world.publish(topology("n", *two_zones("1"), policy="none"))
     world.resync()
     assert world.verdicts(new) == {"n": expected}
+
+
+# Report 38: which pods an agent's fingerprint of exclusive resources includes --------------------------------------
+
+EXCLUSIVE = "with-exclusive-resources"
+NIC = {"example.com/nic": "1"}
+LICENCE = {"example.com/licence": "1"}
+
+
+def asking_for(name: str, resources: dict[str, str], *, kind: str = "app") -> PodInfo:
+    """A Burstable pod of which one container asks for something."""
+    special = container(name="special", requests=resources, limits=resources)
+    plain = container(cpu="100m", name="plain")
+    if kind == "app":
+        burstable = pod(name, plain, special)
+    else:
+        policy = {"restartPolicy": "Always"} if kind == "sidecar" else {}
+        burstable = pod(name, plain, initContainers=[{**special, **policy}])
+    return msgspec.structs.replace(burstable, uid=f"uid-{name}", key=f"default/{name}")
+
+
+def with_nics() -> list[dict[str, Any]]:
+    return [zone(number, cpu="4", memory="8Gi", nic="2") for number in (0, 1)]
+
+
+@pytest.mark.parametrize("zones", [two_zones(), with_nics()], ids=["of no zone", "of a zone"])
+@pytest.mark.parametrize(("kind", "is_counted"), [("init", False), ("sidecar", True), ("app", True)])
+def test_38_a_device_of_an_init_container_that_is_over_is_not_held(
+    kind: str, is_counted: bool, zones: list[dict[str, Any]]
+) -> None:
+    first, other = named("a", TWO), asking_for("burst", NIC, kind=kind)
+    counted = [first, other] if is_counted else [first]
+    world = World(signed("n", *zones, pods=counted, method=EXCLUSIVE), **OVER_RESERVE)
+    for each in (first, other):
+        world.show(each, "n")
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == 1
+
+
+@pytest.mark.parametrize("resources", [LICENCE, NIC], ids=["a licence", "a device without a place"])
+@pytest.mark.parametrize("is_reported", [False, True])
+def test_38_what_no_zone_lists_may_be_reported_or_not(resources: dict[str, str], is_reported: bool) -> None:
+    first, other = named("a", TWO), asking_for("other", resources)
+    counted = [first, other] if is_reported else [first]
+    world = World(signed("n", *two_zones(), pods=counted, method=EXCLUSIVE), **OVER_RESERVE)
+    for each in (first, other):
+        world.show(each, "n")
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == 1
+
+
+def test_38_each_resource_that_no_zone_lists_is_judged_by_itself() -> None:
+    first, device, licence = named("a", TWO), asking_for("device", NIC), asking_for("licence", LICENCE)
+    world = World(signed("n", *two_zones(), pods=[first, device], method=EXCLUSIVE), **OVER_RESERVE)
+    for each in (first, device, licence):
+        world.show(each, "n")
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == 1
+
+
+def test_38_a_device_of_a_zone_is_always_reported() -> None:
+    first, other = named("a", TWO), asking_for("burst", NIC)
+    world = World(signed("n", *with_nics(), pods=[first], method=EXCLUSIVE), **OVER_RESERVE)
+    for each in (first, other):
+        world.show(each, "n")
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == 0, "the agent's numbers are from before the other pod"
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "zones", "resources", "verdict"),
+    [
+        ("safe", two_zones(), LICENCE, ""),
+        ("upstream", two_zones(), LICENCE, STALE),
+        ("safe", with_nics(), NIC, STALE),
+        ("upstream", with_nics(), NIC, STALE),
+    ],
+)
+def test_38_another_schedulers_pod_matters_where_a_zone_lists_its_device(
+    compatibility: str, zones: list[dict[str, Any]], resources: dict[str, str], verdict: str
+) -> None:
+    cache = {"foreignPodsDetect": "OnlyExclusiveResources"}
+    world = World(topology("n", *zones), compatibility=compatibility, cache=cache, **OVER_RESERVE)
+    assert world.verdicts(named("a", TWO)) == {"n": ""}
+    world.show(msgspec.structs.replace(asking_for("other", resources), scheduler_name="somebody-else"), "n")
+    assert world.verdicts(named("a", TWO)) == {"n": verdict}
+
+
+@pytest.mark.parametrize(("compatibility", "fresh"), [("safe", 1), ("upstream", 0)])
+def test_38_a_node_that_is_to_be_looked_at_stays_so_when_it_gets_a_pod(compatibility: str, fresh: int) -> None:
+    """Else nothing looks at it until it rejects another pod, and what was held back for too long stays held back."""
+    old, small = named("old", {"cpu": "4", "memory": "1Gi"}), named("small", TWO)
+    world = World(signed("n", *two_zones("6"), pods=[]), compatibility=compatibility, **OVER_RESERVE)
+    world.place(old, "n")
+    assert world.verdicts(named("big", {"cpu": "3", "memory": "1Gi"})) == {"n": FULL}
+    world.place(small, "n")
+    for each in (old, small):
+        world.show(each, "n")
+    world.publish(signed("n", *two_zones("4"), pods=[old, small]))
+    assert world.resync() == fresh
+    assert world.verdicts(named("big", {"cpu": "3", "memory": "1Gi"})) == {"n": "" if fresh else FULL}

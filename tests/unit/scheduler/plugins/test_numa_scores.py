@@ -88,7 +88,7 @@ def test_a_container_without_requests_in_a_guaranteed_pod_scores_nothing(strateg
     whole = {"cpu": "2", "memory": "1Gi"}
     new = pod("new", asking(**TWO), container(), resources={"requests": whole, "limits": whole})
     state = state_of(topology("n", zone(0, cpu="4", memory="4Gi")))
-    runner = numa_runner(scoringStrategy={"type": strategy, "resources": []})
+    runner = numa_runner("upstream", scoringStrategy={"type": strategy, "resources": []})
     alone = scores(state, guaranteed(TWO), runner)["n"]
     assert scores(state, new, runner) == {"n": alone // 2}
 
