@@ -24,6 +24,7 @@ from scheduler.config import (
     bound_rules,
     check_size,
     default_configuration,
+    disables_nothing,
     load_configuration,
     render,
 )
@@ -146,7 +147,7 @@ def build_profile(
     located = (places.in_settings(problem) for problem in configuration.warnings if problem.loc not in shadows)
     warnings = [warning for warning in located if warning.loc != TOKEN_IN_CONFIG_MAP]  # which has one of its own
     # The scheduler accepts an unknown plugin under disabled; in a stack it is a typing error, so it is refused.
-    problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]
+    problems += [replace(warning, severity="error") for warning in warnings if disables_nothing(warning)]
     problems += unenforced(settings.node_partition, configuration)
     if settings.shared_nodes.recheck_above_percent is not None and not flavour.is_ours:
         message = f"{flavour.name} cannot do this; remove it"

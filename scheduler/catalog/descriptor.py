@@ -1,7 +1,7 @@
 """The description of a plugin, without its implementation."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntFlag, StrEnum
 from typing import Any, NamedTuple
 
@@ -136,6 +136,10 @@ class PluginDescriptor:
     flavours: frozenset[str] = field(default_factory=lambda: frozenset({"ours", "kube-scheduler", "scheduler-plugins"}))
     factory: str = ""
     watches: tuple[Watch, ...] = ()
+
+    def with_points(self, points: frozenset[ExtensionPoint]) -> "PluginDescriptor":
+        """Return the plugin with these extension points."""
+        return self if points == self.points else replace(self, points=points)
 
     def points_as(self, kubernetes: KubernetesVersion) -> frozenset[ExtensionPoint]:
         """Return the extension points that the plugin has in a version."""

@@ -72,6 +72,8 @@ class KubernetesVersion:
             schedule_one_podgroup.go).
         pod_group_gates: feature gates that enable GangScheduling in every profile, if all are on.
         pod_group_condition: type of the condition that says whether a PodGroup is scheduled.
+        pod_group_sets: plugin sets for PodGroups as a whole, which a completed configuration has, empty
+            (staging/src/k8s.io/kube-scheduler/config/v1/types.go).
         gives_up_early: the members of a PodGroup are no longer tried once too few are left for its minCount
             (gangscheduling.go, PlacementFeasible).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
@@ -111,6 +113,7 @@ class KubernetesVersion:
     pod_groups: str = ""
     pod_group_gates: tuple[str, ...] = ()
     pod_group_condition: str = ""
+    pod_group_sets: tuple[str, ...] = ()
     gives_up_early: bool = False
     reports_victims: bool = False
     later_metrics: tuple[str, ...] = ()
@@ -220,6 +223,7 @@ _1_36 = replace(
     pod_groups="scheduling.k8s.io/v1alpha2",
     pod_group_gates=("GenericWorkload", "GangScheduling"),
     pod_group_condition="PodGroupScheduled",
+    pod_group_sets=("placementGenerate", "placementScore"),
     waits_for_devices=True,
     backs_extended_resources=True,
     later_metrics=_METRICS_OF_1_37,
@@ -251,6 +255,7 @@ _1_37 = replace(
     pod_groups="scheduling.k8s.io/v1beta1",
     pod_group_gates=("GenericWorkload",),
     pod_group_condition="PodGroupInitiallyScheduled",
+    pod_group_sets=("placementGenerate", "placementScore", "podGroupPostFilter"),
     gives_up_early=True,
     shares_with_image_volumes=True,
     merges_namespaces=True,

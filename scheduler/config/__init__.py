@@ -25,7 +25,7 @@ from scheduler.config.compatibility import (
 from scheduler.config.decode import nearest
 from scheduler.config.document import Document, check_size, plain_scalar, read_document
 from scheduler.config.election import LeaseFlags, overridden_lease_keys
-from scheduler.config.expand import EffectiveProfile, EnabledPlugin
+from scheduler.config.expand import EffectiveProfile, EnabledPlugin, disables_nothing
 from scheduler.config.flavours import (
     CUSTOM,
     OURS,
@@ -126,6 +126,7 @@ __all__ = [
     "custom_flavour",
     "default_configuration",
     "differences",
+    "disables_nothing",
     "flavour_named",
     "flavour_names",
     "flavour_of",

@@ -1,6 +1,6 @@
 """Decoding, defaulting and checking `pluginConfig`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scheduler.catalog import (
@@ -22,12 +22,13 @@ from scheduler.catalog import (
     minor_of,
     nearest_kubernetes,
 )
-from scheduler.config.decode import decode, nearest
+from scheduler.config.decode import Usable, nearest
 from scheduler.config.document import Document
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import replacement
 from scheduler.config.model import API_VERSION, KubeSchedulerProfile
 from scheduler.config.problems import Problem
+from scheduler.config.releases import FIELDS, ignores_args
 
 
 class ArgsReader:
@@ -36,6 +37,7 @@ class ArgsReader:
     def __init__(
         self,
         document: Document,
+        usable: Usable,
         loc: Loc,
         flavour: Flavour,
         *,
@@ -45,6 +47,7 @@ class ArgsReader:
     ) -> None:
         self._kubernetes = kubernetes
         self._document = document
+        self._usable = usable
         self._loc: Loc = (*loc, "pluginConfig")
         self._flavour = flavour
         self._allow_token = allow_token_in_config_map
@@ -129,7 +132,7 @@ class ArgsReader:
         self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
 
     def _descriptor(self, name: str, loc: Loc) -> PluginDescriptor | None:
-        if name in REMOVED_IN_V1:
+        if name in REMOVED_IN_V1 and self._flavour.find(name) is None:
             self._error(loc, f'Invalid value: "{name}": was invalid in version "v1"', replacement(name))
             return None
         if name == OPTIONS:
@@ -155,21 +158,32 @@ class ArgsReader:
         version = data.pop("apiVersion", API_VERSION)
         if version != API_VERSION:
             self._error((*loc, "apiVersion"), f'"{version}" is not {API_VERSION}')
-        if descriptor.args_model is None:
-            if data and descriptor.name in self._flavour.extra:
+        if descriptor.args_model is None or ignores_args(descriptor.name, self._flavour.release):
+            if data and (descriptor.name in self._flavour.extra or lookup(descriptor.name) is None):
                 self._warn(loc, f"args of {descriptor.name} are passed through unchecked")
             elif data and self._flavour.is_ours:
                 self._error(loc, f"plugin {descriptor.name} takes no args", "remove them")
             elif data:
                 self._warn(loc, f"plugin {descriptor.name} takes no args: these have no effect", "remove them")
             return None
-        args = decode(self._document, data, descriptor.args_model, loc, self.problems)
+        ignored = ("kind", "apiVersion", *self._fields_of_image(descriptor.name, descriptor.args_model))
+        args, whole = self._usable.decode(descriptor.args_model, loc, ignored)
         if args is None:
             return None
         for below, message in args.check_as(self._kubernetes):
-            self._error((*loc, *below), message)
+            self._error((*loc, *below), message, _remedy(descriptor.name, below, message, ours=self._flavour.is_ours))
         self._check_token(args, loc)
-        return args
+        return args if whole else None
+
+    def _fields_of_image(self, plugin: str, model: type[ArgsModel]) -> Iterator[str]:
+        """Fields that the release of the image has and the model has not."""
+        release = self._flavour.release
+        if release is None:
+            return
+        known = {info.alias for info in model.model_fields.values()}
+        for field, span in FIELDS.get(plugin, {}).items():
+            if field not in known and span.covers(release.number, None):
+                yield field
 
     def _check_token(self, args: ArgsModel, loc: Loc) -> None:
         if not isinstance(args, TrimaranArgs) or not args.metric_provider.token:
@@ -185,6 +199,28 @@ class ArgsReader:
         else:
             hint = "give watcherAddress instead, or set allowTokenInConfigMap: this image can read it from nowhere else"
             self._error(at, message, hint)
+
+
+_LIST_CONSTRAINTS = (
+    "add defaultingType: List, which the constraints need, or remove them to keep the built-in ones of System"
+)
+
+
+_SINCE_VERSION = {("DynamicResources", "bindingTimeout"): "1.36", ("VolumeBinding", "shape"): "1.37"}
+"""Fields that newer versions of kube-scheduler take only, with the first."""
+
+
+def _remedy(plugin: str, field: Loc, message: str, *, ours: bool) -> str:
+    """What to do about a value whose problem is worded as kube-scheduler words it."""
+    since = _SINCE_VERSION.get((plugin, str(field[0]))) if len(field) == 1 and "disabled" in message else None
+    if since is not None:
+        own = f', or set kubernetesVersion: "{since}" or later in the args of {OPTIONS}' if ours else ""
+        return f"remove it{own}"
+    if plugin == "PodTopologySpread" and field == ("defaultingType",):
+        if "defaultConstraints" in message:
+            return _LIST_CONSTRAINTS
+        return "write System for the built-in constraints, or List with defaultConstraints"
+    return ""
 
 
 def _place_of(args: ArgsModel, field: str) -> Loc:

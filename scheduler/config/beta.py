@@ -14,13 +14,16 @@ from scheduler.config.legacy import (
     DEFAULT_POINTS,
     DEFAULT_SCORES,
     EXPLAINED,
+    IGNORED_MULTI_POINT,
     LAST_SERVED,
+    LOST_POINTS,
     REMOVED_ARGS,
     STRATEGIES,
     VOLUME_LIMITS,
 )
 from scheduler.config.model import API_VERSION, DEFAULT_SCHEDULER_NAME, GROUP
 from scheduler.config.problems import Severity
+from scheduler.config.releases import last_with
 
 Tree = MutableMapping[str, Any]
 Report = Callable[[object, str | int | None, str, str, Severity], None]
@@ -119,6 +122,7 @@ class _ProfileConversion:
     def run(self) -> None:
         if not _well_formed(self._profile):
             return
+        self._drop_lost_points()
         if self._version == "v1beta3":
             for plugin_set in self._sets():
                 self._drop_volume_limits(plugin_set)
@@ -138,10 +142,26 @@ class _ProfileConversion:
             if isinstance(plugin_set, MutableMapping):
                 yield plugin_set
 
+    def _drop_lost_points(self) -> None:
+        """Drop plugins where they extended a point in older releases only: nothing runs there any more."""
+        plugins = self._profile.get("plugins") or {}
+        for point in ExtensionPoint:
+            plugin_set = plugins.get(point.value) or {}
+            for entry in _named_entries(plugin_set.get("enabled")):
+                last = last_with(entry["name"], point)
+                if last:
+                    message = f"{entry['name']} extended {point.value} up to scheduler-plugins {last}: it is dropped"
+                    self._report(entry, "name", message, LOST_POINTS.get(entry["name"], ""), "warning")
+                    _remove(plugin_set["enabled"], entry)
+
     def _refuse_removed_plugins(self) -> None:
         plugins = self._profile.get("plugins") or {}
-        if "multiPoint" in plugins:
-            message = f"{self._version} has no multiPoint: it was added in v1beta3"
+        if "multiPoint" in plugins and self._version == "v1beta2":
+            hint = f"it is dropped; to run them, write apiVersion: {API_VERSION}"
+            self._report(plugins, "multiPoint", IGNORED_MULTI_POINT, hint, "warning")
+            del plugins["multiPoint"]
+        elif "multiPoint" in plugins:
+            message = f"{self._version} has no multiPoint: it was added in v1beta2 of Kubernetes 1.23"
             hint = f"write apiVersion: {API_VERSION}, or give the plugins per extension point"
             self._report(plugins, "multiPoint", message, hint, "error")
         for plugin_set in self._sets():

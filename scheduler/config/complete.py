@@ -58,6 +58,7 @@ def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: 
         own = profile.plugins.at(point)
         needed.update(dict.fromkeys(entry.name for entry in own.enabled))
         plugins[point.value] = _set([_entry(entry) for entry in own.enabled], [_entry(entry) for entry in own.disabled])
+    plugins |= {name: {} for name in effective.kubernetes.pod_group_sets}
     disabled = [_entry(entry) for entry in profile.plugins.multi_point.disabled]
     chosen = {entry.name for entry in profile.plugins.multi_point.enabled}
     # Upstream's default list has no weight for VolumeBinding, which means 1.

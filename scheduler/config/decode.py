@@ -2,20 +2,24 @@
 
 import inspect
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from scheduler.catalog import Loc, descriptors
-from scheduler.config.document import Document
+from scheduler.config.document import REMOVED, Document
 from scheduler.config.legacy import FIELD_HINTS
 from scheduler.config.problems import Problem, path_text
 
 M = TypeVar("M", bound=BaseModel)
 
+UNKNOWN_FIELD = "unknown field"
+"""So begins the message about one."""
 _BELONGS = "it belongs under"
+_MOST_ROUNDS = 8
+"""So often the rest is decoded again; what is taken out can only uncover what is around it."""
 _LOST_INDENTATION = 3
 """With this many keys that belong deeper, the whole file has lost its indentation."""
 _EXPECTED = {
@@ -31,20 +35,110 @@ _EXPECTED = {
 }
 
 
-def decode(document: Document, data: Any, model: type[M], loc: Loc, problems: list[Problem]) -> M | None:
-    """Return the model, or None after adding every decoding error below `loc` to `problems`."""
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        errors = [_describe(document, detail, model, loc) for detail in error.errors(include_url=False)]
-        misplaced = sum(1 for problem in errors if problem.hint.startswith(_BELONGS))
-        if not loc and misplaced >= _LOST_INDENTATION:
+class Usable:
+    """What of a document can be decoded. The rest is reported and taken out of the document's data, so that the checks
+    of what is left report their problems in the same pass.
+
+    Attributes:
+        problems: every decoding error.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._out: set[Loc] = set()
+        self._unknown: set[Loc] = set()
+        self._filled: set[Loc] = set()
+        self.problems: list[Problem] = []
+
+    def decode(self, model: type[M], loc: Loc, ignored: Collection[str] = ()) -> tuple[M | None, bool]:
+        """Return the model of the data at a location, and whether all of it was decoded; None where nothing can be.
+
+        `ignored` are keys there that are no fields.
+        """
+        whole = True
+        for _ in range(_MOST_ROUNDS):
+            data = self._document.value_at(loc)
+            data = {key: value for key, value in (data or {}).items() if key not in ignored}
+            try:
+                return model.model_validate(data), whole
+            except ValidationError as error:
+                whole = False
+                if not self._take_out(error.errors(include_url=False), model, loc):
+                    break
+        return None, False
+
+    def is_consequence(self, problem: Problem) -> bool:
+        """Tell whether a problem is about something that could not be decoded."""
+        return any(_touches(problem.loc, loc) for loc in self._out)
+
+    def lacks_below(self, loc: Loc) -> bool:
+        """Tell whether something at or below a location of the file could not be decoded, or is not known."""
+        return any(out[: len(loc)] == loc for out in (*self._out, *self._unknown))
+
+    def _take_out(self, errors: list[ErrorDetails], model: type[BaseModel], base: Loc) -> bool:
+        """Report errors and change the data so that they are gone; False where that cannot be."""
+        self._report(errors, model, base)
+        changes: dict[Loc, Any] = {}
+        for detail in errors:
+            at = self._existing((*base, *detail["loc"]))
+            missing = (*at, detail["loc"][-1]) if detail["type"] == "missing" else None
+            filled = (*self._document.original(at), detail["loc"][-1]) if missing else ()
+            if missing is not None and filled not in self._filled:
+                # Text stands in for what is missing, so that what is beside it is checked. Where a number is missing,
+                # the whole map goes.
+                self._filled.add(filled)
+                changes[missing] = ""
+            elif len(at) > len(base):
+                changes[at] = REMOVED
+            else:
+                return False
+        outermost = {loc: value for loc, value in changes.items() if not _is_below_removed(loc, changes)}
+        self._document.replace(outermost)
+        return True
+
+    def _report(self, errors: list[ErrorDetails], model: type[BaseModel], base: Loc) -> None:
+        first = not self.problems
+        described = []
+        for detail in errors:
+            at = self._document.original((*base, *detail["loc"]))
+            if detail["type"] == "extra_forbidden":
+                self._unknown.add(at)
+                parent = detail["loc"][:-1]
+                meant = closest(str(detail["loc"][-1]), field_names(model, parent))
+                self._out |= {(*at[:-1], meant)} if meant else set()
+            elif at in self._out:
+                continue
+            else:
+                self._out.add(at)
+            described.append(_describe(self._document, detail, model, base))
+        misplaced = sum(1 for problem in described if problem.hint.startswith(_BELONGS))
+        if not base and first and misplaced >= _LOST_INDENTATION:
             message = (
                 f"the indentation of the file was lost: {misplaced} keys at the left margin belong further to the right"
             )
-            problems.append(document.problem((), message, hint="copy it again from a source that keeps spaces"))
-        problems.extend(errors)
-        return None
+            hint = "copy it again from a source that keeps spaces"
+            self.problems.append(self._document.problem((), message, hint=hint))
+        self.problems += described
+
+    def _existing(self, loc: Loc) -> Loc:
+        """Return the part of a location that the data has: in a union, the rest names the branch."""
+        value = self._document.data
+        for length, part in enumerate(loc):
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return loc[:length]
+        return loc
+
+
+def _touches(loc: Loc, other: Loc) -> bool:
+    """Whether one location is the other or contains it; the whole document is contained in none."""
+    length = min(len(loc), len(other))
+    return bool(length) and loc[:length] == other[:length]
+
+
+def _is_below_removed(loc: Loc, changes: Mapping[Loc, Any]) -> bool:
+    return any(changes.get(loc[:length]) is REMOVED for length in range(len(loc)))
 
 
 def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], base: Loc) -> Problem:
@@ -57,7 +151,7 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
     if kind == "extra_forbidden":
         name = str(loc[-1])
         hint = _hint_for_field(name, model, detail["loc"][:-1], base)
-        return document.problem(loc, f'unknown field "{name}"', hint=hint, at_key=True)
+        return document.problem(loc, f'{UNKNOWN_FIELD} "{name}"', hint=hint, at_key=True)
     if kind == "missing":
         return document.problem(loc, "is required", hint=f'add "{loc[-1]}"')
     if kind == "literal_error":
@@ -139,12 +233,18 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     for candidate in names:
         if candidate.lower() == name.lower():
             return f'did you mean "{candidate}"? (names are case-sensitive)'
+    if close := closest(name, names):
+        return f'did you mean "{close}"?'
+    return f"allowed here: {', '.join(names)}" if 0 < len(names) <= 20 else ""
+
+
+def closest(name: str, allowed: Iterable[str]) -> str:
+    """Return the allowed name that a mistyped one is most like; empty for none."""
     import difflib  # here, since few mistype a name
 
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f'did you mean "{close[0]}"?'
-    return f"allowed here: {', '.join(names)}" if 0 < len(names) <= 20 else ""
+    names = sorted(allowed)
+    same = next((candidate for candidate in names if candidate.lower() == name.lower()), "")
+    return same or next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.6)), "")
 
 
 def field_names(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:

@@ -34,6 +34,10 @@ _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?")
 PLACEHOLDER_MESSAGE = "unresolved placeholder"
+NOT_FINITE_MESSAGE = "unsupported value"
+"""So begins the message about a number that is not finite: kube-scheduler's and kubectl's words."""
+REMOVED = object()
+"""For `Document.replace`: the value goes."""
 _FOREIGN_BLANKS = re.compile("^[ \\t]*[\u00a0\u2000-\u200a\u202f\u3000]", re.MULTILINE)
 """Non-ASCII spaces, from web pages and word processors, at the start of a line, where YAML reads them as text."""
 _ANY_FOREIGN_BLANK = re.compile("[\u00a0\u2000-\u200a\u202f\u3000]")
@@ -74,6 +78,29 @@ class Document:
         """Tell whether the text holds a value at a location of the data."""
         return self.original(loc) in self._values
 
+    def value_at(self, loc: Loc) -> Any:
+        """Return the data at a location; None where there is none."""
+        value = self.data
+        for part in loc:
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return value
+
+    def replace(self, changes: Mapping[Loc, Any]) -> None:
+        """Replace values of the data, or remove those whose new value is `REMOVED`; problems keep their place."""
+        for loc, value in changes.items():
+            if value is not REMOVED:
+                self.value_at(loc[:-1])[loc[-1]] = value
+        removed = [loc for loc, value in changes.items() if value is REMOVED]
+        # The last elements of a list first, so that the others stay where they are.
+        for loc in sorted(removed, key=lambda loc: [(isinstance(part, int), part) for part in loc], reverse=True):
+            container: Any = self.value_at(loc[:-1])
+            if container is not None:
+                del container[loc[-1]]
+        self.track_moves()
+
     def original(self, loc: Loc) -> Loc:
         """Return the location in the file of a location in the data; they differ only after `track_moves`."""
         for length in range(len(loc), -1, -1) if self._moved is not None else ():
@@ -108,6 +135,8 @@ class Document:
         result: Any = value
         if isinstance(value, str):
             self._check_placeholder(value, loc, (0, 0))
+        elif isinstance(value, float):
+            self._check_finite(value, str(value), loc, (0, 0))
         elif isinstance(value, Mapping):
             result = {str(key): self._copy(inner, (*loc, str(key))) for key, inner in value.items()}
         elif isinstance(value, list | tuple):
@@ -164,9 +193,15 @@ class Document:
         if node.style is not None:
             return text
         value = plain_scalar(text)
+        self._check_finite(value, text, loc, _mark(node))
         # The composer resolves numbers itself; if it says string, the author tagged the scalar with !!str.
         tagged = str(node.tag).endswith(":str") and isinstance(value, int | float) and not isinstance(value, bool)
         return text if tagged else value
+
+    def _check_finite(self, value: Any, text: str, loc: Loc, position: tuple[int, int]) -> None:
+        if isinstance(value, float) and not math.isfinite(value):
+            message, hint = f"{NOT_FINITE_MESSAGE}: {text}", "JSON has no such number: write a finite one"
+            self.problems.append(Problem(loc, message, *position, "error", hint, self.source))
 
     def _check_placeholder(self, text: str, loc: Loc, position: tuple[int, int]) -> None:
         placeholder = _PLACEHOLDER.search(text)

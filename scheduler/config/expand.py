@@ -20,15 +20,30 @@ from scheduler.catalog import (
     PluginDescriptor,
     SecondarySchedulerOptionsArgs,
     default_plugins,
+    lookup,
 )
 from scheduler.config.args import missing_plugin
 from scheduler.config.decode import nearest
 from scheduler.config.document import Document
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import STRATEGIES, replacement
-from scheduler.config.model import INT64, KubeSchedulerProfile, PluginEntry, PluginSet
+from scheduler.config.model import INT64, POD_GROUP_SETS, KubeSchedulerProfile, PluginEntry, Plugins, PluginSet
 from scheduler.config.problems import Problem
+from scheduler.config.releases import last_with, plugin_span
 from scheduler.config.render import redacted
+
+_OF_YOUR_OWN = (
+    "a plugin of your own needs an image of your own that has it (--image, or image and extraPlugins in a stack), or a "
+    "Python package for this project's image"
+)
+_GUARDS: Mapping[str, str] = {
+    "NodeResourcesFit": "nodes get more pods than they have room for, which the kubelet rejects",
+    "TaintToleration": "no taint keeps a pod away",
+    "NodeUnschedulable": "cordoned nodes get pods",
+    "NodeAffinity": "nodeSelector and required node affinity count for nothing, and the kubelet rejects such pods",
+    "NodePorts": "two pods get the same host port, and the kubelet rejects one",
+}
+"""Default filters that keep nodes and pods safe, with what happens without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +112,11 @@ class Expander:
         loc: Loc,
         flavour: Flavour = OURS,
         kubernetes: KubernetesVersion = DEFAULT_KUBERNETES,
+        *,
+        whole: bool = True,
     ) -> None:
+        """`whole`: all of the plugin sets was decoded."""
+        self._whole = whole
         self._document = document
         self._kubernetes = kubernetes
         self._flavour = flavour
@@ -111,7 +130,8 @@ class Expander:
         self._check_names()
         multi_point = merged_multi_point(self._profile, self._flavour, self._kubernetes)
         points = {point: self._expand_point(point, multi_point) for point in ExtensionPoint}
-        self._check_result(points)
+        if self._whole:
+            self._check_result(points)
         return points
 
     @property
@@ -141,33 +161,37 @@ class Expander:
                     self._warn_of_unknown_disabled(
                         entry.name, (*self._loc, "plugins", field, "disabled", index, "name")
                     )
+        for name in POD_GROUP_SETS:
+            for index, entry in enumerate(getattr(self._profile.plugins, name).enabled):
+                alias = Plugins.model_fields[name].alias or name
+                message = f'plugin "{entry.name}" cannot be enabled: {alias} is not followed'
+                hint = replacement(entry.name) or "remove it"
+                self._error(("plugins", alias, "enabled", index, "name"), message, hint)
 
     def _warn_of_unknown_disabled(self, name: str, loc: Loc) -> None:
         if name in STRATEGIES:
-            message = f'disables "{name}", which has had no effect since v1beta2: NodeResourcesFit scores that way now'
+            message = f'{_DISABLES}{name}", which has had no effect since v1beta2: NodeResourcesFit scores that way now'
             hint = "to switch that scoring off, disable NodeResourcesFit under score"
         else:
-            message = f'disables "{name}", which does not exist: it has no effect'
+            message = f'{_DISABLES}{name}", which does not exist: it has no effect'
             hint = replacement(name) or nearest(name, self._flavour.names())
         self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
 
     def _check_enabled(self, at: Loc, entry: PluginEntry, point: ExtensionPoint | None) -> None:
         at = (*at, "name")
-        if entry.name in REMOVED_IN_V1:
+        if entry.name in REMOVED_IN_V1 and self._flavour.find(entry.name) is None:
             message = f'Invalid value: "{entry.name}": was invalid in version "v1"'
             self._error(at, message, replacement(entry.name))
             return
         descriptor = self._flavour.find(entry.name)
         if descriptor is None:
-            hint = replacement(entry.name) or nearest(entry.name, self._flavour.names())
-            if self._flavour.family == "custom":
-                hint = f"declare it under extraPlugins if the image has it{'; ' if hint else ''}{hint}"
-            self._error(at, missing_plugin(entry.name, self._flavour, _interface(point)), hint)
+            self._error(at, missing_plugin(entry.name, self._flavour, _interface(point)), self._instead_of(entry.name))
         elif point is not None and point not in descriptor.points_as(self._kubernetes):
             points = descriptor.points_as(self._kubernetes)
             allowed = ", ".join(sorted(allowed_point.value for allowed_point in points))
             message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
-            self._error(at, message, f"it extends {allowed}")
+            last = last_with(entry.name, point)
+            self._error(at, message, f"it extends {allowed}{f' (up to {last} also {point.value})' if last else ''}")
         elif not self._flavour.runs(descriptor):
             message = f'plugin "{entry.name}" is not implemented by this scheduler yet'
             self._error(at, message, "remove it, or run an image that has it")
@@ -175,6 +199,16 @@ class Expander:
             self._error(
                 (*at[:-1], "weight"), "total score of Score plugins could overflow", "give a weight of 1 or more"
             )
+
+    def _instead_of(self, name: str) -> str:
+        """What to write, or where to look, for a plugin that the image does not have."""
+        release, span = self._flavour.release, plugin_span(name)
+        if release is not None and span is not None:
+            return span.explained(release.number)
+        hint = replacement(name) or nearest(name, self._flavour.names())
+        if self._flavour.family == "custom":
+            return f"declare it under extraPlugins if the image has it{'; ' if hint else ''}{hint}"
+        return hint if lookup(name) is not None or replacement(name) else "; ".join(filter(None, (hint, _OF_YOUR_OWN)))
 
     def _expand_point(self, point: ExtensionPoint, multi_point: list[EnabledPlugin]) -> tuple[EnabledPlugin, ...]:
         own = self._profile.plugins.at(point)
@@ -222,6 +256,32 @@ class Expander:
             self._error(("plugins", "bind"), message, "enable DefaultBinder")
         if sum(plugin.weight for plugin in points[ExtensionPoint.SCORE]) * 100 > INT64:
             self._error(("plugins", "score"), "total score of Score plugins could overflow")
+        self._warn_of_missing_guards(points)
+
+    def _warn_of_missing_guards(self, points: Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]) -> None:
+        """Warn of default filters that do not run and without which pods come to nodes that cannot or must not run
+        them; once for each entry that disables some."""
+        filters = {plugin.name for plugin in points[ExtensionPoint.FILTER]}
+        missing: dict[Loc, list[str]] = {}
+        for plugin in default_plugins(self._kubernetes):
+            if plugin.name in _GUARDS and plugin.name not in filters:
+                missing.setdefault(self._disabling(plugin.name), []).append(plugin.name)
+        for loc, names in missing.items():
+            consequences = "; ".join(f"without {name} {_GUARDS[name]}" for name in names)
+            message = f"no filter {' or '.join(names)} runs: {consequences}"
+            hint = "enable what is needed under filter, or disable it at the points that are meant, such as score"
+            self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
+
+    def _disabling(self, name: str) -> Loc:
+        """Location of the entry that disables a default filter."""
+        for field, plugin_set in (
+            ("filter", self._profile.plugins.filter),
+            ("multiPoint", self._profile.plugins.multi_point),
+        ):
+            for index, entry in enumerate(plugin_set.disabled):
+                if entry.name in (name, "*"):
+                    return (*self._loc, "plugins", field, "disabled", index, "name")
+        return (*self._loc, "plugins", "filter")
 
 
 def merged_multi_point(
@@ -241,6 +301,14 @@ def merged_multi_point(
             replaced.add(own.name)
         merged.append(EnabledPlugin(default.name, own.weight if own is not None else default.default_weight))
     return [*merged, *(EnabledPlugin(name, entry.weight) for name, entry in chosen.items() if name not in replaced)]
+
+
+_DISABLES = 'disables "'
+
+
+def disables_nothing(problem: Problem) -> bool:
+    """Tell the warning about an entry that disables a plugin that does not exist."""
+    return "disabled" in problem.loc and problem.message.startswith(_DISABLES)
 
 
 def _interface(point: ExtensionPoint | None) -> str:

@@ -1,7 +1,7 @@
 """Flavours of scheduler images: what the binary reads, which plugins it has, how it is started.
 
-The table was read from the sources of each release of sigs.k8s.io/scheduler-plugins (cmd/scheduler/main.go,
-apis/config, build/scheduler/Dockerfile).
+What each release of scheduler-plugins has is in `releases`; how it is started was read from its
+build/scheduler/Dockerfile.
 """
 
 import re
@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from scheduler.catalog import IN_TREE, ExtensionPoint, PluginDescriptor, PolicyRule, descriptors, lookup
+from scheduler.catalog import ExtensionPoint, PluginDescriptor, PolicyRule, descriptors, lookup
 from scheduler.config.decode import nearest
+from scheduler.config.releases import VERSIONS, Release
 
 Family = Literal["ours", "scheduler-plugins", "custom"]
 
@@ -49,7 +50,7 @@ class Flavour:
         kubernetes: minor version of the Kubernetes 1.x it is built from.
         command: how the container is started.
         user: numeric user of the image; 0 means that it runs as root unless told otherwise.
-        plugins: names it knows; None means that it may have every plugin of the catalogue.
+        release: of scheduler-plugins; None: it may have every plugin of the catalogue.
         extra: further plugins of a custom image, by name.
     """
 
@@ -59,7 +60,7 @@ class Flavour:
     kubernetes: int
     command: tuple[str, ...] = ("/bin/kube-scheduler",)
     user: int = _NON_ROOT
-    plugins: frozenset[str] | None = None
+    release: Release | None = None
     extra: Mapping[str, ExtraPlugin] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -76,10 +77,10 @@ class Flavour:
         extra = self.extra.get(name)
         if extra is not None:
             return PluginDescriptor(extra.name, extra.points, rules=extra.rules, crds=extra.crds, implemented=True)
+        if self.release is not None:
+            return self.release.find(name)
         descriptor = lookup(name)
-        if descriptor is None or not descriptor.points:
-            return None
-        return descriptor if self.plugins is None or name in self.plugins else None
+        return descriptor if descriptor is not None and descriptor.points else None
 
     def runs(self, descriptor: PluginDescriptor) -> bool:
         """Tell whether the image can run a plugin that it knows."""
@@ -87,8 +88,9 @@ class Flavour:
 
     def names(self) -> tuple[str, ...]:
         """Return the plugin names that are valid in a plugin set."""
-        known = (descriptor.name for descriptor in descriptors() if descriptor.points)
-        return (*(name for name in known if self.plugins is None or name in self.plugins), *self.extra)
+        if self.release is not None:
+            return tuple(self.release.names())
+        return (*(descriptor.name for descriptor in descriptors() if descriptor.points), *self.extra)
 
 
 class UnknownFlavourError(ValueError):
@@ -98,53 +100,25 @@ class UnknownFlavourError(ValueError):
 OURS = Flavour("ours", "ours", ("v1", "v1beta3", "v1beta2", "v1beta1"), 34)
 CUSTOM = Flavour("custom", "custom", ("v1",), 34)
 
-_SINCE_THE_FIRST_RELEASE = frozenset(
-    {
-        "CapacityScheduling", "Coscheduling", "LoadVariationRiskBalancing", "NodeResourcesAllocatable",
-        "NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort", "TargetLoadPacking",
-    }
-)  # fmt: skip
-_SINCE = {
-    "NetworkOverhead": 24,
-    "TopologicalSort": 24,
-    "LowRiskOverCommitment": 26,
-    "SySched": 28,
-    "Peaks": 31,
-    "SchedulingGates": 26,
-    "DynamicResources": 26,
-    "NodeDeclaredFeatures": 35,
-    "GangScheduling": 35,
-}
-_VERSIONS: dict[int, tuple[str, ...]] = {
-    22: ("v1beta2", "v1beta1"),
-    23: ("v1beta3", "v1beta2"),
-    24: ("v1beta3", "v1beta2"),
-    25: ("v1", "v1beta3", "v1beta2"),
-    26: ("v1", "v1beta3", "v1beta2"),
-    27: ("v1", "v1beta3", "v1beta2"),
-    28: ("v1", "v1beta3"),
-    **dict.fromkeys(range(29, 36), ("v1",)),
-}
 _DISTROLESS_SINCE = 29
 _COMMAND_OF_RELEASE = {"0.29.7": ("/kube-scheduler",)}
 """Releases whose binary has another path than the others'."""
 
 
 def _release(minor: int) -> Flavour:
-    in_tree = {descriptor.name for descriptor in IN_TREE}
-    since = {name for name, first in _SINCE.items() if first <= minor}
+    release = Release(minor)
     return Flavour(
         name=f"scheduler-plugins@0.{minor}",
         family="scheduler-plugins",
-        versions=_VERSIONS[minor],
+        versions=release.versions,
         kubernetes=minor,
         user=_NON_ROOT if minor >= _DISTROLESS_SINCE else 0,
-        plugins=frozenset((in_tree - _SINCE.keys()) | _SINCE_THE_FIRST_RELEASE | since),
+        release=release,
     )
 
 
 _TABLE: dict[str, Flavour] = {
-    flavour.name: flavour for flavour in (OURS, CUSTOM, *(_release(minor) for minor in sorted(_VERSIONS)))
+    flavour.name: flavour for flavour in (OURS, CUSTOM, *(_release(minor) for minor in VERSIONS))
 }
 
 
@@ -165,7 +139,7 @@ def flavour_named(name: str) -> Flavour:
     if flavour is None:
         hint = nearest(name, _TABLE) or f"known flavours: {', '.join(_TABLE)}"
         raise UnknownFlavourError(f'flavour "{name}" is not known; {hint}')
-    return _with_command_of_release(flavour, match) if match else flavour
+    return _of_patch(flavour, match) if match else flavour
 
 
 def flavour_of(image: str, named: str = "") -> Flavour:
@@ -186,7 +160,7 @@ def flavour_of(image: str, named: str = "") -> Flavour:
     match = _RELEASE.fullmatch(tag) if _PLUGINS_REPOSITORY.search(repository) else None
     if match is None:
         return CUSTOM
-    return _with_command_of_release(_TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM), match)
+    return _of_patch(_TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM), match)
 
 
 def image_flavour(image: str, named: str = "") -> Flavour:
@@ -201,10 +175,12 @@ def image_flavour(image: str, named: str = "") -> Flavour:
         return flavour_of(image)
 
 
-def _with_command_of_release(flavour: Flavour, release: re.Match[str]) -> Flavour:
-    """The flavour with the command of that patch release."""
-    command = _COMMAND_OF_RELEASE.get(f"0.{release[1]}{release[2] or ''}")
-    return replace(flavour, command=command) if command else flavour
+def _of_patch(flavour: Flavour, match: re.Match[str]) -> Flavour:
+    """The flavour as that patch release has it."""
+    if flavour.release is None or not match[2]:
+        return flavour
+    command = _COMMAND_OF_RELEASE.get(f"0.{match[1]}{match[2]}", flavour.command)
+    return replace(flavour, command=command, release=Release(flavour.release.minor, int(match[2][1:])))
 
 
 def custom_flavour(plugins: Iterable[ExtraPlugin]) -> Flavour:

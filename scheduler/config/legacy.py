@@ -41,13 +41,20 @@ EXPLAINED = MappingProxyType(
 """Plugins without a direct replacement, with the closest equivalent."""
 
 _NOT_FOLLOWED = MappingProxyType(
-    dict.fromkeys(
-        ("PodGroupPodsCount", "TopologyPlacementGenerator"),
-        "it belongs to the topology of PodGroups of scheduling.k8s.io, which is not followed: GangScheduling places "
-        "their pods together on any nodes",
-    )
+    {
+        # Plugins that kube-scheduler has since 1.35 or 1.36 and uses behind alpha gates.
+        **dict.fromkeys(
+            ("PodGroupPodsCount", "TopologyPlacementGenerator"),
+            "it belongs to the topology of PodGroups of scheduling.k8s.io, which is not followed: GangScheduling "
+            "places their pods together on any nodes",
+        ),
+        "SelectorSpread": (
+            "it was removed in Kubernetes 1.29: PodTopologySpread spreads the pods of Services and ReplicaSets by its "
+            "built-in constraints (defaultingType: System)"
+        ),
+    }
 )
-"""Plugins that kube-scheduler has since 1.35 or 1.36 and uses behind alpha gates."""
+"""Plugins of newer and older releases, with what happens or applies instead."""
 
 _FILTER = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
@@ -70,7 +77,7 @@ DEFAULT_POINTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "bind": ("DefaultBinder",),
     }
 )  # fmt: skip
-"""Default plugins per extension point of v1beta1 and v1beta2, which had no multiPoint; without score."""
+"""Default plugins per extension point of v1beta1 and v1beta2, whose defaults were no multiPoint; without score."""
 
 DEFAULT_SCORES: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
@@ -116,6 +123,16 @@ REMOVED_ARGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """Fields of v1beta1 or v1beta2 args that v1 does not have, with what applies instead."""
+
+IGNORED_MULTI_POINT = (
+    "kube-scheduler 1.23 to 1.27 decodes multiPoint of v1beta2 and ignores it: none of these plugins runs"
+)
+"""mergePlugins in pkg/scheduler/apis/config/v1beta2/default_plugins.go returns the other sets only."""
+
+LOST_POINTS: Mapping[str, str] = MappingProxyType(
+    {"Coscheduling": "the controller of PodGroups keeps their status since then"}
+)
+"""What came instead of extension points that plugins of scheduler-plugins had in older releases only."""
 
 BIND_ADDRESSES = ("healthzBindAddress", "metricsBindAddress")
 

@@ -10,11 +10,12 @@ from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion
 from scheduler.config.args import ArgsReader, kubernetes_of, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_top_level
-from scheduler.config.decode import decode
-from scheduler.config.document import PLACEHOLDER_MESSAGE, Document, document_of, read_document
+from scheduler.config.decode import UNKNOWN_FIELD, Usable
+from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named
+from scheduler.config.imagecheck import check_image
 from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.loadlimits import warn_of_load_limits
 from scheduler.config.model import (
@@ -119,9 +120,10 @@ def load_configuration(
     if is_converted(version):
         # Converting edits the tree in place; copying the whole document keeps the identities that positions rely on.
         document = copy.deepcopy(document)
-    model, problems = _decode_model(document, chosen, converting=converting)
+    usable = Usable(document)
+    model, problems = _decode_model(document, usable, chosen, converting=converting)
     if model is None:
-        raise ConfigurationError(_without_consequences_of_placeholders(problems))
+        raise ConfigurationError(_without_consequences(problems, usable))
     problems += check_top_level(document, model, chosen)
     profiles = []
     ignored = ignored_resources(model)
@@ -131,10 +133,12 @@ def load_configuration(
             document, profile, loc, default_allowed=allow_default_scheduler_name, strict=strict_names
         )
         kubernetes = kubernetes_of(profile, chosen, cluster_minor).with_gates(feature_gates)
-        expander = Expander(document, profile, loc, chosen, kubernetes)
+        whole = not usable.lacks_below((*document.original(loc), "plugins"))
+        expander = Expander(document, profile, loc, chosen, kubernetes, whole=whole)
         points = expander.expand()
         reader = ArgsReader(
             document,
+            usable,
             loc,
             chosen,
             kubernetes=kubernetes,
@@ -151,9 +155,9 @@ def load_configuration(
             problems += check_ignored(document, effective.plugin_args, ignored, loc)
             effective = replace(effective, plugin_args=without_ignored(effective.plugin_args, ignored))
         profiles.append(effective)
-    problems += check_profiles(document, profiles)
+    problems += check_profiles(document, profiles, whole=not usable.lacks_below(("profiles",)))
     problems += check_shadows(document, profiles, chosen)
-    problems = _without_consequences_of_placeholders(problems)
+    problems = _without_consequences(problems, usable)
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)
     problems += _warn_of_left_out(document, profiles)
@@ -161,11 +165,24 @@ def load_configuration(
     return Configuration(source, data, version, chosen, digest, model, tuple(profiles), tuple(problems), cluster_minor)
 
 
-def _without_consequences_of_placeholders(problems: list[Problem]) -> list[Problem]:
-    """Return the problems, without others about a value that is an unresolved placeholder."""
-    unfilled = {problem.loc for problem in problems if problem.message.startswith(PLACEHOLDER_MESSAGE)}
-    stays = (PLACEHOLDER_MESSAGE, "unknown field")
-    return [problem for problem in problems if problem.loc not in unfilled or problem.message.startswith(stays)]
+def _without_consequences(problems: list[Problem], usable: Usable) -> list[Problem]:
+    """Return the problems and those of decoding, without others about a value that was not decoded, is an unresolved
+    placeholder or no finite number."""
+    kept = [*(problem for problem in problems if not usable.is_consequence(problem)), *usable.problems]
+    unusable = (PLACEHOLDER_MESSAGE, NOT_FINITE_MESSAGE)
+    unfilled = {problem.loc for problem in kept if problem.message.startswith(unusable)}
+    stays = (*unusable, UNKNOWN_FIELD)
+    kept = [problem for problem in kept if problem.loc not in unfilled or problem.message.startswith(stays)]
+    # What the image does not know may be unknown anyway.
+    unknown: set[Loc] = set()
+    result = []
+    for problem in kept:
+        if problem.message.startswith(UNKNOWN_FIELD):
+            if problem.loc in unknown:
+                continue
+            unknown.add(problem.loc)
+        result.append(problem)
+    return result
 
 
 def default_configuration(
@@ -217,7 +234,7 @@ def _effective_profile(
 
 
 def _decode_model(
-    document: Document, flavour: Flavour, *, converting: bool
+    document: Document, usable: Usable, flavour: Flavour, *, converting: bool
 ) -> tuple[KubeSchedulerConfiguration | None, list[Problem]]:
     data, problems = document.data, list(document.problems)
     if not isinstance(data, dict):
@@ -227,15 +244,21 @@ def _decode_model(
     fatal = list(_check_type_meta(document, data))
     if fatal:
         return None, [*problems, *fatal]
+    version = version_of(data)
     if not converting:
-        problems += _check_version(document, version_of(data), flavour)
-    if is_converted(version_of(data)):
+        problems += _check_version(document, version, flavour)
+        if flavour.reads(version):
+            problems += check_image(document, data, flavour, version)
+    if is_converted(version):
         notes = _convert(document, data)
-        # An image that reads the old version gets the file unchanged: only errors matter to it.
-        problems += notes if flavour.is_ours or converting else [note for note in notes if note.severity == "error"]
-    model = decode(document, data, KubeSchedulerConfiguration, (), problems)
-    if model is None:
-        problems += _problems_in_profiles(document, data, flavour)
+        if not flavour.is_ours and not converting:
+            # An image that reads the old version gets the file unchanged. It is known what scheduler-plugins refuses;
+            # for others, what cannot be converted is refused.
+            notes = [note for note in notes if note.severity == "error" and flavour.release is None]
+        problems += notes
+    if converting and flavour.reads("v1"):
+        problems += check_image(document, data, flavour, "v1")
+    model, _ = usable.decode(KubeSchedulerConfiguration, ())
     return model, problems
 
 
@@ -265,25 +288,6 @@ def _check_version(document: Document, version: str, flavour: Flavour) -> Iterat
     hint = "run: secondary-scheduler convert FILE" if "v1" in flavour.versions else f"write one of {readable}"
     message = f"{flavour.name} does not read {version} and would not start: it reads {readable}"
     yield document.problem(("apiVersion",), message, hint=hint)
-
-
-def _problems_in_profiles(document: Document, data: dict[str, Any], flavour: Flavour) -> Iterator[Problem]:
-    """Check the profiles of a file that does not decode as a whole, so that their problems show in the same pass."""
-    profiles = data.get("profiles")
-    for index, raw in enumerate(profiles if isinstance(profiles, list) else []):
-        loc: Loc = ("profiles", index)
-        already_reported: list[Problem] = []
-        for field in ("plugins", "pluginConfig"):
-            part = {field: raw.get(field)} if isinstance(raw, dict) else {}
-            profile = decode(document, part, KubeSchedulerProfile, loc, already_reported)
-            if profile is not None and field == "plugins":
-                expander = Expander(document, profile, loc, flavour)
-                expander.expand()
-                yield from expander.problems
-            elif profile is not None:
-                reader = ArgsReader(document, loc, flavour, allow_token_in_config_map=True, external_load=True)
-                reader.read(profile)
-                yield from reader.problems
 
 
 def _check_type_meta(document: Document, data: dict[str, Any]) -> Iterator[Problem]:

@@ -68,7 +68,10 @@ class PluginSet(StrictModel):
 
 
 class Plugins(StrictModel):
-    """A profile's plugin sets; `multiPoint` stands for every extension point that a plugin implements."""
+    """A profile's plugin sets; `multiPoint` stands for every extension point that a plugin implements.
+
+    The last four are for PodGroups as a whole. kube-scheduler 1.36 and later write them out, empty.
+    """
 
     pre_enqueue: PluginSet = Field(default_factory=PluginSet)
     queue_sort: PluginSet = Field(default_factory=PluginSet)
@@ -83,6 +86,10 @@ class Plugins(StrictModel):
     bind: PluginSet = Field(default_factory=PluginSet)
     post_bind: PluginSet = Field(default_factory=PluginSet)
     multi_point: PluginSet = Field(default_factory=PluginSet)
+    placement_generate: PluginSet = Field(default_factory=PluginSet)
+    placement_score: PluginSet = Field(default_factory=PluginSet)
+    placement_feasible: PluginSet = Field(default_factory=PluginSet)
+    pod_group_post_filter: PluginSet = Field(default_factory=PluginSet)
 
     def at(self, point: ExtensionPoint) -> PluginSet:
         """Return the set of one extension point."""
@@ -90,6 +97,7 @@ class Plugins(StrictModel):
         return plugin_set
 
 
+POD_GROUP_SETS = ("placement_generate", "placement_score", "placement_feasible", "pod_group_post_filter")
 _FIELDS = {
     point: next(name for name, field in Plugins.model_fields.items() if field.alias == point.value)
     for point in ExtensionPoint

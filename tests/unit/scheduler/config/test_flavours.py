@@ -87,11 +87,11 @@ def test_an_unknown_flavour_lists_the_known_ones_or_suggests_one() -> None:
     [
         ("scheduler-plugins@0.29", "v1beta3", "", "apiVersion: scheduler-plugins@0.29 does not read v1beta3 and would not start: it reads v1; run: secondary-scheduler convert FILE"),
         ("scheduler-plugins@0.24", "v1", "", "apiVersion: scheduler-plugins@0.24 does not read v1 and would not start: it reads v1beta3, v1beta2; write one of v1beta3, v1beta2"),
-        ("scheduler-plugins@0.29", "v1", "  plugins: {score: {enabled: [{name: Peaks}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "Peaks" does not exist in scheduler-plugins@0.29'),
+        ("scheduler-plugins@0.29", "v1", "  plugins: {score: {enabled: [{name: Peaks}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "Peaks" does not exist in scheduler-plugins@0.29; 0.31 and later have it'),
         ("scheduler-plugins@0.34", "v1", "  pluginConfig: [{name: TargetLoadPacking, args: {targetUtilisation: 3}}]\n", 'profiles[0].pluginConfig[0].args.targetUtilisation: unknown field "targetUtilisation"; did you mean "targetUtilization"?'),
         ("scheduler-plugins@0.34", "v1", "  pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: {type: Prometheus, token: x}}}]\n", "profiles[0].pluginConfig[0].args.metricProvider.token: a token in a ConfigMap can be read by everyone who can read ConfigMaps; give watcherAddress instead, or set allowTokenInConfigMap: this image can read it from nowhere else"),
         ("custom", "v1", "  plugins: {score: {enabled: [{name: MyPlugin}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "MyPlugin" does not exist; declare it under extraPlugins if the image has it'),
-        ("ours", "v1", "  plugins: {score: {enabled: [{name: MyPlugin}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "MyPlugin" does not exist'),
+        ("ours", "v1", "  plugins: {score: {enabled: [{name: MyPlugin}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "MyPlugin" does not exist; a plugin of your own needs an image of your own that has it (--image, or image and extraPlugins in a stack), or a Python package for this project\'s image'),
         ("ours", "v1", "  plugins: {score: {enabled: [{name: Peaks}]}}\n", "profiles[0].pluginConfig.WatcherAddress: missing, but Peaks reads the nodes' load only from a load-watcher; give its URL"),
     ],
 )  # fmt: skip

@@ -168,6 +168,7 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file() -> None:
         "f.yaml:7:31",
         "f.yaml:10:31",
         "f.yaml:11:3",
+        "f.yaml:11:3",
     ]
     assert lines[1].endswith("unresolved placeholder ${NAME}; write the value itself here")
 
