@@ -6,12 +6,14 @@ are read by Kubernetes' rules (no dates, no sexagesimal numbers), keys always as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import yaml
 
+from scheduler.catalog import Loc
 from scheduler.config import plain_scalar
 from secondary_scheduler.errors import InputError
 
@@ -22,25 +24,55 @@ _MOST_ALIASED = 1_000_000
 _scalar = lru_cache(maxsize=65536)(plain_scalar)
 
 
+class NotFinite(float):
+    """A number that JSON does not have, such as `.inf`, `.nan` or `1e400`.
+
+    Attributes:
+        written: as it stands in the file.
+        line: from 1; 0 where it is not known.
+    """
+
+    def __new__(cls, value: float, written: str, line: int) -> NotFinite:
+        """Return the number."""
+        number = super().__new__(cls, value)
+        number.written = written
+        number.line = line
+        return number
+
+    written: str
+    line: int
+
+    def __str__(self) -> str:
+        line = f" (line {self.line})" if self.line else ""
+        return f"unsupported value: {self.written}{line}"
+
+
 class YamlDocument(NamedTuple):
-    """One document: its first line (from 1), its content, and the lines of the elements of a top-level `items`."""
+    """One document: its first line (from 1), its content, the lines of the elements of a top-level `items`, and whether
+    it holds a `NotFinite`."""
 
     line: int
     content: Any
     item_lines: tuple[int, ...]
+    has_not_finite: bool = False
 
 
-def documents(data: bytes, file: str) -> Iterator[YamlDocument]:
+def documents(data: bytes, file: str, *, keep_not_finite: bool = False) -> Iterator[YamlDocument]:
     """Yield the documents of a text, empty ones too, as they are read.
 
+    Args:
+        data: the text.
+        file: its name.
+        keep_not_finite: the caller refuses a `NotFinite` where it stands.
+
     Raises:
-        InputError: the text is not YAML; the message has line and column.
+        InputError: the text is not YAML, or holds a number that JSON does not have; the message has line and column.
     """
-    builder = _Builder(file)
+    builder = _Builder(file, keep_not_finite=keep_not_finite)
     try:
         for event in yaml.parse(data, Loader=_LOADER):
             if builder.take(event):
-                yield YamlDocument(builder.line, builder.content, tuple(builder.item_lines))
+                yield YamlDocument(builder.line, builder.content, tuple(builder.item_lines), builder.has_not_finite)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
@@ -49,6 +81,18 @@ def documents(data: bytes, file: str) -> Iterator[YamlDocument]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())
         raise InputError(f"{file}: document {builder.number}: not valid YAML: {problem}") from error
+
+
+def not_finite_in(value: Any, path: Loc = ()) -> Iterator[tuple[Loc, NotFinite]]:
+    """Yield every `NotFinite` of a content, with its path."""
+    if type(value) is NotFinite:
+        yield path, value
+    elif type(value) is dict:
+        for key, inner in value.items():
+            yield from not_finite_in(inner, (*path, key))
+    elif type(value) is list:
+        for index, inner in enumerate(value):
+            yield from not_finite_in(inner, (*path, index))
 
 
 def dump_yaml(value: Any) -> bytes:
@@ -90,8 +134,9 @@ class _Frame:
 class _Builder:
     """Turns events into one document after another."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, keep_not_finite: bool) -> None:
         self._file = file
+        self._keep_not_finite = keep_not_finite
         self.number = 1
         self._begin(0)
 
@@ -105,6 +150,7 @@ class _Builder:
         self._aliased = 0
         self._empty = True
         self._ended = False
+        self.has_not_finite = False
 
     def take(self, event: Any) -> bool:
         """Take in an event; True when a document is complete."""
@@ -112,6 +158,8 @@ class _Builder:
         if kind is yaml.ScalarEvent:
             # Plain text may be a number; what is quoted or tagged as a string is not.
             value = _scalar(event.value) if event.implicit[0] or _is_number_tag(event.tag) else event.value
+            if type(value) is float and not math.isfinite(value):
+                value = self._not_finite(value, event)
             self._handle_scalar(event, value)
         elif kind is yaml.MappingStartEvent:
             self._open({}, event)
@@ -139,6 +187,14 @@ class _Builder:
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1)
         self._put(value, event)
+
+    def _not_finite(self, value: float, event: Any) -> NotFinite:
+        if not self._keep_not_finite:
+            mark = event.start_mark
+            place = f"{self._file}:{mark.line + 1}:{mark.column + 1}: document {self.number}"
+            raise InputError(f"{place}: unsupported value: {event.value}: JSON has no such number")
+        self.has_not_finite = True
+        return NotFinite(value, event.value, event.start_mark.line + 1)
 
     def _key(self, frame: _Frame, event: Any) -> None:
         key = event.value

@@ -28,6 +28,7 @@ from secondary_scheduler.simulation.defaults import (
     PriorityClass,
     object_uid,
 )
+from secondary_scheduler.simulation.misread import of_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import Report, with_field
 from secondary_scheduler.simulation.watcherload import read_load
@@ -54,11 +55,20 @@ class _NodeTimes(Struct):
     status: Status | None = None
 
 
+class _Scheduling(Struct):
+    class Spec(Struct, rename="camel"):
+        node_name: Any = None
+        scheduler_name: Any = None
+
+    spec: Spec | None = None
+
+
 class _ClusterVersion(Struct, rename="camel"):
     git_version: str = ""
 
 
 _cluster_version = msgspec.json.Decoder(_ClusterVersion)
+_scheduling = msgspec.json.Decoder(_Scheduling)
 _priority_class = msgspec.json.Decoder(_PriorityClass)
 _node_times = msgspec.json.Decoder(_NodeTimes)
 
@@ -179,6 +189,8 @@ class _Builder:
         if self._objects.ignored_kinds:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._objects.ignored_kinds.items()))
             self._report.warn(f"not read, as no decision depends on them: {kinds}")
+        for text in of_objects(self._objects.old_group, self._objects.workloads):
+            self._report.warn(text)
         return self._cluster
 
     def _read_classes(self) -> None:
@@ -302,17 +314,23 @@ class _Builder:
             ValueError: the form is right, but the API server would refuse a value.
         """
         entry = obj.entry
+        if entry.problem:
+            self._leave_out(obj, entry.problem, requested=requested)
+            return None
         try:
             item = codec.decode(entry.data)
             if not obj.uid:
                 item = codec.decode(self._with_defaults(obj))
         except (DecodeError, OverflowError) as error:
             reason = with_field(error) if isinstance(error, DecodeError) else _TOO_LARGE
-            self._report.leave_out(entry.place, obj.title, reason)
-            if entry.kind == "Pod":
-                self._record_undecidable(obj, reason, requested=requested)
+            self._leave_out(obj, reason, requested=requested)
             return None
         return item
+
+    def _leave_out(self, obj: NamedObject, reason: str, *, requested: bool) -> None:
+        self._report.leave_out(obj.entry.place, obj.title, reason)
+        if obj.entry.kind == "Pod":
+            self._record_undecidable(obj, reason, requested=requested)
 
     def _with_defaults(self, obj: NamedObject) -> bytes:
         data = msgspec.json.decode(obj.entry.data)
@@ -324,11 +342,14 @@ class _Builder:
 
     def _record_undecidable(self, obj: NamedObject, reason: str, *, requested: bool) -> None:
         """Record a pod that one of our profiles would have decided, as far as its invalid content shows that."""
-        data = msgspec.json.decode(obj.entry.data)
-        spec = data.get("spec")
-        if not isinstance(spec, dict) or spec.get("nodeName"):
+        # Only this much: a number that no object can hold may stand elsewhere.
+        try:
+            spec = _scheduling.decode(obj.entry.data).spec
+        except msgspec.MsgspecError:
             return
-        name = spec.get("schedulerName") or "default-scheduler"
+        if spec is None or spec.node_name:
+            return
+        name = spec.scheduler_name or "default-scheduler"
         names = self._selection.scheduler_names
         if requested and len(names) == 1:
             name = next(iter(names))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
+from scheduler.config import path_text
 from secondary_scheduler.errors import InputError
 from secondary_scheduler.files import MOST_OBJECTS, read_bytes
 from secondary_scheduler.simulation.report import Place, Report, with_field
@@ -17,17 +20,34 @@ from secondary_scheduler.simulation.report import Place, Report, with_field
 _BOM = b"\xef\xbb\xbf"
 _TRAILING = "trailing characters"
 _RECORDING = re.compile(rb'\s*\{\s*"apiVersion":\s*"[^"]*",\s*"kind":\s*"ClusterRecording"')
+_TOO_LARGE = re.compile(rb"[:,\[]\s*-?[0-9.]+[eE]\+?[0-9]{3,}")
+"""A number with an exponent of 100 and more, where JSON has a value."""
 _SPACE = re.compile(r"\s*")
 _UNUSABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, TypeError, ValueError)
 
 
 class Entry(NamedTuple):
-    """One object, not decoded yet: `data` is JSON."""
+    """One object, not decoded yet: `data` is JSON. `problem` is what keeps it from being used, if that is known."""
 
     place: Place
     api_version: str
     kind: str
     data: bytes | Raw
+    problem: str = ""
+
+
+class _Document(NamedTuple):
+    """A document as JSON; None for one that cannot be written as such.
+
+    Attributes:
+        item_lines: first lines of the elements of a List.
+        refused: what is wrong with the whole document (None), or with an element of a List, that JSON cannot say.
+    """
+
+    place: Place
+    data: bytes | None
+    item_lines: Sequence[int] = ()
+    refused: Mapping[int | None, str] = MappingProxyType({})
 
 
 class _TypeMeta(Struct, rename="camel"):
@@ -49,8 +69,8 @@ def read_entries(file: str, report: Report) -> Iterator[Entry]:
     Raises:
         InputError: the file cannot be read, or is neither YAML nor JSON.
     """
-    for place, data, item_lines in _documents(file, read_objects(file)):
-        yield from _entries(place, data, item_lines, report)
+    for document in _documents(file, read_objects(file)):
+        yield from _entries(document, report)
 
 
 def read_objects(file: str) -> bytes:
@@ -69,36 +89,65 @@ def position(data: bytes, offset: int) -> str:
     return f"{line}:{column}"
 
 
-def _documents(file: str, data: bytes) -> Iterator[tuple[Place, bytes | None, Sequence[int]]]:
-    """Yield (place, JSON, lines of items) per document; None for one that cannot be written as JSON."""
+def _documents(file: str, data: bytes) -> Iterator[_Document]:
     if _RECORDING.match(data):
         raise InputError(f"{file}: is a recording, not a snapshot; plan takes it with --recording")
     if data.lstrip()[:1] in (b"{", b"["):
+        if _TOO_LARGE.search(data):
+            yield from _with_too_large(file, data)
+            return
         try:
             # Nothing is decoded yet: this only finds out whether it is JSON as a whole.
             msgspec.json.decode(data, type=Raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if _TRAILING in str(error) and (values := _json_values(data)):
                 for number, value in enumerate(values, 1):
-                    yield Place(file, number), _encoded(value), ()
+                    yield _Document(Place(file, number), _encoded(value))
                 return
             if file.endswith(".json"):
                 raise InputError(_json_problem(file, data, error)) from error
         else:
-            yield Place(file, 1), data, ()
+            yield _Document(Place(file, 1), data)
             return
     # Here, since a JSON file needs no YAML parser to be imported.
     from secondary_scheduler import yamltext
 
-    for number, document in enumerate(yamltext.documents(data, file), 1):
+    for number, document in enumerate(yamltext.documents(data, file, keep_not_finite=True), 1):
         if document.content is not None:
-            yield Place(file, number, document.line), _encoded(document.content), document.item_lines
+            place = Place(file, number, document.line)
+            refused = _not_finite(document.content) if document.has_not_finite else {}
+            yield _Document(place, _encoded(document.content), document.item_lines, refused)
 
 
-def _json_values(data: bytes) -> list[Any]:
+def _with_too_large(file: str, data: bytes) -> Iterator[_Document]:
+    """Yield the documents of a JSON text in which a number may be larger than any that JSON's readers take."""
+    from secondary_scheduler.yamltext import NotFinite
+
+    def number(text: str) -> float:
+        value = float(text)
+        return value if math.isfinite(value) else NotFinite(value, text, 0)
+
+    for count, value in enumerate(_json_values(data, json.JSONDecoder(parse_float=number)), 1):
+        yield _Document(Place(file, count), _encoded(value), (), _not_finite(value))
+
+
+def _not_finite(content: Any) -> dict[int | None, str]:
+    """What is to be said of the numbers that JSON does not have; the first of each object."""
+    from secondary_scheduler.yamltext import not_finite_in
+
+    is_list = isinstance(content, dict) and str(content.get("kind")).endswith("List")
+    refused: dict[int | None, str] = {}
+    for path, number in not_finite_in(content):
+        index = path[1] if is_list and len(path) > 2 and path[0] == "items" else None
+        inside = path[2:] if isinstance(index, int) else path
+        refused.setdefault(index if isinstance(index, int) else None, f"{path_text(inside)}: {number}")
+    return refused
+
+
+def _json_values(data: bytes, decoder: json.JSONDecoder | None = None) -> list[Any]:
     """Return the values of a text of several, as `kubectl … -o json` commands one after the other write it; none
     where it is something else."""
-    decoder = json.JSONDecoder()
+    decoder = decoder or json.JSONDecoder()
     values: list[Any] = []
     try:
         text = data.decode()
@@ -130,19 +179,25 @@ def _json_problem(file: str, data: bytes, error: Exception) -> str:
 
 def _encoded(value: Any) -> bytes | None:
     try:
-        return msgspec.json.encode(value)
+        # Numbers that JSON does not have become null; what holds one is refused.
+        return msgspec.json.encode(value, enc_hook=_nothing)
     except _UNUSABLE:
         return None
 
 
-def _entries(place: Place, data: bytes | None, item_lines: Sequence[int], report: Report) -> Iterator[Entry]:
+def _nothing(_value: object) -> None:
+    return None
+
+
+def _entries(document: _Document, report: Report) -> Iterator[Entry]:
+    place, data, item_lines, refused = document
     type_meta = _typed(place, data, report)
     if type_meta is None or data is None:
         return
     api_version, kind = type_meta.api_version or "", type_meta.kind or ""
     if not kind.endswith("List"):
         if _complete(place, type_meta, report):
-            yield Entry(place, api_version, kind, data)
+            yield Entry(place, api_version, kind, data, refused.get(None, ""))
         return
     try:
         items = _items.decode(data).items
@@ -159,7 +214,7 @@ def _entries(place: Place, data: bytes | None, item_lines: Sequence[int], report
             continue
         item.api_version, item.kind = item.api_version or of_all.api_version, item.kind or of_all.kind
         if _complete(at, item, report):
-            yield Entry(at, item.api_version or "", item.kind or "", raw)
+            yield Entry(at, item.api_version or "", item.kind or "", raw, refused.get(index, ""))
 
 
 def _typed(place: Place, data: bytes | Raw | None, report: Report) -> _TypeMeta | None:

@@ -13,6 +13,7 @@ from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.errors import InputError
 from secondary_scheduler.nodeload import LOAD_KIND, VERSION_KIND
 from secondary_scheduler.simulation.documents import Entry, read_entries
+from secondary_scheduler.simulation.misread import OLD_GROUP, WORKLOADS, no_pods_of
 from secondary_scheduler.simulation.report import Report, with_field
 
 _CLUSTER_WIDE = frozenset(
@@ -81,6 +82,8 @@ class RecordedObjects:
 
     Attributes:
         ignored_kinds: objects of kinds that no decision depends on, counted.
+        old_group: titles of those of the group that scheduler-plugins had up to 0.24.
+        workloads: titles of what controllers make pods of, if no cluster has made it.
         requested: the pod that an option named apart from the snapshot.
     """
 
@@ -89,6 +92,8 @@ class RecordedObjects:
         self._objects: dict[str, dict[tuple[str, str], NamedObject]] = {}
         self._generated = 0
         self.ignored_kinds: Counter[str] = Counter()
+        self.old_group: list[str] = []
+        self.workloads: list[str] = []
         self.requested: NamedObject | None = None
 
     def of(self, kind: str) -> Collection[NamedObject]:
@@ -98,12 +103,27 @@ class RecordedObjects:
     def add(self, entries: Iterable[Entry]) -> None:
         """Sort objects by kind; of two with the same name the later one counts."""
         for entry in entries:
-            if _GROUPS.get(entry.kind) != entry.api_version.rpartition("/")[0]:
-                self.ignored_kinds[entry.kind] += 1
+            group = entry.api_version.rpartition("/")[0]
+            if _GROUPS.get(entry.kind) != group:
+                self._ignore(entry, group)
                 continue
             obj = self._identify(entry)
-            if obj is not None:
+            if obj is not None and WORKLOADS.get(entry.kind) == group and not obj.uid:
+                self.workloads.append(obj.title)
+            if obj is not None and entry.problem and entry.kind != "Pod":
+                self._report.leave_out(entry.place, obj.title, entry.problem)
+            elif obj is not None:
                 self._store(obj)
+
+    def _ignore(self, entry: Entry, group: str) -> None:
+        workload = WORKLOADS.get(entry.kind) == group
+        obj = self._identify(entry) if workload or group == OLD_GROUP else None
+        if obj is not None and group == OLD_GROUP:
+            self.old_group.append(obj.title)
+        elif obj is not None and not obj.uid:
+            self.workloads.append(obj.title)
+        else:
+            self.ignored_kinds[entry.kind] += 1
 
     def add_pod(self, file: str) -> None:
         """Take in the only object of a file, a pod, as the one that is `requested`; it replaces one of the same name.
@@ -114,7 +134,9 @@ class RecordedObjects:
         entries = list(read_entries(file, self._report))
         if len(entries) != 1 or (entries[0].kind, entries[0].api_version) != ("Pod", "v1"):
             kinds = ", ".join(entry.kind for entry in entries) or "nothing usable"
-            raise InputError(f"--pod {file}: holds {kinds}; it takes one Pod of apiVersion v1")
+            workloads = [entry.kind for entry in entries if entry.kind in WORKLOADS]
+            reason = f"; {no_pods_of(workloads)}" if workloads else ""
+            raise InputError(f"--pod {file}: holds {kinds}; it takes one Pod of apiVersion v1{reason}")
         obj = self._identify(entries[0])
         if obj is None:
             raise InputError(f"--pod {file}: the pod cannot be used")

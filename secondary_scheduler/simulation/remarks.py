@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading, NodeInfo
 from secondary_scheduler.simulation.cluster import SimulatedCluster
+from secondary_scheduler.simulation.misread import of_labels
 
 _CAPACITIES = {
     "cpu": (1, "in cores, such as 4 or 4000m"),
@@ -44,6 +45,7 @@ def remarks(
     """
     if about_pending:
         yield from _of_pods(cluster, configuration.scheduler_names)
+        yield from of_labels(cluster.pending)
     yield from _of_nodes(cluster)
     yield from _of_load(cluster, configuration, measured, now)
 
