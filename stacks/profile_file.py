@@ -24,7 +24,7 @@ from scheduler.config import (
     Flavour,
     Problem,
     bound_rules,
-    load_configuration,
+    find_configuration,
     render,
 )
 from stacks.settings import StackSettings
@@ -74,9 +74,7 @@ def configuration_from_file(
         return None, [*problems, Problem((_KEY,), message)]
 
     def load(bound: CredentialRules | None) -> Configuration:
-        return load_configuration(
-            text,
-            source=shown,
+        return find_configuration(text, shown).load(
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             strict_names=True,

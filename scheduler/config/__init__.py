@@ -56,6 +56,13 @@ if TYPE_CHECKING:
     from scheduler.config.bound import bound_rules
     from scheduler.config.complete import completed
     from scheduler.config.difference import differences, profile_differences
+    from scheduler.config.found import (
+        CONFIG_KEY,
+        FoundConfiguration,
+        find_configuration,
+        find_configurations,
+        objects_in,
+    )
     from scheduler.config.rebalancing import (
         REBALANCED_RESOURCES,
         RebalancerSpec,
@@ -76,6 +83,11 @@ if not TYPE_CHECKING:
             "completed": "complete",
             "differences": "difference",
             "profile_differences": "difference",
+            "CONFIG_KEY": "found",
+            "FoundConfiguration": "found",
+            "find_configuration": "found",
+            "find_configurations": "found",
+            "objects_in": "found",
             "REBALANCED_RESOURCES": "rebalancing",
             "RebalancerSpec": "rebalancing",
             "RebalanceSettings": "rebalancing",
@@ -92,6 +104,7 @@ if not TYPE_CHECKING:
 
 __all__ = [
     "API_VERSION",
+    "CONFIG_KEY",
     "CUSTOM",
     "DEFAULT_SCHEDULER_NAME",
     "KIND",
@@ -107,6 +120,7 @@ __all__ = [
     "ExtenderTLSConfig",
     "ExtraPlugin",
     "Flavour",
+    "FoundConfiguration",
     "Incompatibility",
     "InvalidSpecError",
     "KubeSchedulerConfiguration",
@@ -127,6 +141,8 @@ __all__ = [
     "default_configuration",
     "differences",
     "disables_nothing",
+    "find_configuration",
+    "find_configurations",
     "flavour_named",
     "flavour_names",
     "flavour_of",
@@ -137,6 +153,7 @@ __all__ = [
     "load_configuration",
     "names_secret",
     "nearest",
+    "objects_in",
     "operator_of",
     "operator_of_csv",
     "overridden_lease_keys",

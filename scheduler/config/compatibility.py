@@ -183,9 +183,8 @@ def _check_image(image: str, flavour: Flavour) -> Iterator[Incompatibility]:
     registry = image.partition("/")[0]
     if registry in table["goneRegistries"]:
         instead = table["goneRegistries"][registry]
-        yield Incompatibility(
-            "scheduler", f"the registry {registry} is no longer updated; use the same image from {instead}"
-        )
+        message = f"the registry {registry} is frozen: it has not been updated since April 2023"
+        yield Incompatibility("scheduler", f"{message}; use the same image from {instead}")
     release = parse_version(split_image(image)[1])
     if flavour.family != "scheduler-plugins" or release is None:
         return

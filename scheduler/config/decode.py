@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -46,7 +47,9 @@ class Usable:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._out: set[Loc] = set()
-        self._unknown: set[Loc] = set()
+        # What is left out or unknown, and everything that contains it.
+        self._around_out: set[Loc] = set()
+        self._around_unknown: set[Loc] = set()
         self._filled: set[Loc] = set()
         self.problems: list[Problem] = []
 
@@ -69,11 +72,17 @@ class Usable:
 
     def is_consequence(self, problem: Problem) -> bool:
         """Tell whether a problem is about something that could not be decoded."""
-        return any(_touches(problem.loc, loc) for loc in self._out)
+        # By sets, as a hostile file may have tens of thousands of both.
+        around = problem.loc in self._around_out
+        return around or any(problem.loc[:length] in self._out for length in range(1, len(problem.loc) + 1))
 
     def lacks_below(self, loc: Loc) -> bool:
         """Tell whether something at or below a location of the file could not be decoded, or is not known."""
-        return any(out[: len(loc)] == loc for out in (*self._out, *self._unknown))
+        return loc in self._around_out or loc in self._around_unknown
+
+    def _leave_out(self, loc: Loc) -> None:
+        self._out.add(loc)
+        self._around_out.update(loc[:length] for length in range(1, len(loc) + 1))
 
     def _take_out(self, errors: list[ErrorDetails], model: type[BaseModel], base: Loc) -> bool:
         """Report errors and change the data so that they are gone; False where that cannot be."""
@@ -102,14 +111,14 @@ class Usable:
         for detail in errors:
             at = self._document.original((*base, *detail["loc"]))
             if detail["type"] == "extra_forbidden":
-                self._unknown.add(at)
-                parent = detail["loc"][:-1]
-                meant = closest(str(detail["loc"][-1]), field_names(model, parent))
-                self._out |= {(*at[:-1], meant)} if meant else set()
+                self._around_unknown.update(at[:length] for length in range(1, len(at) + 1))
+                meant = closest(str(detail["loc"][-1]), field_names(model, detail["loc"][:-1]))
+                if meant:
+                    self._leave_out((*at[:-1], meant))
             elif at in self._out:
                 continue
             else:
-                self._out.add(at)
+                self._leave_out(at)
             described.append(_describe(self._document, detail, model, base))
         misplaced = sum(1 for problem in described if problem.hint.startswith(_BELONGS))
         if not base and first and misplaced >= _LOST_INDENTATION:
@@ -129,12 +138,6 @@ class Usable:
             except (KeyError, IndexError, TypeError):
                 return loc[:length]
         return loc
-
-
-def _touches(loc: Loc, other: Loc) -> bool:
-    """Whether one location is the other or contains it; the whole document is contained in none."""
-    length = min(len(loc), len(other))
-    return bool(length) and loc[:length] == other[:length]
 
 
 def _is_below_removed(loc: Loc, changes: Mapping[Loc, Any]) -> bool:
@@ -240,9 +243,13 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 def closest(name: str, allowed: Iterable[str]) -> str:
     """Return the allowed name that a mistyped one is most like; empty for none."""
+    return _closest(name, tuple(sorted(allowed)))
+
+
+@lru_cache(maxsize=16)
+def _closest(name: str, names: tuple[str, ...]) -> str:
     import difflib  # here, since few mistype a name
 
-    names = sorted(allowed)
     same = next((candidate for candidate in names if candidate.lower() == name.lower()), "")
     return same or next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.6)), "")
 

@@ -192,6 +192,10 @@ class Expander:
             message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
             last = last_with(entry.name, point)
             self._error(at, message, f"it extends {allowed}{f' (up to {last} also {point.value})' if last else ''}")
+        elif entry.name in self._flavour.extra and self._flavour.family != "custom":
+            message, hint = f'plugin "{entry.name}" is not known here: it is kept', _OF_YOUR_OWN
+            problem = self._document.problem((*self._loc, *at), message, hint=hint, severity="warning")
+            self.problems.append(problem)
         elif not self._flavour.runs(descriptor):
             message = f'plugin "{entry.name}" is not implemented by this scheduler yet'
             self._error(at, message, "remove it, or run an image that has it")

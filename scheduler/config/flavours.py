@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from scheduler.catalog import ExtensionPoint, PluginDescriptor, PolicyRule, descriptors, lookup
-from scheduler.config.decode import nearest
-from scheduler.config.releases import VERSIONS, Release
+from scheduler.config.decode import closest, nearest
+from scheduler.config.legacy import replacement
+from scheduler.config.releases import VERSIONS, Release, plugin_span
 
 Family = Literal["ours", "scheduler-plugins", "custom"]
 
@@ -187,6 +188,28 @@ def custom_flavour(plugins: Iterable[ExtraPlugin]) -> Flavour:
     """Return the flavour of a custom image that has these plugins in addition to the catalogue's."""
     extra = {plugin.name: plugin for plugin in plugins}
     return Flavour("custom", "custom", CUSTOM.versions, CUSTOM.kubernetes, extra=MappingProxyType(extra))
+
+
+def with_unknown_plugins(flavour: Flavour, data: Any) -> Flavour:
+    """Return the flavour with the plugins of a configuration that nobody knows, where it enables them: converting keeps
+    them. A name that is like a known one is taken for a mistake."""
+    points: dict[str, set[ExtensionPoint]] = {}
+    profiles = data.get("profiles") if isinstance(data, dict) else None
+    for profile in profiles if isinstance(profiles, list) else ():
+        plugins = profile.get("plugins") if isinstance(profile, dict) else None
+        for at, plugin_set in plugins.items() if isinstance(plugins, dict) else ():
+            enabled = plugin_set.get("enabled") if isinstance(plugin_set, dict) else None
+            for entry in enabled if isinstance(enabled, list) else ():
+                name = entry.get("name") if isinstance(entry, dict) else None
+                if isinstance(name, str) and flavour.find(name) is None and not _is_known(name, flavour):
+                    points.setdefault(name, set()).update(point for point in ExtensionPoint if point.value == at)
+    extra = {name: ExtraPlugin(name, frozenset(own)) for name, own in points.items()}
+    return replace(flavour, extra=MappingProxyType({**flavour.extra, **extra})) if extra else flavour
+
+
+def _is_known(name: str, flavour: Flavour) -> bool:
+    known = lookup(name) is not None or plugin_span(name) is not None or bool(replacement(name))
+    return known or bool(closest(name, flavour.names()))
 
 
 def split_image(image: str) -> tuple[str, str]:

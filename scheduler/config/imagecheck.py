@@ -48,9 +48,9 @@ class _Check:
     def _covers(self, span: Span) -> bool:
         return span.covers(self._release.number, self._version)
 
-    def _problem(self, loc: Loc, what: str, span: Span, *, at_key: bool = False) -> Problem:
+    def _problem(self, loc: Loc, message: str, span: Span, *, at_key: bool = False) -> Problem:
         hint = f"{self._image} would not start: {span.explained(self._release.number)}"
-        return self._document.problem(loc, what, hint=hint, at_key=at_key)
+        return self._document.problem(loc, message, hint=hint, at_key=at_key)
 
     def _fields(self, spans: Mapping[str, Span], data: object, below: Loc) -> Iterator[Problem]:
         missing: set[Loc] = set()

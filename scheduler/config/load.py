@@ -14,7 +14,7 @@ from scheduler.config.decode import UNKNOWN_FIELD, Usable
 from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
-from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named
+from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named, with_unknown_plugins
 from scheduler.config.imagecheck import check_image
 from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.loadlimits import warn_of_load_limits
@@ -116,6 +116,8 @@ def load_configuration(
     except UnknownFlavourError as error:
         raise ConfigurationError([Problem((), str(error), source=source)]) from None
     document = read_document(content, source) if isinstance(content, str) else document_of(content, source)
+    if converting:
+        chosen = with_unknown_plugins(chosen, document.data)
     data, digest, version = document.data, hash_of(document.data), version_of(document.data)
     if is_converted(version):
         # Converting edits the tree in place; copying the whole document keeps the identities that positions rely on.
@@ -241,11 +243,12 @@ def _decode_model(
         kind = "is empty" if data is None else "is not a map"
         problems.append(document.problem((), f"the file {kind}", hint=f"it starts with apiVersion: {API_VERSION}"))
         return None, problems
-    fatal = list(_check_type_meta(document, data))
-    if fatal:
-        return None, [*problems, *fatal]
+    problems += _check_type_meta(document, data)
+    # What has no kind or no version is taken for v1; of another kind or version, nothing is known.
+    if data.get("kind") not in (None, "", KIND) or (data.get("apiVersion") and not _is_known(data)):
+        return None, problems
     version = version_of(data)
-    if not converting:
+    if not converting and version:
         problems += _check_version(document, version, flavour)
         if flavour.reads(version):
             problems += check_image(document, data, flavour, version)
@@ -298,10 +301,14 @@ def _check_type_meta(document: Document, data: dict[str, Any]) -> Iterator[Probl
         yield document.problem(("kind",), f'no kind "{kind}" is known', hint=f"write kind: {KIND}")
     if not version:
         yield document.problem((), "apiVersion is missing", hint=f"add apiVersion: {API_VERSION}")
-    elif version != API_VERSION and not is_converted(version_of(data)):
+    elif not _is_known(data):
         message = f'no kind "{KIND}" is registered for version "{version}"'
         hint = f"write {API_VERSION}; {', '.join(CONVERTED_VERSIONS)} are converted"
         yield document.problem(("apiVersion",), message, hint=hint)
+
+
+def _is_known(data: dict[str, Any]) -> bool:
+    return data.get("apiVersion") == API_VERSION or is_converted(version_of(data))
 
 
 def _named_profiles(model: KubeSchedulerConfiguration) -> list[KubeSchedulerProfile]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import typer
 
-from scheduler.config import Configuration, ConfigurationError, load_configuration
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from scheduler.config import Configuration, ConfigurationError, find_configuration
+from secondary_scheduler.cli.errors import ExitCode
+from secondary_scheduler.cli.stackfile import check_stack, is_stack_file
 from secondary_scheduler.files import read_text
 from secondary_scheduler.simulation.report import Report
 
@@ -39,15 +40,13 @@ class ConfigurationFile:
 
         Raises:
             typer.Exit: it is not valid, and the problems are on stderr.
-            CommandError: the file holds none, or several.
+            CommandError: it is a stack file without its project.
         """
-        embedded = self.path.name.startswith("Pulumi.") or self.text.lstrip().startswith("config:")
-        if embedded or "kind: ConfigMap" in self.text:
-            return self._embedded(report, minor)
+        if is_stack_file(self.path, self.text):
+            return self._stack(report, minor)
         try:
-            configuration = load_configuration(
-                self.text,
-                source=str(self.path),
+            embedded = find_configuration(self.text, str(self.path))
+            configuration = embedded.load(
                 allow_token_in_config_map=True,
                 allow_default_scheduler_name=True,
                 external_load=True,
@@ -57,25 +56,19 @@ class ConfigurationFile:
             for problem in error.problems:
                 typer.echo(str(problem), err=True)
             raise typer.Exit(ExitCode.INVALID_INPUT) from error
+        if embedded.title and minor is None:
+            report.note(f"{self.option} {self.path}: {embedded.title}")
         for warning in configuration.warnings if minor is None else ():
             report.warn(f"warning: {warning}")
         return configuration
 
-    def _embedded(self, report: Report, minor: int | None) -> Configuration:
-        # Here, not above: most runs need neither.
-        from secondary_scheduler.cli.checking import check_file
-
-        results = list(check_file(self.path, self.text, None, allow_token=True, cluster_minor=minor))
-        for problem in (problem for result in results for problem in result.problems):
+    def _stack(self, report: Report, minor: int | None) -> Configuration:
+        configuration, problems = check_stack(self.path, self.text)
+        for problem in problems:
             if problem.severity == "error":
                 typer.echo(str(problem), err=True)
             elif minor is None:
                 report.warn(f"warning: {problem}")
-        if not all(result.valid for result in results):
+        if configuration is None or any(problem.severity == "error" for problem in problems):
             raise typer.Exit(ExitCode.INVALID_INPUT)
-        valid = [result.configuration for result in results if result.configuration is not None]
-        if len(valid) != 1:
-            raise CommandError(
-                f"{self.option} {self.path}: holds {len(valid)} configurations; give one", ExitCode.INVALID_INPUT
-            )
-        return valid[0]
+        return configuration

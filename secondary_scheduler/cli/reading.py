@@ -57,12 +57,10 @@ def read_configuration(file: Path) -> Configuration:
     Raises:
         CommandError: it is not valid; one line per mistake.
     """
-    from scheduler.config import ConfigurationError, load_configuration
+    from scheduler.config import ConfigurationError, find_configuration
 
     try:
-        return load_configuration(
-            read_text(file),
-            source=str(file),
+        return find_configuration(read_text(file), str(file)).load(
             allow_token_in_config_map=True,
             allow_default_scheduler_name=True,
         )

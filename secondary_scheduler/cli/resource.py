@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from scheduler.catalog import LOG_VERBOSITY, CredentialRules, Loc
+from scheduler.catalog import INSTANCE_NAME, LOG_VERBOSITY, CredentialRules, Loc
 from scheduler.config import (
+    ClusterVersions,
     Flavour,
     InvalidSpecError,
     Problem,
@@ -19,6 +20,7 @@ from scheduler.config import (
     UnknownFlavourError,
     custom_flavour,
     flavour_named,
+    incompatibilities,
     nearest,
     parse_spec,
 )
@@ -61,9 +63,27 @@ def read_resource(root: MappingNode, source: str) -> Resource:
         Problem(loc, message, *_position(root, loc), source=source, hint=hint) for loc, message, hint in _problems(data)
     ]
     try:
-        return Resource(parse_spec(data), tuple(sorted(problems, key=lambda problem: (problem.line, problem.column))))
+        resource = Resource(parse_spec(data), ())
     except InvalidSpecError:
         return Resource(None, tuple(problems))
+    for loc, message, hint in _doubts(data, resource):
+        problems.append(Problem(loc, message, *_position(root, loc), "warning", hint, source))
+    return replace(resource, problems=tuple(sorted(problems, key=lambda problem: (problem.line, problem.column))))
+
+
+def _doubts(data: dict[str, Any], resource: Resource) -> Iterator[tuple[Loc, str, str]]:
+    """Location, message and hint of what is valid and may not do what is meant."""
+    metadata = data.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if isinstance(name, str) and name != INSTANCE_NAME:
+        message = f'upstream\'s operator acts on the SecondaryScheduler named "{INSTANCE_NAME}" only'
+        hint = f"call it {INSTANCE_NAME}, or run this project's operator, which takes any name"
+        yield ("metadata", "name"), message, hint
+    flavour = resource.flavour
+    if resource.spec is not None and flavour is not None:
+        for known in incompatibilities(ClusterVersions(), None, resource.spec.scheduler_image, flavour):
+            message, _, hint = known.message.partition("; ")
+            yield ("spec", "schedulerImage"), message, hint
 
 
 def _problems(data: dict[str, Any]) -> Iterator[tuple[Loc, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -11,6 +11,11 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.reading import choose_flavour, require_writable
 from secondary_scheduler.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scheduler.config import ConfigurationError, Problem
 
 _EXAMPLES = examples("convert old.yaml", "convert old.yaml --file new.yaml")
 
@@ -21,7 +26,12 @@ def register(parent: typer.Typer) -> None:
 
 
 def convert(
-    source: Annotated[str, typer.Argument(metavar="FILE", help="The KubeSchedulerConfiguration; - is stdin.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="The KubeSchedulerConfiguration, or a manifest that holds one; - is stdin."
+        ),
+    ],
     target: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Write to this file instead of to stdout.")
     ] = None,
@@ -34,18 +44,22 @@ def convert(
     From v1beta1, v1beta2 or v1beta3; what ran before runs after, and comments are kept. The changes are reported on
     stderr. A file that is v1 already is written unchanged.
     """
-    from scheduler.config import OURS, ConfigurationError, convert_text
+    from scheduler.config import OURS, ConfigurationError, convert_text, find_configuration
 
     chosen = choose_flavour(image, "") or OURS
     if target is not None:
         require_writable(target, "--file")
     try:
-        text, before = convert_text(read_text(source), source=source, flavour=chosen)
+        embedded = find_configuration(read_text(source), source)
     except ConfigurationError as error:
-        for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        raise typer.Exit(ExitCode.INVALID_INPUT) from error
-    for warning in before.warnings:
+        _refuse(error.problems, error)
+    try:
+        text, before = convert_text(embedded.text, source=source, flavour=chosen)
+    except ConfigurationError as error:
+        _refuse(map(embedded.in_file, error.problems), error)
+    if embedded.title:
+        typer.echo(f"{source}: {embedded.title}", err=True)
+    for warning in map(embedded.in_file, before.warnings):
         typer.echo(f"warning: {warning}", err=True)
     if target is None:
         typer.echo(text, nl=False)
@@ -54,3 +68,9 @@ def convert(
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"--file {target}: {error.strerror or error}") from error
+
+
+def _refuse(problems: Iterable[Problem], error: ConfigurationError) -> NoReturn:
+    for problem in problems:
+        typer.echo(str(problem), err=True)
+    raise typer.Exit(ExitCode.INVALID_INPUT) from error

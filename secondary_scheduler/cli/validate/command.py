@@ -61,11 +61,15 @@ def validate(
     from dataclasses import replace
 
     from scheduler.catalog import UNDECIDED_RULES
+    from scheduler.config import ClusterVersions, incompatibilities
     from secondary_scheduler.cli.checking import check_file, unreadable
 
     require_single_stdin(list(files))
     chosen = choose_flavour(image, flavour)
     rules = replace(UNDECIDED_RULES, allow_insecure=allow_insecure)
+    if image and chosen is not None:
+        for known in incompatibilities(ClusterVersions(), None, image, chosen):
+            typer.echo(f"warning: --image {image}: {known.message}", err=True)
     results: list[Checked] = []
     for name in files:
         try:
@@ -98,16 +102,19 @@ def _line(result: Checked) -> str:
     counts = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in ((errors, "error"), (warnings, "warning"))]
     counted = ", ".join(text for text, count in zip(counts, (errors, warnings), strict=True) if count)
     if not result.valid:
-        return f"{result.file}: {result.kind} is not valid: {counted}"
+        return f"{result.file}: {result.title or result.kind} is not valid: {counted}"
     if result.configuration is None:
         return f"{result.file}: {result.kind} is valid"
     names = ", ".join(result.configuration.scheduler_names)
     for_image = "" if result.configuration.flavour.is_ours else f" for {result.configuration.flavour.name}"
-    return f"{result.file}: {result.kind} is valid{for_image}, schedulers: {names}{f' ({counted})' if counted else ''}"
+    valid = f"{result.file}: {result.title or result.kind} is valid{for_image}"
+    return f"{valid}, schedulers: {names}{f' ({counted})' if counted else ''}"
 
 
 def _data(result: Checked) -> dict[str, Any]:
     data: dict[str, Any] = {"file": result.file, "kind": result.kind, "valid": result.valid}
+    if result.title:
+        data["title"] = result.title
     if result.configuration is not None:
         data |= {
             "version": result.configuration.version,

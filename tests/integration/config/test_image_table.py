@@ -80,9 +80,9 @@ def binary() -> Path:
 def test_the_binary_and_the_table_refuse_the_same(binary: Path, tmp_path: Path, name: str) -> None:
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     text = f"{head}leaderElection: {{leaderElect: false}}\n{CASES[name]}"
-    said = _said_by(binary, tmp_path, text)
+    logged = _logged_by(binary, tmp_path, text)
     problems = _found_in(text)
-    assert bool(_REFUSES.search(said)) == bool(problems), f"{problems}; the binary: {said[-1000:]}"
+    assert bool(_REFUSES.search(logged)) == bool(problems), f"{problems}; the binary: {logged[-1000:]}"
 
 
 def _found_in(text: str) -> str:
@@ -93,7 +93,7 @@ def _found_in(text: str) -> str:
     return ""
 
 
-def _said_by(binary: Path, directory: Path, text: str) -> str:
+def _logged_by(binary: Path, directory: Path, text: str) -> str:
     """What the binary logs until it ends, or asks an API server that does not answer."""
     config, kubeconfig = directory / "config.yaml", directory / "kubeconfig"
     config.write_text(text)
@@ -101,14 +101,14 @@ def _said_by(binary: Path, directory: Path, text: str) -> str:
     port = ports.allocate(["scheduler"], {})["scheduler"]
     command = [str(binary), f"--config={config}", f"--kubeconfig={kubeconfig}", "--master=http://127.0.0.1:1"]
     command += ["--bind-address=127.0.0.1", f"--secure-port={port}", "--authentication-skip-lookup"]
-    said = ""
+    logged = ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                said += line
+                logged += line
                 if "connection refused" in line:
                     break
         finally:
             process.kill()
-    return said
+    return logged

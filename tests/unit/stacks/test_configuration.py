@@ -105,7 +105,7 @@ def test_comments_of_a_file_do_not_make_another_config_map(stack: Stack) -> None
         (FILE.replace("    score:", "   score:\n    x"), 0, ["not valid YAML"]),
         (FILE + "- schedulerName: mine\n", 11, ['Duplicate value: "mine"']),
         ("", 1, ["the file is empty"]),
-        ("[]", 1, ["is not a map"]),
+        ("[]", 1, ["this is a list, no configuration"]),
     ],
 )  # fmt: skip
 def test_a_problem_in_the_file_is_reported_with_its_line_and_field(

@@ -109,7 +109,7 @@ def test_settings_come_from_a_file(planner: Planner) -> None:
     [
         ("colour: red\n", "colour: Extra inputs are not permitted"),
         ("thresholds: {cpu: 120, memory: 60}\n", "thresholds.cpu: must be between 0 and 100"),
-        ("thresholds: {cpu: .nan, memory: 60}\n", "thresholds.cpu: must be between 0 and 100"),
+        ("thresholds: {cpu: .nan, memory: 60}\n", "unsupported value: .nan: JSON has no such number"),
         ("thresholds: {cpu: 50}\n", "thresholds.memory: must be in thresholds and in targetThresholds, or in neither"),
         ("targetThresholds: {cpu: 40, memory: 90}\n", "thresholds.cpu: must not be above targetThresholds (40)"),
         ("useDeviationThresholds: true\n", "useDeviationThresholds: needs thresholds and targetThresholds"),

@@ -45,10 +45,10 @@ def test_each_kind_of_the_old_group_is_named(bench: Bench, kind: str, version: s
 
 
 def test_pods_with_both_labels_or_none_are_fine(bench: Bench) -> None:
-    both = pod("a") | {
+    twice_labelled = pod("a") | {
         "metadata": {"name": "a", "labels": {f"pod-group.{OLD}": "g", "scheduling.x-k8s.io/pod-group": "g"}}
     }
-    assert "belong" not in bench.simulate(node("n"), both, pod("b")).err
+    assert "belong" not in bench.simulate(node("n"), twice_labelled, pod("b")).err
     alone = pod("c") | {"metadata": {"name": "c", "labels": {f"pod-group.{OLD}": "g"}}}
     assert "default/c belongs to no PodGroup" in bench.simulate(node("n"), alone).err
 
@@ -74,8 +74,8 @@ def test_37_a_workload_is_named_with_how_to_get_its_pods() -> None:
 def test_every_kind_of_workload_is_named_unless_a_cluster_made_it(bench: Bench, api_version: str, kind: str) -> None:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "w"}, "spec": {}}
     assert f"{kind} default/w: a workload makes no pods here" in bench.simulate(node("n"), pod("p"), manifest).err
-    made = manifest | {"metadata": {"name": "w", "uid": "u"}}
-    assert "makes no pods" not in bench.simulate(node("n"), pod("p"), made).err
+    existing = manifest | {"metadata": {"name": "w", "uid": "u"}}
+    assert "makes no pods" not in bench.simulate(node("n"), pod("p"), existing).err
 
 
 def test_46_pods_with_numbers_that_json_has_not_are_left_out_with_field_and_reason() -> None:

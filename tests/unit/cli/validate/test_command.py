@@ -141,7 +141,7 @@ def test_errors_in_a_manifest_name_its_own_lines_and_columns(tmp_path: Path) -> 
         ("apiVersion: v1\nkind: ConfigMap\n", 4, "the ConfigMap has no key config.yaml (its keys: none)"),
         ("a: [", 4, "not valid YAML"),
         ("", 4, "the file is empty"),
-        ("apiVersion: v1\nkind: Pod\n", 4, 'no kind "Pod" is known'),
+        ("apiVersion: v1\nkind: Pod\n", 4, "this is a Pod of v1, no configuration"),
         (GOOD.replace("mine", "default-scheduler"), 0, "competes with the cluster's own"),
         (GOOD.replace("mine", "MyScheduler"), 4, 'schedulerName: Invalid value: "MyScheduler": must be a DNS-1123'),
         (config_map(GOOD.replace("mine", "$(touch X)`id`;|")), 4, "profiles[0].schedulerName: Invalid value: "),
@@ -288,3 +288,64 @@ def test_every_file_is_reported_also_after_one_that_cannot_be_read(tmp_path: Pat
     ]
     data = json.loads(call("validate", absent, good, "-o", "json").stdout)
     assert [(file["file"], file["valid"]) for file in data["files"]] == [(absent, False), (good, True)]
+
+
+def test_r03_convert_takes_the_configuration_out_of_a_config_map_and_keeps_what_it_does_not_know() -> None:
+    file = ROOT / "tests/data/cases/r03-cm-custom-v1beta3/config.yaml"
+    result = call("convert", str(file))
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout)["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert "store-plugin" in result.stdout
+    assert f"{file}: ConfigMap store/store-scheduler-config, key store-scheduler-config.yaml\n" in result.stderr
+    assert 'plugin "store-plugin" is not known here: it is kept' in result.stderr
+    judged = call("validate", str(file))
+    assert "ConfigMap store/store-scheduler-config, key store-scheduler-config.yaml is not valid" in judged.stdout
+
+
+@pytest.mark.parametrize("command", ["convert", "validate"])
+def test_what_is_no_configuration_is_named_by_every_command(command: str, tmp_path: Path) -> None:
+    file = written(tmp_path, "apiVersion: apps/v1\nkind: Deployment\n")
+    result = call(command, file)
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert result.stderr.startswith(f"{file}:1:1: this is a Deployment of apps/v1, no configuration; ")
+
+
+def test_convert_still_takes_a_name_like_a_known_one_for_a_mistake() -> None:
+    text = GOOD.replace("/v1\n", "/v1beta3\n").replace(
+        "multiPoint: {", "score: {enabled: [{name: NodeAffinty}]}, multiPoint: {"
+    )
+    result = call("convert", "-", stdin=text)
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert 'did you mean "NodeAffinity"?' in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("k8s.gcr.io/scheduler-plugins/kube-scheduler:v0.24.9", ["k8s.gcr.io", "frozen", "registry.k8s.io"]),
+        ("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.29.7", ["0.29.7", "broken"]),
+    ],
+)
+def test_an_image_that_should_not_be_used_is_warned_of(tmp_path: Path, image: str, words: list[str]) -> None:
+    text = GOOD.replace("/v1\n", "/v1beta3\n") if "0.24" in image else GOOD
+    text = text.replace(", {name: DynamicResources}", "") if "0.24" in image else text
+    for result in (
+        call("validate", "--image", image, written(tmp_path, text)),
+        call(
+            "validate",
+            written(
+                tmp_path, RESOURCE.replace("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.28.9", image), "r.yaml"
+            ),
+        ),
+    ):
+        assert result.exit_code == 0, result.stderr
+        assert all(word in result.stderr for word in words), result.stderr
+
+
+def test_a_secondary_scheduler_that_upstreams_operator_does_not_serve_is_warned_of(tmp_path: Path) -> None:
+    served = call("validate", written(tmp_path, RESOURCE))
+    assert served.stderr == ""
+    for name in ("mine", "cluster-2", "Cluster"):
+        result = call("validate", written(tmp_path, RESOURCE.replace("{name: cluster", f"{{name: {name}")))
+        assert result.exit_code == 0
+        assert 'upstream\'s operator acts on the SecondaryScheduler named "cluster" only' in result.stderr

@@ -55,7 +55,7 @@ def test_combinations_in_the_table_are_accepted(
         (None, None, UPSTREAM.format("2.0.0"), "my/own:1", "operator", ["operator 2.0.0 is not in the table", "1.0 to 1.6"]),
         ("1.28", None, OUR_OPERATOR, "my/own:1", "operator", ["needs Kubernetes 1.29 or later"]),
         (None, None, OUR_OPERATOR, GO.format("0.29.7"), "scheduler", ["0.29.7 is broken", "use 0.29.8"]),
-        (None, None, OUR_OPERATOR, "k8s.gcr.io/scheduler-plugins/kube-scheduler:v0.28.9", "scheduler", ["k8s.gcr.io is no longer updated", "registry.k8s.io"]),
+        (None, None, OUR_OPERATOR, "k8s.gcr.io/scheduler-plugins/kube-scheduler:v0.28.9", "scheduler", ["k8s.gcr.io is frozen", "registry.k8s.io"]),
         ("1.31", None, OUR_OPERATOR, GO.format("0.33.5"), "scheduler", ["from Kubernetes 1.33, newer than the cluster's 1.31", "use 0.31.8"]),
         (None, "4.19", OUR_OPERATOR, GO.format("0.29.8"), "scheduler", ["more than one release older than the cluster's 1.32", "use 0.32.7"]),
         (None, "5.1", OUR_OPERATOR, "my/own:1", "cluster", ["OpenShift 5.1 is not in the table", "4.6 to 5.0", "set kubernetesVersion"]),

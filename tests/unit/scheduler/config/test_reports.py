@@ -148,7 +148,7 @@ def test_r08_a_disabled_filter_that_keeps_nodes_safe_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugins", "where", "names"),
+    ("plugins", "place", "names"),
     [
         ("{filter: {disabled: [{name: TaintToleration}]}}", "filter.disabled[0].name", ["TaintToleration"]),
         ("{multiPoint: {disabled: [{name: NodeUnschedulable}, {name: NodePorts}]}}", "multiPoint.disabled[0].name", ["NodeUnschedulable"]),
@@ -156,9 +156,9 @@ def test_r08_a_disabled_filter_that_keeps_nodes_safe_is_warned_of() -> None:
         ("{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}", "multiPoint.disabled[0].name", ["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"]),
     ],
 )  # fmt: skip
-def test_each_disabled_guard_is_named_where_it_is_disabled(plugins: str, where: str, names: list[str]) -> None:
+def test_each_disabled_guard_is_named_where_it_is_disabled(plugins: str, place: str, names: list[str]) -> None:
     first = load(f"{HEAD.format('v1')}{PROFILE}  plugins: {plugins}\n").warnings[0]
-    assert first.path == f"profiles[0].plugins.{where}"
+    assert first.path == f"profiles[0].plugins.{place}"
     assert first.message.startswith(f"no filter {' or '.join(names)} runs: ")
 
 
