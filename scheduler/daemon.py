@@ -432,6 +432,7 @@ class Daemon:
             authorities=new_authorities(options),
             behaves_as=behaves_as,
             flags=flags,
+            flags_as_text=self.configuration.profiles[0].kubernetes.shows_flags_as_text,
             profiling=self.configuration.model.enable_profiling,
             loop_stacks=task_stacks,
             node_loads=self._feeds.node_loads,

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from scheduler.catalog import format_duration
 from scheduler.gates import GATES, POD_GROUP_GATES, SETTABLE_GATES, always
 
 _NO_PROXY = "clients are known by their own token or certificate, not by what a front proxy says"
@@ -169,13 +168,22 @@ _DEFAULTS: Final = {
 """What kube-scheduler shows of flags that were not given and whose default does not stand in the parser."""
 
 
-def shown_flags(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> dict[str, str]:
-    """Return the value of every flag by its name, as Go writes it."""
+def shown_flags(
+    parser: argparse.ArgumentParser, parsed: argparse.Namespace, written: Mapping[object, Callable[[float], str]]
+) -> dict[str, str]:
+    """Return the value of every flag by its name, as Go writes it.
+
+    `written` says for the types of flags that are kept as another number than the user writes how he writes them.
+    """
     shown: dict[str, str] = {}
     for action in parser._actions:
         name = action.option_strings[-1].removeprefix("--")
         value = getattr(parsed, action.dest, None)
-        shown[name] = _DEFAULTS.get(name, "") if value is None else _as_go(value, name)
+        form = written.get(action.type)
+        if form is not None and isinstance(value, float):
+            shown[name] = form(value)
+        else:
+            shown[name] = _DEFAULTS.get(name, "") if value is None else _as_go(value, name)
     return shown
 
 
@@ -187,8 +195,6 @@ def _as_go(value: object, name: str) -> str:
         return ",".join(gates)
     if isinstance(value, list | tuple):
         return f"[{','.join(map(str, value))}]"
-    if isinstance(value, float) and name != "kube-api-qps":
-        return format_duration(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from scheduler import __version__
-from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, parse_duration
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, format_duration, parse_duration
 from scheduler.config import KubeSchedulerConfiguration
 from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import credential_rules, source_address
@@ -436,5 +436,5 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         decision_history=parsed.decision_history,
         decision_details=parsed.decision_details,
         credential_rules=rules,
-        shown=shown_flags(parser, parsed),
+        shown=shown_flags(parser, parsed, {_duration: format_duration, _percent: lambda part: f"{part * 100:g}"}),
     )

@@ -77,6 +77,7 @@ class KubernetesVersion:
         gives_up_early: the members of a PodGroup are no longer tried once too few are left for its minCount
             (gangscheduling.go, PlacementFeasible).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
+        shows_flags_as_text: `/flagz` has another heading, and no structured form (zpages/flagz of component-base).
         later_metrics: those of our metrics that kube-scheduler has since a newer version only (metrics/metrics.go).
         stable_metrics, beta_metrics: those that it calls so in their help texts; its others are ALPHA
             (metrics/metrics.go, component-base/metrics).
@@ -116,6 +117,7 @@ class KubernetesVersion:
     pod_group_sets: tuple[str, ...] = ()
     gives_up_early: bool = False
     reports_victims: bool = False
+    shows_flags_as_text: bool = False
     later_metrics: tuple[str, ...] = ()
     stable_metrics: tuple[str, ...] = ()
     beta_metrics: tuple[str, ...] = ()
@@ -166,6 +168,7 @@ POD_GROUP_METRICS = frozenset(
 """Metrics that kube-scheduler has with the feature gate GenericWorkload only."""
 _1_34 = KubernetesVersion(
     34,
+    shows_flags_as_text=True,
     later_metrics=(*_METRICS_OF_1_36, *_METRICS_OF_1_37),
     stable_metrics=(
         "scheduler_schedule_attempts_total",
@@ -204,6 +207,7 @@ _1_34 = KubernetesVersion(
 _1_35 = replace(
     _1_34,
     minor=35,
+    shows_flags_as_text=False,
     default_weights=(("DynamicResources", 2),),
     missing_points=(),
     spares_terminating=True,

@@ -78,6 +78,8 @@ class Answers(Struct, frozen=True, kw_only=True):
     """The version of kube-scheduler that `/statusz` shows; "" where it is not served."""
     flags: Mapping[str, str] | None = None
     """What `/flagz` shows; None where it is not served."""
+    flags_as_text: bool = False
+    """Whether it is shown as kube-scheduler 1.34 does."""
     profiling: bool = False
     """Whether `/debug/pprof` is served."""
     loop_stacks: Callable[[], Mapping[str, Stack]] = dict

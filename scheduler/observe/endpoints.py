@@ -152,7 +152,8 @@ class Endpoints:
         return _answer_page(status.page(request.headers.get("Accept", ""), now))
 
     async def _flagz(self, request: web.Request) -> web.Response:
-        return _answer_page(flags_page(self._answers.flags or {}, request.headers.get("Accept", "")))
+        accept, text_only = request.headers.get("Accept", ""), self._answers.flags_as_text
+        return _answer_page(flags_page(self._answers.flags or {}, accept, text_only=text_only))
 
     async def _show_configuration(self, _: web.Request) -> web.Response:
         return web.json_response(self._answers.configz())

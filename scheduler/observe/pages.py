@@ -23,6 +23,7 @@ _VERSIONS: Final = ("v1alpha1", "v1beta1")
 _DOCUMENTS: Final = ("application/json", "application/yaml")
 _LONGEST_ACCEPT: Final = 2000
 _NOT_ACCEPTABLE: Final = "only the following media types are accepted: application/json, application/yaml, text/plain"
+_TEXT_ONLY: Final = "media type not acceptable, must be: text/plain"
 _PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 """What upstream names, whatever else it serves."""
 
@@ -70,9 +71,18 @@ class ProcessStatus(Struct, frozen=True):
         return _page("Statusz", accept, [f"{name}: {value}" for name, value in lines.items()], document)
 
 
-def flags_page(flags: Mapping[str, str], accept: str) -> Page:
-    """Return `/flagz` in the form that the client accepts: values by the names of the flags."""
+def flags_page(flags: Mapping[str, str], accept: str, *, text_only: bool = False) -> Page:
+    """Return `/flagz` in the form that the client accepts: values by the names of the flags.
+
+    `text_only`: as up to 1.34, where it has another heading and no other form. Upstream's delimiter is chosen at random
+    there, so that nobody reads it by program; ours is always the same.
+    """
     ordered = dict(sorted(flags.items()))
+    if text_only:
+        if _choose("", accept) is None:
+            return Page(406, "text/plain; charset=utf-8", f"{_TEXT_ONLY}\n")
+        lines = "".join(f"{name}={value}\n" for name, value in ordered.items())
+        return Page(200, "text/plain; charset=utf-8", f"\n{_COMPONENT} flags\n{_WARNING}\n\n{lines}")
     return _page("Flagz", accept, [f"{name}={value}" for name, value in ordered.items()], {"flags": ordered})
 
 

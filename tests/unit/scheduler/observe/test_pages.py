@@ -52,3 +52,13 @@ def test_a_document_is_of_the_version_that_is_asked_for(media_type: str, version
 )
 def test_other_forms_are_not_acceptable(accept: str, status: int) -> None:
     assert flags_page({"v": "0"}, accept).status == status
+
+
+def test_flags_are_shown_as_text_only_up_to_1_34() -> None:
+    page = flags_page({"v": "2", "config": "c"}, "text/plain", text_only=True)
+    lines = page.text.splitlines()
+    assert (lines[1], lines[4:]) == ("kube-scheduler flags", ["config=c", "v=2"])
+    for accept in ("application/json;v=v1alpha1;g=config.k8s.io;as=Flagz", "text/html"):
+        refused = flags_page({}, accept, text_only=True)
+        assert (refused.status, refused.text) == (406, "media type not acceptable, must be: text/plain\n")
+    assert flags_page({}, "text/plain").text.splitlines()[1] == "kube-scheduler flagz"
