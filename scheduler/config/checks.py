@@ -68,15 +68,15 @@ def _check_leader_election(document: Document, model: KubeSchedulerConfiguration
             yield document.problem(("leaderElection", field), f"{field} is required")
 
 
-def check_profiles(document: Document, profiles: list[EffectiveProfile], *, whole: bool) -> Iterator[Problem]:
-    """Yield the problems between profiles: their names, and, if `whole` profiles were decoded, the queue they share."""
+def check_profiles(document: Document, profiles: list[EffectiveProfile], *, all_sets: bool) -> Iterator[Problem]:
+    """Yield the problems between profiles: their names, and the queue they share, if all plugin sets were decoded."""
     seen: set[str] = set()
     for index, profile in enumerate(profiles):
         if profile.scheduler_name and profile.scheduler_name in seen:
             loc: Loc = ("profiles", index, "schedulerName")
             yield document.problem(loc, f'Duplicate value: "{profile.scheduler_name}"')
         seen.add(profile.scheduler_name)
-        if not whole:
+        if not all_sets:
             continue
         sorters = profile.plugins(ExtensionPoint.QUEUE_SORT)
         if sorters != profiles[0].plugins(ExtensionPoint.QUEUE_SORT):

@@ -127,7 +127,7 @@ def load_configuration(
     if model is None:
         raise ConfigurationError(_without_consequences(problems, usable))
     problems += check_top_level(document, model, chosen)
-    profiles = []
+    profiles, all_sets = [], True
     ignored = ignored_resources(model)
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
@@ -136,6 +136,7 @@ def load_configuration(
         )
         kubernetes = kubernetes_of(profile, chosen, cluster_minor).with_gates(feature_gates)
         whole = not usable.lacks_below((*document.original(loc), "plugins"))
+        all_sets = all_sets and whole
         expander = Expander(document, profile, loc, chosen, kubernetes, whole=whole)
         points = expander.expand()
         reader = ArgsReader(
@@ -157,7 +158,7 @@ def load_configuration(
             problems += check_ignored(document, effective.plugin_args, ignored, loc)
             effective = replace(effective, plugin_args=without_ignored(effective.plugin_args, ignored))
         profiles.append(effective)
-    problems += check_profiles(document, profiles, whole=not usable.lacks_below(("profiles",)))
+    problems += check_profiles(document, profiles, all_sets=all_sets)
     problems += check_shadows(document, profiles, chosen)
     problems = _without_consequences(problems, usable)
     if any(problem.severity == "error" for problem in problems):

@@ -61,8 +61,12 @@ def test_r11_an_unknown_field_does_not_hide_a_wrong_value_beside_it() -> None:
             "parallelism: -1\nprofiles:\n- schedulerName: a\n- schedulerName: a\n  percentageOfNodesToScore: x\n",
             ["parallelism", "profiles[1].schedulerName", "profiles[1].percentageOfNodesToScore"],
         ),
+        (
+            "profiles:\n- schedulerName: a\n  colour: x\n- schedulerName: b\n  plugins: {queueSort: {enabled: [{name: QOSSort}], disabled: [{name: '*'}]}}\n",
+            ["profiles[0].colour", "profiles[1].plugins.queueSort"],
+        ),
     ],
-    ids=["top", "plugin set", "args", "extenders", "profiles"],
+    ids=["top", "plugin set", "args", "extenders", "profiles", "queue"],
 )  # fmt: skip
 def test_all_problems_show_at_once_whatever_kind_they_are(body: str, expected: list[str]) -> None:
     assert sorted(fields(HEAD.format("v1") + body)) == sorted(expected)
