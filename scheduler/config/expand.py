@@ -29,7 +29,7 @@ from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import STRATEGIES, replacement
 from scheduler.config.model import INT64, POD_GROUP_SETS, KubeSchedulerProfile, PluginEntry, Plugins, PluginSet
 from scheduler.config.problems import Problem
-from scheduler.config.releases import last_with, plugin_span
+from scheduler.config.releases import last_with, plugin_span, point_span
 from scheduler.config.render import redacted
 
 _OF_YOUR_OWN = (
@@ -187,11 +187,8 @@ class Expander:
         if descriptor is None:
             self._error(at, missing_plugin(entry.name, self._flavour, _interface(point)), self._instead_of(entry.name))
         elif point is not None and point not in descriptor.points_as(self._kubernetes):
-            points = descriptor.points_as(self._kubernetes)
-            allowed = ", ".join(sorted(allowed_point.value for allowed_point in points))
             message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
-            last = last_with(entry.name, point)
-            self._error(at, message, f"it extends {allowed}{f' (up to {last} also {point.value})' if last else ''}")
+            self._error(at, message, self._extended(descriptor, point))
         elif entry.name in self._flavour.extra and self._flavour.family != "custom":
             message, hint = f'plugin "{entry.name}" is not known here: it is kept', _OF_YOUR_OWN
             problem = self._document.problem((*self._loc, *at), message, hint=hint, severity="warning")
@@ -203,6 +200,15 @@ class Expander:
             self._error(
                 (*at[:-1], "weight"), "total score of Score plugins could overflow", "give a weight of 1 or more"
             )
+
+    def _extended(self, descriptor: PluginDescriptor, missing: ExtensionPoint) -> str:
+        """Which points a plugin extends, and which releases extend the one that is missing."""
+        points = ", ".join(sorted(point.value for point in descriptor.points_as(self._kubernetes)))
+        release, span = self._flavour.release, point_span(descriptor.name, missing)
+        if release is not None and span is not None:
+            return f"it extends {points}; {span.explained(release.number, missing.value)}"
+        last = last_with(descriptor.name, missing)
+        return f"it extends {points}{f' (up to {last} also {missing.value})' if last else ''}"
 
     def _instead_of(self, name: str) -> str:
         """What to write, or where to look, for a plugin that the image does not have."""

@@ -6,24 +6,25 @@ from typing import Any
 from scheduler.catalog import Loc
 from scheduler.config.decode import UNKNOWN_FIELD
 from scheduler.config.document import Document
-from scheduler.config.flavours import Flavour
 from scheduler.config.legacy import IGNORED_MULTI_POINT
 from scheduler.config.model import API_VERSION
 from scheduler.config.problems import Problem
 from scheduler.config.releases import FIELDS, VALUES, Release, Span, ignores_args, plugin_span
 
 
-def check_image(document: Document, data: Mapping[str, Any], flavour: Flavour, version: str) -> Iterator[Problem]:
-    """Yield what the release of an image does not have of a configuration, which is as the image will read it.
+def check_release(
+    document: Document, data: Mapping[str, Any], image: str, release: Release, version: str
+) -> Iterator[Problem]:
+    """Yield what a release does not have of a configuration, which is as the image will read it.
 
     Args:
         document: where problems are reported.
         data: of a version that the image reads.
-        flavour: of the image; nothing is known about others than scheduler-plugins.
+        image: what messages call it.
+        release: of scheduler-plugins.
         version: of the data, such as `v1`.
     """
-    if flavour.release is not None:
-        yield from _Check(document, flavour.name, flavour.release, version).run(data)
+    yield from _Check(document, image, release, version).run(data)
 
 
 class _Check:

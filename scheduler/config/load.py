@@ -15,7 +15,6 @@ from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, D
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named, with_unknown_plugins
-from scheduler.config.imagecheck import check_image
 from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.loadlimits import warn_of_load_limits
 from scheduler.config.model import (
@@ -252,7 +251,7 @@ def _decode_model(
     if not converting and version:
         problems += _check_version(document, version, flavour)
         if flavour.reads(version):
-            problems += check_image(document, data, flavour, version)
+            problems += _check_image(document, data, flavour, version)
     if is_converted(version):
         notes = _convert(document, data)
         if not flavour.is_ours and not converting:
@@ -261,9 +260,22 @@ def _decode_model(
             notes = [note for note in notes if note.severity == "error" and flavour.release is None]
         problems += notes
     if converting and flavour.reads("v1"):
-        problems += check_image(document, data, flavour, "v1")
+        problems += _check_image(document, data, flavour, "v1")
+    elif converting:
+        message = f"{flavour.name} does not read v1 and would not start with it: it reads {', '.join(flavour.versions)}"
+        hint = "give the file to that image as it is, or convert it for the image that comes next"
+        problems.append(document.problem(("apiVersion",), message, hint=hint))
     model, _ = usable.decode(KubeSchedulerConfiguration, ())
     return model, problems
+
+
+def _check_image(document: Document, data: dict[str, Any], flavour: Flavour, version: str) -> list[Problem]:
+    if flavour.release is None:
+        return []
+    # Here, since our scheduler needs none of it.
+    from scheduler.config.imagecheck import check_release
+
+    return list(check_release(document, data, flavour.name, flavour.release, version))
 
 
 def _convert(document: Document, data: dict[str, Any]) -> list[Problem]:

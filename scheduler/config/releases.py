@@ -46,14 +46,14 @@ class Span(NamedTuple):
         in_version = not self.versions or version is None or version in self.versions
         return self.since <= release <= self.until and in_version
 
-    def explained(self, release: Patch) -> str:
+    def explained(self, release: Patch, subject: str = "it") -> str:
         """Return where else it is: `0.34 and later have it`."""
         if release < self.since:
             in_version = f" in {' and '.join(sorted(self.versions))}" if self.versions else ""
-            return f"{_name(self.since)} and later have it{in_version}"
+            return f"{_name(self.since)} and later have {subject}{in_version}"
         if release > self.until:
-            return f"the last to have it was {_name(self.until)}"
-        return f"it is in {' and '.join(sorted(self.versions))} only"
+            return f"the last to have {subject} was {_name(self.until)}"
+        return f"{subject} is in {' and '.join(sorted(self.versions))} only"
 
 
 def _since(minor: int, patch: int = 0, *versions: str) -> Span:
@@ -158,6 +158,7 @@ _POINTS: Mapping[str, Mapping[str, Span]] = MappingProxyType(
         "GCEPDLimits": {"preFilter": _since(28)},
         "VolumeBinding": {"preScore": _since(30)},
         "DefaultPreemption": {"preEnqueue": _since(32)},
+        "GangScheduling": {"reserve": _since(35)},
         "DynamicResources": {
             "preScore": _until(31),
             "postBind": _until(31),
@@ -238,9 +239,14 @@ def plugin_span(name: str) -> Span | None:
     return Span() if known else None
 
 
+def point_span(name: str, point: ExtensionPoint) -> Span | None:
+    """Return the releases in which a plugin has an extension point; None where that never changed."""
+    return _POINTS.get(name, {}).get(point.value)
+
+
 def last_with(name: str, point: ExtensionPoint) -> str:
     """Return the last release in which a plugin had an extension point that it lost since; empty for none."""
-    span = _POINTS.get(name, {}).get(point.value)
+    span = point_span(name, point)
     return _name(span.until) if span is not None and span.until[0] != _LATEST else ""
 
 

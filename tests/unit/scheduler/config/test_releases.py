@@ -43,7 +43,7 @@ def args(plugin: str, content: str, plugins: str = "") -> str:
         ("cosched-pgr", "0.29.8", ['profiles[0].pluginConfig[0].args.podGroupRejectPercentage: unknown field "podGroupRejectPercentage"; scheduler-plugins@0.29 would not start: 0.34 and later have it']),
         ("cosched-pgr", "0.33.5", ['profiles[0].pluginConfig[0].args.podGroupRejectPercentage: unknown field "podGroupRejectPercentage"; scheduler-plugins@0.33 would not start: 0.34 and later have it']),
         ("cosched-pgr", "0.34.7", []),
-        ("nrt-022-reserve", "0.22.6", ['profiles[0].plugins.reserve.enabled[0].name: plugin "NodeResourceTopologyMatch" does not extend ReservePlugin plugin; it extends filter, score']),
+        ("nrt-022-reserve", "0.22.6", ['profiles[0].plugins.reserve.enabled[0].name: plugin "NodeResourceTopologyMatch" does not extend ReservePlugin plugin; it extends filter, score; 0.24 and later have reserve']),
         ("nrt-022-reserve", "0.24.9", []),
         ("profile-percentage-025", "0.25.7", ['profiles[0].percentageOfNodesToScore: unknown field "percentageOfNodesToScore"; scheduler-plugins@0.25 would not start: 0.26 and later have it in v1']),
         ("profile-percentage-025", "0.26.7", []),
@@ -88,6 +88,7 @@ def test_the_reported_configurations_are_refused_for_the_images_that_would_not_s
         ("  plugins: {preScore: {enabled: [{name: VolumeBinding}]}}\n", "PreScorePlugin", ["v1 0.30.12"], ["v1 0.29.8"]),
         ("  plugins: {preScore: {enabled: [{name: NodeResourcesFit}]}}\n", "PreScorePlugin", ["v1 0.27.9"], ["v1 0.26.7"]),
         ("  plugins: {preEnqueue: {enabled: [{name: DefaultPreemption}]}}\n", "PreEnqueuePlugin", ["v1 0.32.7"], ["v1 0.31.8"]),
+        ("  plugins: {reserve: {enabled: [{name: GangScheduling}]}}\n", "GangScheduling", ["v1 0.35.7"], ["v1 0.34.7"]),
         ("  plugins: {preBind: {enabled: [{name: DynamicResources}]}}\n", "PreBindPlugin", ["v1 0.30.12"], ["v1 0.29.8"]),
         ("  plugins: {postBind: {enabled: [{name: DynamicResources}]}}\n", "PostBindPlugin", ["v1 0.31.8"], ["v1 0.32.7"]),
         # Plugins.
@@ -133,6 +134,33 @@ def test_converting_for_an_image_refuses_what_it_lacks_in_v1() -> None:
     with pytest.raises(ConfigurationError, match=r'"resyncScope"; scheduler-plugins@0\.28 would not start'):
         convert_text(text, source="f", flavour=flavour_of(f"{IMAGE}0.28.9"))
     assert "resyncScope: All" in convert_text(text, source="f", flavour=flavour_of(f"{IMAGE}0.29.8"))[0]
+
+
+@pytest.mark.parametrize(("version", "release"), [("v1beta2", "0.22.6"), ("v1beta3", "0.24.9"), ("v1beta2", "0.23.10")])
+def test_nothing_is_converted_for_an_image_that_does_not_read_v1(version: str, release: str) -> None:
+    text = written(version)
+    assert refusals(text, release) == []
+    with pytest.raises(ConfigurationError, match="does not read v1 and would not start with it: it reads v1beta"):
+        convert_text(text, source="f", flavour=flavour_of(IMAGE + release))
+    assert "apiVersion: kubescheduler.config.k8s.io/v1\n" in convert_text(text, source="f")[0]
+
+
+@pytest.mark.parametrize(
+    ("point", "plugin", "release", "elsewhere"),
+    [
+        ("reserve", "NodeResourceTopologyMatch", "0.22.6", "0.24 and later have reserve"),
+        ("postBind", "Coscheduling", "0.26.7", "the last to have postBind was 0.25"),
+        ("score", "DynamicResources", "0.34.7", "0.35 and later have score"),
+        ("preScore", "DynamicResources", "0.33.5", "the last to have preScore was 0.31"),
+    ],
+)
+def test_a_point_that_the_image_lacks_is_refused_with_the_releases_that_have_it(
+    point: str, plugin: str, release: str, elsewhere: str
+) -> None:
+    version = flavour_of(IMAGE + release).versions[0]
+    text = written(version, f"  plugins: {{{point}: {{enabled: [{{name: {plugin}}}]}}}}\n")
+    (line,) = refusals(text, release)
+    assert line.endswith(f"; {elsewhere}")
 
 
 R22 = (CASES / "r22-cosched-old-args/config.yaml").read_text()
