@@ -72,7 +72,10 @@ def _settings(path: Path | None) -> RebalanceSettings:
         return RebalanceSettings()
     text = _text(path, "--settings")
     try:
-        return read_settings(read_document(text, str(path)).data if text.strip() else None)
+        document = read_document(text, str(path))
+        if document.problems:
+            raise ConfigurationError(document.problems)
+        return read_settings(document.data)
     except (SettingsError, ConfigurationError) as error:
         raise SetupError("\n".join(f"--settings {path}: {line}" for line in str(error).splitlines())) from error
 
