@@ -167,6 +167,19 @@ def test_a_configuration_is_completed_as_upstream_completes_it_and_reads_it_back
     assert upstream_output(upstream, tmp_path, written) == (0, expected)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("body", [CASES["no profile's fields"], CASES["sets at points"]], ids=["plain", "sets"])
+def test_a_configuration_that_1_37_completed_means_what_it_meant(tmp_path: Path, body: str) -> None:
+    newer = binaries.ensure(["kube-scheduler"], SilentReporter(), "1.37")["kube-scheduler"]
+    code, text = upstream_output(newer, tmp_path, HEAD + body)
+    assert code == 0, text
+    assert "placementGenerate: {}" in text
+    whole = load_configuration(text, source="completed", cluster_minor=37)
+    short = load_configuration(HEAD + body, source="short", cluster_minor=37)
+    assert whole.profiles[0].points == short.profiles[0].points
+    assert whole.profiles[0].plugin_args == short.profiles[0].plugin_args
+
+
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED.keys())
 def test_a_configuration_that_upstream_refuses_is_refused(upstream: Path, tmp_path: Path, body: str | None) -> None:
     old = HEAD.replace("/v1\n", "/v1alpha2\n") + "profiles: [{schedulerName: a}]"
