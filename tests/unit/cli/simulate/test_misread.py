@@ -29,7 +29,7 @@ def case(name: str, *snapshot: str, more: tuple[str, ...] = ()) -> tuple[int, st
 
 
 def test_44_objects_and_labels_of_the_old_group_are_named_with_the_remedy() -> None:
-    _, _, err = case("44-old-api-groups", "cluster.yaml")
+    _, _, err = case("44", "cluster.yaml")
     assert f"not read: PodGroup default/train, ElasticQuota default/q of the group {OLD}" in err
     assert "write apiVersion: scheduling.x-k8s.io/v1alpha1" in err
     assert f"default/t0, default/t1, default/t2 belong to no PodGroup: the label pod-group.{OLD}" in err
@@ -54,15 +54,13 @@ def test_pods_with_both_labels_or_none_are_fine(bench: Bench) -> None:
 
 
 def test_37_a_workload_is_named_with_how_to_get_its_pods() -> None:
-    code, _, err = case("37-workload-manifest", "nodes.yaml", "deploy.yaml")
+    code, _, err = case("37", "nodes.yaml", "deploy.yaml")
     assert code == 0
     assert (
         "Deployment shop/web, Job shop/train: workloads make no pods here, as no controller runs: give the Pods" in err
     )
-    config, manifest = CASES / "37-workload-manifest/config.yaml", CASES / "37-workload-manifest/deploy.yaml"
-    done = run(
-        "simulate", "--config", config, "--snapshot", CASES / "37-workload-manifest/nodes.yaml", "--pod", manifest
-    )
+    config, manifest = CASES / "37/config.yaml", CASES / "37/deploy.yaml"
+    done = run("simulate", "--config", config, "--snapshot", CASES / "37/nodes.yaml", "--pod", manifest)
     assert done.code != 0
     assert "holds Deployment, Job; it takes one Pod of apiVersion v1; workloads make no pods here" in done.err
 
@@ -79,7 +77,7 @@ def test_every_kind_of_workload_is_named_unless_a_cluster_made_it(bench: Bench, 
 
 
 def test_46_pods_with_numbers_that_json_has_not_are_left_out_with_field_and_reason() -> None:
-    code, out, err = case("46-yaml-not-finite", "cluster.yaml")
+    code, out, err = case("46", "cluster.yaml")
     assert code == 4
     field = "spec.containers[0].resources.requests.memory"
     assert f"Pod default/p: {field}: unsupported value: .inf (line 9); left out" in err

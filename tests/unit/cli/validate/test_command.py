@@ -291,7 +291,7 @@ def test_every_file_is_reported_also_after_one_that_cannot_be_read(tmp_path: Pat
 
 
 def test_r03_convert_takes_the_configuration_out_of_a_config_map_and_keeps_what_it_does_not_know() -> None:
-    file = ROOT / "tests/data/cases/r03-cm-custom-v1beta3/config.yaml"
+    file = ROOT / "tests/data/cases/r03/config.yaml"
     result = call("convert", str(file))
     assert result.exit_code == 0
     assert yaml.safe_load(result.stdout)["apiVersion"] == "kubescheduler.config.k8s.io/v1"

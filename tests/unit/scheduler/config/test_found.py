@@ -106,7 +106,7 @@ def test_any_other_file_is_called_what_it_is(text: str, message: str) -> None:
 
 def test_r18_helm_values_are_called_so() -> None:
     with pytest.raises(ConfigurationError, match="these are Helm values, no configuration"):
-        find_configuration((CASES / "r18-helm-values/config.yaml").read_text(), "f")
+        find_configuration((CASES / "r18/config.yaml").read_text(), "f")
 
 
 @pytest.mark.parametrize("text", ["", "a: [1\n", "profiles: []\n", "kind: KubeSchedulerConfiguration\n"])

@@ -163,7 +163,7 @@ def test_a_point_that_the_image_lacks_is_refused_with_the_releases_that_have_it(
     assert line.endswith(f"; {elsewhere}")
 
 
-R22 = (CASES / "r22-cosched-old-args/config.yaml").read_text()
+R22 = (CASES / "r22/config.yaml").read_text()
 
 
 def test_r22_post_bind_of_coscheduling_is_of_its_release_and_dropped_by_convert() -> None:
