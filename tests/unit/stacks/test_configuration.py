@@ -19,6 +19,7 @@ OURS = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
 GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v{}"
 OUR_OPERATOR = "localhost/secondary-scheduler/operator:0.1.0"
 CUSTOM = "registry.example.com/my/scheduler:1"
+CASES = Path(__file__).parents[2] / "data/cases"
 LOAD_AWARE = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5}]}}
 PROMETHEUS = {"type": "Prometheus", "address": "https://prometheus.example:9090"}
 BY_LOAD = {"plugins": LOAD_AWARE, "metricProvider": PROMETHEUS}
@@ -298,6 +299,35 @@ def test_a_plugin_that_the_release_has_not_is_refused(stack: Stack) -> None:
     plugins = {"score": {"enabled": [{"name": "LowRiskOverCommitment"}]}}
     (message, *_) = stack.refused(schedulerImage=GO.format("0.25.12"), plugins=plugins, metricProvider=PROMETHEUS)
     assert 'LowRiskOverCommitment" does not exist in scheduler-plugins@0.25' in message
+
+
+@pytest.mark.parametrize(
+    ("release", "refused"),
+    [("0.29.8", "0.34 and later have it"), ("0.33.5", "0.34 and later have it"), ("0.34.7", ""), ("0.35.4-devel", "")],
+)
+def test_a_field_of_args_is_judged_by_the_release_of_the_image(stack: Stack, release: str, refused: str) -> None:
+    coscheduling = [{"name": "Coscheduling", "args": {"podGroupRejectPercentage": 50}}]
+    queue = {"enabled": [{"name": "Coscheduling"}], "disabled": ["*"]}
+    plugins = {"multiPoint": {"enabled": coscheduling}, "queueSort": queue}
+    (stack.directory / "kube-scheduler.yaml").write_text((CASES / "images/cosched-pgr.yaml").read_text())
+    for settings in ({"plugins": plugins}, {"configurationFile": "kube-scheduler.yaml"}):
+        if not refused:
+            assert stack.check(schedulerImage=GO.format(release), **settings).configuration.scheduler_names
+            continue
+        (message,) = stack.refused(schedulerImage=GO.format(release), **settings)
+        assert 'podGroupRejectPercentage: unknown field "podGroupRejectPercentage"' in message
+        assert refused in message
+
+
+def test_a_file_may_be_the_manifest_that_holds_the_configuration(stack: Stack) -> None:
+    inside = "".join(f"    {line}\n" for line in FILE.splitlines())
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  config.yaml: |\n"
+    for text in (f"{head}{inside}", f"kind: Secret\napiVersion: v1\n---\n{FILE}"):
+        (stack.directory / "kube-scheduler.yaml").write_text(text)
+        assert stack.check(configurationFile="kube-scheduler.yaml").configuration.scheduler_names == ("mine",)
+    (stack.directory / "kube-scheduler.yaml").write_text((CASES / "r18/config.yaml").read_text())
+    (message,) = stack.refused(configurationFile="kube-scheduler.yaml")
+    assert "these are Helm values, no configuration" in message
 
 
 def test_the_flavour_setting_wins_over_the_images_name(stack: Stack) -> None:
