@@ -24,6 +24,8 @@ class KubernetesVersion:
         missing_points: plugins with an extension point that they extend in later versions only.
         spares_terminating: preemption neither patches nor deletes victims that are terminating already
             (framework/preemption/preemption.go, prepareCandidateAsync).
+        spares_unbound: a victim that waits for permission, or whose PreBind is under way, gives up its node and is
+            tried again; before, the former was rejected and the latter deleted (framework/preemption/executor.go).
         nominates_before_binding: the node is written to `status.nominatedNodeName` before a binding that takes long
             (schedule_one.go, NominatedNodeNameForExpectation); and a pod that finds no node loses its nomination
             in profiles without PostFilter plugins, too.
@@ -88,6 +90,7 @@ class KubernetesVersion:
     default_weights: tuple[tuple[str, int], ...] = ()
     missing_points: tuple[tuple[str, str], ...] = ()
     spares_terminating: bool = False
+    spares_unbound: bool = False
     nominates_before_binding: bool = False
     wakes_at_binding: bool = True
     rates_change_of_balance: bool = False
@@ -217,6 +220,7 @@ _1_35 = replace(
 _1_36 = replace(
     _1_35,
     minor=36,
+    spares_unbound=True,
     default_plugins=(*_1_35.default_plugins, "NodeDeclaredFeatures"),
     rates_change_of_balance=True,
     counts_image_volumes=True,

@@ -26,6 +26,7 @@ from scheduler.engine.inspector import Inspector
 from scheduler.engine.nodecheck import NodeCheck, check_rules
 from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
+from scheduler.engine.prebinding import PreBindings
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.shadows import Shadows
 from scheduler.engine.timing import ProfileTiming, QueueTiming
@@ -115,6 +116,7 @@ class Engine:
         self.state = ClusterState()
         self._metrics = outputs.metrics
         self.waiting = WaitingPods()
+        self.prebindings = PreBindings()
         self.pending: dict[str, PodInfo] = {}
         self.failures = FailureReporter(
             {profile.scheduler_name for profile in configuration.profiles if profile.options.explain_annotation},
@@ -174,6 +176,7 @@ class Engine:
             pending=self.pending,
             failures=self.failures,
             waiting=self.waiting,
+            prebindings=self.prebindings,
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,

@@ -74,7 +74,10 @@ class Evictor:
                 return False
 
     async def _delete(self, victim: PodInfo, eviction: Eviction) -> bool:
-        if not self._handle.reject_waiting(victim, eviction.plugin, "preempted"):
+        note = f"Preempted by pod {eviction.preemptor.uid} on node {eviction.node}"
+        if eviction.spares_unbound and self._handle.stop_binding(victim, eviction.plugin):
+            note += " (in kube-scheduler memory)."
+        elif eviction.spares_unbound or not self._handle.reject_waiting(victim, eviction.plugin, "preempted"):
             condition = self._condition(victim, eviction.preemptor)
             if condition is not None:
                 status = await self._handle.patch_pod(victim, {"status": {"conditions": [condition]}}, "status")
@@ -84,7 +87,6 @@ class Evictor:
                     return False
             if not (await self._handle.delete_pod(victim)).is_success:
                 return False
-        note = f"Preempted by pod {eviction.preemptor.uid} on node {eviction.node}"
         self._handle.event(victim, "Normal", "Preempted", "Preempting", note, eviction.preemptor)
         return True
 

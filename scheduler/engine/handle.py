@@ -9,9 +9,11 @@ from typing import Any, Protocol
 
 import structlog
 
+from scheduler.engine import prebinding
 from scheduler.engine.binding import Binder, is_in_doubt, pod_path
 from scheduler.engine.evicting import Evictor
 from scheduler.engine.nodecheck import NodeCheck
+from scheduler.engine.prebinding import PreBindings
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -62,6 +64,10 @@ class SharedEngine(Protocol):
     @property
     def waiting(self) -> WaitingPods:
         """The pods that Permit plugins hold."""
+
+    @property
+    def prebindings(self) -> PreBindings:
+        """The pods that PreBind plugins work for."""
 
     @property
     def clocks(self) -> Clocks:
@@ -183,6 +189,13 @@ class EngineHandle:
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         """Reject a pod that waits for permission."""
         return self._engine.waiting.reject(pod.uid, plugin, message)
+
+    def stop_binding(self, pod: PodInfo, plugin: str) -> bool:
+        """Have a pod give up its node for one that preempts it, and be tried again; False where it is bound, or its
+        Binding is under way."""
+        if self._engine.waiting.preempt(pod.uid, plugin, "waiting on permit for pod: preempted"):
+            return True
+        return self._engine.prebindings.stop(pod.uid, f"preempted by {plugin}")
 
     def waiting_pods(self) -> Collection[PodInfo]:
         """The pods that wait for permission."""
@@ -329,13 +342,13 @@ class EngineHandle:
             return failure(str(error)), None
         return SUCCESS, current if current.metadata.uid == meta.uid else None
 
-    async def pause(self, seconds: float) -> None:
-        """Wait without counting as a binding under way."""
+    async def pause(self, seconds: float, *, to_end: bool = False) -> None:
+        """Wait without counting as a binding under way; unless `to_end`, until the binding is stopped."""
         self.paused += 1
         # The loop may have stopped popping pods because MAX_BINDING bindings were under way.
         self._engine.activate(())
         try:
-            await asyncio.sleep(seconds)
+            await (asyncio.sleep(seconds) if to_end else prebinding.wait(seconds))
         finally:
             self.paused -= 1
 

@@ -50,14 +50,21 @@ class WaitingPods:
 
     def reject(self, uid: str, plugin: str, message: str) -> bool:
         """Reject a waiting pod; returns whether it was waiting."""
-        if uid not in self._waiting:
-            return False
-        self._finish(uid, Status(Code.UNSCHEDULABLE, (message,), plugin))
-        return True
+        return self._end(uid, Status(Code.UNSCHEDULABLE, (message,), plugin))
+
+    def preempt(self, uid: str, plugin: str, message: str) -> bool:
+        """End a pod's wait with an error, after which it is tried again; returns whether it was waiting."""
+        return self._end(uid, Status(Code.ERROR, (message,), plugin))
 
     def pods(self) -> tuple[PodInfo, ...]:
         """The pods that wait now."""
         return tuple(entry.pod for entry in self._waiting.values())
+
+    def _end(self, uid: str, status: Status) -> bool:
+        if uid not in self._waiting:
+            return False
+        self._finish(uid, status)
+        return True
 
     def _finish(self, uid: str, status: Status) -> None:
         entry = self._waiting.pop(uid)

@@ -33,6 +33,7 @@ class Eviction(Struct, frozen=True):
         victims: pods to be deleted, the one to be deleted last at the end.
         displaced: pods nominated to the node that have to look for another one: their nomination is cleared.
         spares_terminating: victims that are terminating already are left alone.
+        spares_unbound: victims that are not bound yet give up their node, and are not deleted.
     """
 
     plugin: str
@@ -41,6 +42,7 @@ class Eviction(Struct, frozen=True):
     victims: tuple[PodInfo, ...]
     displaced: tuple[PodInfo, ...] = ()
     spares_terminating: bool = False
+    spares_unbound: bool = False
 
 
 class Handle(Protocol):
@@ -95,8 +97,14 @@ class Handle(Protocol):
         """Read an object of a watched kind from the API server: Success and the object, None where it is gone or has
         been replaced by a namesake; or an error and None."""
 
-    async def pause(self, seconds: float) -> None:
-        """Wait, in PreBind: meanwhile the pod does not count against the bindings that may be under way at once."""
+    async def pause(self, seconds: float, *, to_end: bool = False) -> None:
+        """Wait, in PreBind: meanwhile the pod does not count against the bindings that may be under way at once.
+
+        `to_end`: the wait ends no earlier, as something must become known before the pod may give up its node.
+
+        Raises:
+            asyncio.CancelledError: the pod was preempted.
+        """
 
     def exists(self, pod: PodInfo) -> bool:
         """Tell whether a pod without a node yet is still there, as far as the watch knows."""
@@ -127,6 +135,10 @@ class Handle(Protocol):
 
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         """Refuse a pod that waits for permission, in a plugin's name; False when it does not wait."""
+
+    def stop_binding(self, pod: PodInfo, plugin: str) -> bool:
+        """Have a pod that is not bound yet give up its node, in a plugin's name, and be tried again; False where it is
+        bound, or its Binding is under way."""
 
     def waiting_pods(self) -> Collection[PodInfo]:
         """Return the pods that wait for permission."""

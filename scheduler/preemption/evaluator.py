@@ -66,10 +66,8 @@ class Evaluator:
         self._wanted = wanted
         self._prefix = prefix
         self._reports_victims = context.kubernetes.reports_victims
-        spares_terminating = context.kubernetes.spares_terminating
-        self._evictions = (
-            None if context.handle is None else Evictions(plugin, context.handle, spares_terminating=spares_terminating)
-        )
+        handle = context.handle
+        self._evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
 
     def awaits_watch(self, pod: PodInfo) -> bool:
         """Tell whether victims of this pod have yet to be shown terminating, so that trying the pod is of no use."""

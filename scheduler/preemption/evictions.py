@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from scheduler.catalog import KubernetesVersion
 from scheduler.framework import Eviction, Handle, NodeView, PodInfo
 from scheduler.preemption.victims import Candidate
 
@@ -26,9 +27,9 @@ class Evictions:
     between the answer of the API server and the watch finds no terminating victim, and preempts once more.
     """
 
-    def __init__(self, plugin: str, handle: Handle, *, spares_terminating: bool) -> None:
+    def __init__(self, plugin: str, handle: Handle, kubernetes: KubernetesVersion) -> None:
         self._plugin = plugin
-        self._spares_terminating = spares_terminating
+        self._kubernetes = kubernetes
         self._handle = handle
         self._running: set[str] = set()
         self._requested: dict[str, _Requested] = {}
@@ -102,7 +103,8 @@ class Evictions:
             candidate.node,
             candidate.victims,
             tuple(displaced),
-            spares_terminating=self._spares_terminating,
+            spares_terminating=self._kubernetes.spares_terminating,
+            spares_unbound=self._kubernetes.spares_unbound,
         )
         self._handle.evict(eviction, lambda complete: self._finished(eviction, complete))
 

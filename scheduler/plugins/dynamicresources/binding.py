@@ -71,9 +71,9 @@ async def bind_claim(
         elif lands_until is None:
             raise BindingFailed(status.message)
         elif attempt < _TRIES:
-            await handle.pause(_PAUSES[attempt - 1])
+            await handle.pause(_PAUSES[attempt - 1], to_end=True)
     if lands_until is not None:
-        await handle.pause(max(0.0, lands_until - handle.monotonic()))
+        await handle.pause(max(0.0, lands_until - handle.monotonic()), to_end=True)
         current = await _read_again(handle, latest, patiently=True)
         if _is_written(pod, current, allocation):
             return current
@@ -122,7 +122,7 @@ async def _read_again(handle: Handle, claim: ResourceClaim, *, patiently: bool) 
         if attempt == 0:
             message = "it is not known whether a claim was allocated; its devices stay in use until it can be read"
             handle.log("warning", "DynamicResources", message, claim=claim.metadata.key, error=status.message)
-        await handle.pause(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+        await handle.pause(_PAUSES[min(attempt, len(_PAUSES) - 1)], to_end=True)
     if current is None:
         raise BindingFailed(f"claim {name} got deleted in the meantime")
     claim_now: ResourceClaim = current
@@ -186,7 +186,7 @@ async def show_once_known(handle: Handle, objects: Objects, claim: ResourceClaim
     meta, pause = claim.metadata, _FIRST_PAUSE
     until = handle.monotonic() + _WATCH_SECONDS
     while objects.latest(CLAIM, meta.namespace, meta.name) is None and handle.monotonic() < until:
-        await handle.pause(pause)
+        await handle.pause(pause, to_end=True)
         pause = min(2 * pause, 1.0)
     show(objects, claim)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import Code, Eviction, PodInfo
+from scheduler.framework import SUCCESS, Code, CycleState, Eviction, PodInfo, Status
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
-from tests.unit.scheduler.engine.fakes import Engine, FakeApi, eventually
+from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, FakeApi, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
 
 
@@ -273,3 +273,127 @@ async def test_a_nomination_that_is_refused_as_the_pod_is_bound_by_now_is_final(
     nomination = await handle.patch_pod(pod, {"status": {"nominatedNodeName": "n1"}}, "status")
     assert nomination.is_skip
     assert (await handle.patch_pod(pod, {"status": {"conditions": []}}, "status")).code is Code.ERROR
+
+
+class Waiting:
+    """A plugin whose PreBind waits for long on one node, as for a volume, and is done at once on others."""
+
+    name = "Waiting"
+
+    def __init__(self, engine: Engine, slow_node: str = "big", *, to_end: bool = False) -> None:
+        self._handle = engine.handle
+        self.slow_node = slow_node
+        self.to_end = to_end
+        self.began = asyncio.Event()
+        self.ended: list[str] = []
+        runner = next(iter(engine.runners.values()))
+        runner.pre_bind = (self,)
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        if node == self.slow_node and pod.name == "low":
+            self.began.set()
+            await self._handle.pause(600, to_end=self.to_end)
+        self.ended.append(f"{pod.name} on {node}")
+        return SUCCESS
+
+
+def preempting_as(kubernetes: str) -> Engine:
+    options = f'{{kubernetesVersion: "{kubernetes}"}}'
+    text = f"    pluginConfig: [{{name: SecondarySchedulerOptions, args: {options}}}]\n"
+    return Engine(api=Evicting(), configuration=CONFIGURATION + text)
+
+
+async def crowded_out(engine: Engine, plugin: Waiting) -> None:
+    """A pod in PreBind on the only node where a more important one fits, which comes; another node has room for it."""
+    engine.add_node("big", cpu="2")
+    engine.add_pod("low", cpu="1", priority=1)
+    await asyncio.wait_for(plugin.began.wait(), 3)
+    engine.add_node("small", cpu="1")
+    engine.add_pod("high", cpu="1500m", priority=10)
+
+
+@pytest.mark.parametrize("kubernetes", ["1.36", "1.37"])
+async def test_a_victim_in_pre_bind_gives_up_its_node_and_moves_to_another(kubernetes: str) -> None:
+    """TestPreemptionRespectsBindingPod of kube-scheduler: it never ran, and nothing would create it again."""
+    async with started(preempting_as(kubernetes)) as engine:
+        plugin = Waiting(engine)
+        await crowded_out(engine, plugin)
+        wanted = [("high", "high-uid", "big"), ("low", "low-uid", "small")]
+        await eventually(lambda: sorted(engine.api.bindings) == wanted, "both are bound", 30)
+        assert engine.api.deleted == []
+        assert plugin.ended == ["high on big", "low on small"]
+        (condition,) = engine.api.statuses("low")[0]["conditions"]
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", "preempted by DefaultPreemption")
+        (event,) = [event for event in engine.api.events if event["reason"] == "Preempted"]
+        assert event["note"] == "Preempted by pod high-uid on node big (in kube-scheduler memory)."
+
+
+@pytest.mark.parametrize("kubernetes", ["1.34", "1.35"])
+async def test_a_victim_in_pre_bind_was_deleted_up_to_1_35(kubernetes: str) -> None:
+    async with started(preempting_as(kubernetes)) as engine:
+        await crowded_out(engine, Waiting(engine))
+        await eventually(lambda: engine.api.deleted == ["low"], "deleted")
+
+
+async def test_a_wait_that_must_end_is_not_cut_short_and_its_pod_is_not_bound() -> None:
+    async with started(preempting_as("1.37")) as engine:
+        plugin = Waiting(engine, to_end=True)
+        await crowded_out(engine, plugin)
+        await asyncio.sleep(300)
+        assert engine.api.deleted == engine.api.bindings == plugin.ended == []
+        wanted = [("high", "high-uid", "big"), ("low", "low-uid", "small")]
+        await eventually(lambda: sorted(engine.api.bindings) == wanted, "both are bound", 600)
+        assert plugin.ended[0] == "low on big"
+
+
+async def test_a_victim_whose_binding_is_under_way_is_deleted() -> None:
+    async with started(preempting_as("1.37")) as engine:
+        plugin, binding = Waiting(engine, slow_node=""), asyncio.Event()
+
+        async def bind(*_: object, **__: object) -> Status:
+            binding.set()
+            await asyncio.sleep(600)
+            return SUCCESS
+
+        engine.handle.bind = bind  # type: ignore[method-assign]
+        plugin.began = binding
+        await crowded_out(engine, plugin)
+        await eventually(lambda: engine.api.deleted == ["low"], "deleted")
+
+
+@pytest.mark.parametrize("kubernetes", ["1.36", "1.37"])
+async def test_a_victim_that_waits_for_permission_is_tried_again_by_itself(kubernetes: str) -> None:
+    async with started(preempting_as(kubernetes)) as engine:
+        runner = next(iter(engine.runners.values()))
+
+        class Holding:
+            name = "Holding"
+
+            def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+                held = pod.name == "low" and node == "big"
+                return (Status(Code.WAIT), 600.0) if held else (SUCCESS, 0.0)
+
+        runner.permit = (Holding(),)
+        engine.add_node("big", cpu="2")
+        engine.add_pod("low", cpu="1", priority=1)
+        await eventually(lambda: len(engine.waiting) == 1, "it waits")
+        engine.add_node("small", cpu="1")
+        engine.add_pod("high", cpu="1500m", priority=10)
+        wanted = [("high", "high-uid", "big"), ("low", "low-uid", "small")]
+        await eventually(lambda: sorted(engine.api.bindings) == wanted, "both are bound, without another event", 30)
+        assert engine.api.deleted == []
+        (condition,) = [each for status in engine.api.statuses("low") for each in status.get("conditions", ())]
+        assert condition["message"] == "waiting on permit for pod: preempted"
+
+
+async def test_a_process_that_ends_is_not_taken_for_a_preemption() -> None:
+    async with started(preempting_as("1.37")) as engine:
+        plugin = Waiting(engine)
+        engine.add_node("big", cpu="2")
+        engine.add_pod("low", cpu="1", priority=1)
+        await asyncio.wait_for(plugin.began.wait(), 3)
+        (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "bind ns/low"]
+        assert engine.prebindings.stop("low-uid", "preempted")
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()

@@ -194,7 +194,7 @@ class Server:
         self.pod_patches.append((pod.name, subresource, patch))
         return SUCCESS
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, *, to_end: bool = False) -> None:
         for name in self.brought_while_waiting:
             self.watch_brings(name)
         self.brought_while_waiting.clear()

@@ -175,7 +175,7 @@ def waiting_for(*reports):
     assert attempt.reserve().is_success
     left, pause = list(reports), server.pause
 
-    async def pause_and_report(seconds):
+    async def pause_and_report(seconds, **_):
         for name, condition in (left.pop(0) if left else {}).items():
             (result,) = server.stored(name).status.allocation.devices.results
             conditions = [{"type": condition, "status": "True", "reason": "R", "message": "m"}]

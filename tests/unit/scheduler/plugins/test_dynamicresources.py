@@ -351,7 +351,7 @@ def test_devices_stay_in_use_until_it_is_known_whether_they_were_written():
     free_meanwhile = []
     pause = server.pause
 
-    async def pause_and_look(seconds):
+    async def pause_and_look(seconds, **_):
         free_meanwhile.append(not Try(server, pod("second", **using("other"))).rejections())
         await pause(seconds)
 
@@ -629,7 +629,7 @@ def binding(*reports, timeout=600.0):
     assert attempt.reserve().is_success
     left, pause = list(reports), server.pause
 
-    async def pause_and_report(seconds):
+    async def pause_and_report(seconds, **_):
         if left:
             server.changed("gpu", devices=left.pop(0))
         await pause(seconds)

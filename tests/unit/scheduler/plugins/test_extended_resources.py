@@ -186,7 +186,7 @@ def test_its_devices_are_in_use_until_the_watch_brings_it_and_after():
     assert Try(server, asking("second")).rejections() == {"a": CANNOT}
     waited = []
 
-    async def pause(seconds):
+    async def pause(seconds, **_):
         waited.append(seconds)
         assert Try(server, asking("second")).rejections() == {"a": CANNOT}
         if len(waited) == 3:

@@ -34,7 +34,7 @@ class World:
     def monotonic(self) -> float:
         return self.time
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, *, to_end: bool = False) -> None:
         self.time += seconds
         self.controller()
 

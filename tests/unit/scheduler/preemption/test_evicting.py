@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.catalog import DEFAULT_KUBERNETES
 from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.engine.evicting import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictor
@@ -205,7 +206,7 @@ async def test_many_preemptions_take_turns_so_that_other_requests_find_a_connect
 async def test_preemptions_that_are_over_are_forgotten() -> None:
     handle, state = SlowHandle(), crowd(1, 2)
     handle.go.set()
-    evictions = Evictions("x", handle, spares_terminating=False)  # type: ignore[arg-type]
+    evictions = Evictions("x", handle, DEFAULT_KUBERNETES)  # type: ignore[arg-type]
     view = state.snapshot(NOW)
     for number in range(1000):
         gone = running(f"gone-{number}", "a", "1", 1)
