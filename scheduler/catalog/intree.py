@@ -24,6 +24,7 @@ _VOLUMES = (
     _read("", "persistentvolumes", "persistentvolumeclaims"),
     _read("storage.k8s.io", "storageclasses", "csinodes"),
 )
+_CLASSES = Watch("resource.k8s.io/v1", "deviceclasses")
 _CLAIMS = Watch("v1", "persistentvolumeclaims")
 _WATCHED_VOLUMES = (
     _CLAIMS,
@@ -78,6 +79,8 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         points(["preFilter", "filter", "preScore", "score"]),
         NodeResourcesFitArgs,
         default_weight=1,
+        # An extended resource may stand for the devices of a class, whether or not DynamicResources is enabled.
+        watches=(_CLASSES,),
         implemented=True,
         default=True,
     ),
@@ -168,7 +171,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         watches=(
             Watch("resource.k8s.io/v1", "resourceclaims"),
             Watch("resource.k8s.io/v1", "resourceslices"),
-            Watch("resource.k8s.io/v1", "deviceclasses"),
+            _CLASSES,
             Watch("resource.k8s.io/v1", "devicetaintrules"),
         ),
         implemented=True,

@@ -45,6 +45,8 @@ _BUILT_IN: dict[str, PluginDescriptor] = {
 
 _BASE_RULES = (
     PolicyRule(("",), ("nodes", "namespaces"), ("list", "watch")),
+    # NodeResourcesFit asks whether an extended resource stands for the devices of a class.
+    PolicyRule(("resource.k8s.io",), ("deviceclasses",), ("list", "watch")),
     # One pod is read again when the response to its Binding was lost.
     PolicyRule(("",), ("pods",), ("get", "list", "watch")),
     PolicyRule(("",), ("pods/binding",), ("create",)),

@@ -78,6 +78,8 @@ class KubernetesVersion:
             (staging/src/k8s.io/kube-scheduler/config/v1/types.go).
         gives_up_early: the members of a PodGroup are no longer tried once too few are left for its minCount
             (gangscheduling.go, PlacementFeasible).
+        names_target_pods: in metrics, changes of a waiting pod are named TargetPod where they are about that pod,
+            and UnscheduledPod otherwise; before, both were UnschedulablePod (framework/events.go).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
         shows_flags_as_text: `/flagz` has another heading, and no structured form (zpages/flagz of component-base).
         later_metrics: those of our metrics that kube-scheduler has since a newer version only (metrics/metrics.go).
@@ -119,14 +121,17 @@ class KubernetesVersion:
     pod_group_condition: str = ""
     pod_group_sets: tuple[str, ...] = ()
     gives_up_early: bool = False
+    names_target_pods: bool = False
     reports_victims: bool = False
     shows_flags_as_text: bool = False
     later_metrics: tuple[str, ...] = ()
     stable_metrics: tuple[str, ...] = ()
     beta_metrics: tuple[str, ...] = ()
 
-    def reads(self, api_version: str, resource: str) -> bool:
-        """Tell whether this version reads a resource that a plugin declares to watch."""
+    def reads(self, plugin: str, api_version: str, resource: str) -> bool:
+        """Tell whether a plugin reads in this version a resource that it declares to watch."""
+        if (plugin, resource) == ("NodeResourcesFit", "deviceclasses"):
+            return self.backs_extended_resources
         if resource == "devicetaintrules":
             return self.follows_taint_rules
         if resource == "podgroups" and api_version.startswith("scheduling.k8s.io/"):
@@ -277,6 +282,7 @@ _1_37 = replace(
     explains_selectors=True,
     wakes_at_lost_claims=True,
     reports_claims_in_preemption=False,
+    names_target_pods=True,
     reports_victims=True,
     later_metrics=(),
     beta_metrics=(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from msgspec import Struct
 
@@ -41,6 +42,7 @@ from scheduler.framework import (
     PodInfo,
     RandomSource,
     Status,
+    upstream_label,
 )
 from scheduler.kube.client import KubeClient
 from scheduler.observe import LoopWatchdog, Metrics, PodResources, Tracing
@@ -146,8 +148,12 @@ class Engine:
         self.timings = {name: ProfileTiming(name, outputs.metrics) for name in self.runners}
         for name, runner in self.runners.items():
             runner.timing = self.timings[name]
+        renames = any(profile.kubernetes.names_target_pods for profile in configuration.profiles)
         self.queue = self._new_queue(
-            configuration, QueueTiming(outputs.metrics), unschedulable_after, pop_from_backoff=pop_from_backoff
+            configuration,
+            QueueTiming(outputs.metrics, named=partial(upstream_label, own=True) if renames else str),
+            unschedulable_after,
+            pop_from_backoff=pop_from_backoff,
         )
         self.shadow_runners = assemble_shadows(configuration, self.state, clocks)
         shadows = None
@@ -197,6 +203,7 @@ class Engine:
             pending=self.pending,
             scheduler_names=self.runners,
             waiting=self.waiting,
+            named=upstream_label if renames else str,
             failures=self.failures,
             unreadable=UnreadablePods(self.nodes.close, self.nodes.reopen, outputs.metrics),
             overcommits=self.overcommits,

@@ -14,10 +14,13 @@ from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.unreadable import COUNTED, LEFT_OUT, NODE_CLOSED, LeftOut, UnreadablePods, ignore
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
+    ASSIGNED_POD,
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
+    UNSCHEDULABLE_POD,
+    UNSCHEDULABLE_POD_ADD,
     ClusterEvent,
     NodeInfo,
     PodInfo,
@@ -33,6 +36,7 @@ from scheduler.state import ClusterState, SchedulingQueue
 
 log = structlog.get_logger(component="inputs")
 
+_ASSIGNED_UPDATE, _WAITING_UPDATE = f"{ASSIGNED_POD}Update", f"{UNSCHEDULABLE_POD}Update"
 _Change = tuple[ClusterEvent, NodeInfo | None, NodeInfo]
 
 
@@ -52,6 +56,7 @@ class PodInputs:
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
         woken_at_binding: scheduler names whose pods wake others when they are bound and were nominated.
         handling: where the time that a change takes is measured; those of a list are not.
+        named: returns what metrics call an event.
         left_out: called with the kind of an object that cannot be read.
     """
 
@@ -70,9 +75,11 @@ class PodInputs:
         wall_clock: Callable[[], WallSeconds],
         woken_at_binding: Container[str] = (),
         handling: Histograms | None = None,
+        named: Callable[[str], str] = str,
         left_out: LeftOut = ignore,
     ) -> None:
         self._left_out = left_out
+        self._named = named
         self._state = state
         self._woken_at_binding = woken_at_binding
         self._queue = queue
@@ -131,13 +138,14 @@ class PodInputs:
             if kind is EventType.DELETED:
                 self._unreadable.forget(pod.uid)
                 self._state.directory.remove(pod.uid)
-                label = "UnschedulablePodDelete" if pod.uid in self.pending else "AssignedPodDelete"
+                labels: tuple[str, ...] = (self._deleted(pod.uid),)
                 self._delete_pending(pod.uid)
                 self._delete_assigned(pod.uid)
             else:
-                label = self._upsert(pod)
-            if label and self._handling is not None:
-                self._handling.labels(label).observe(time.perf_counter() - began)
+                labels = self._upsert(pod)
+            if self._handling is not None:
+                for label in labels:
+                    self._handling.labels(self._named(label)).observe(time.perf_counter() - began)
         self._in_order = False
         self._wake()
 
@@ -151,12 +159,12 @@ class PodInputs:
             error=str(error)[:300],
         )
 
-    def _upsert(self, pod: PodInfo) -> str:
-        """Take in a pod; returns upstream's name for what that is, "" where it is of no interest."""
+    def _upsert(self, pod: PodInfo) -> tuple[str, ...]:
+        """Take in a pod; returns upstream's names for what that is, none where it is of no interest."""
         if isinstance(pod, UnreadablePod):
             readable = self._read_in_part(pod)
             if readable is None:
-                return ""
+                return ()
             pod = readable
         elif pod.uid in self._unreadable:
             self._unreadable.forget(pod.uid)
@@ -165,16 +173,16 @@ class PodInputs:
         if pod.terminal:
             self._delete_pending(pod.uid)
             self._delete_assigned(pod.uid, pod)
-            return "AssignedPodDelete"
+            return (ASSIGNED_POD_DELETE.label,)
         if pod.node_name:
             self._delete_pending(pod.uid, wakes=pod.scheduler_name in self._woken_at_binding)
-            return "AssignedPodAdd" if self._upsert_assigned(pod) else "AssignedPodUpdate"
+            return self._upsert_assigned(pod)
         if self._state.pod(pod.uid) is not None and not self._state.is_assumed(pod.uid):
             # It had a node before the cluster went back to an older state.
             self._delete_assigned(pod.uid)
         if pod.scheduler_name in self._scheduler_names:
-            return "UnschedulablePodAdd" if self._upsert_pending(pod) else "UnschedulablePodUpdate"
-        return ""
+            return self._upsert_pending(pod)
+        return ()
 
     def _read_in_part(self, pod: UnreadablePod) -> PodInfo | None:
         """Return what is to be counted of a pod that cannot be fully decoded; None where it is left out."""
@@ -196,8 +204,11 @@ class PodInputs:
         amounts = {"requests": pod.requests, "nonzero_cpu": pod.nonzero_cpu, "nonzero_memory": pod.nonzero_memory}
         return msgspec.structs.replace(latest, **amounts)
 
-    def _upsert_assigned(self, pod: PodInfo) -> bool:
-        """Take in a pod with a node; returns whether it is new there."""
+    def _deleted(self, uid: str) -> str:
+        return f"{UNSCHEDULABLE_POD}Delete" if uid in self.pending else ASSIGNED_POD_DELETE.label
+
+    def _upsert_assigned(self, pod: PodInfo) -> tuple[str, ...]:
+        """Take in a pod with a node; returns upstream's names for what that is."""
         # An assumed pod wakes nobody before the API server shows it, as its binding may be rolled back: it does now.
         bound_by_us = self._state.is_assumed(pod.uid)
         old = self._state.upsert_pod(pod, self._wall_clock())
@@ -205,27 +216,31 @@ class PodInputs:
             if self._in_order:
                 self._overcommits.pod_bound(pod)
             self._queue.on_event(ASSIGNED_POD_ADD, new=pod)
-            return True
-        if old.resource_version != pod.resource_version:
-            for event in pod_update_events(old, pod):
-                self._queue.on_event(event, old=old, new=pod)
-        return False
+            return (ASSIGNED_POD_ADD.label,)
+        if old.resource_version == pod.resource_version:
+            return (_ASSIGNED_UPDATE,)
+        events = pod_update_events(old, pod)
+        for event in events:
+            self._queue.on_event(event, old=old, new=pod)
+        return _with_specific(_ASSIGNED_UPDATE, events)
 
-    def _upsert_pending(self, pod: PodInfo) -> bool:
-        """Take in a pod of ours without a node; returns whether it is new."""
+    def _upsert_pending(self, pod: PodInfo) -> tuple[str, ...]:
+        """Take in a pod of ours without a node; returns upstream's names for what that is."""
         old = self.pending.get(pod.uid)
         self.pending[pod.uid] = pod
-        if self._state.is_assumed(pod.uid):
-            return old is None
         if old is None:
-            self._queue.add(pod)
-            self._state.nominator.update(pod)
-        elif old.resource_version != pod.resource_version:
+            if not self._state.is_assumed(pod.uid):
+                self._queue.add(pod)
+                self._state.nominator.update(pod)
+            return (UNSCHEDULABLE_POD_ADD.label,)
+        if old.resource_version == pod.resource_version:
+            return ()
+        if not self._state.is_assumed(pod.uid):
             self._queue.update(old, pod)
             self._state.nominator.update(pod, old)
             if old.nominated_node and old.nominated_node != pod.nominated_node:
                 self._wake_for_lost_nomination(old)
-        return old is None
+        return _with_specific(_WAITING_UPDATE, pod_update_events(old, pod))
 
     def _delete_pending(self, uid: str, *, wakes: bool = True) -> None:
         pod = self.pending.pop(uid, None)
@@ -252,6 +267,10 @@ class PodInputs:
             if ended is not None:
                 self._overcommits.pod_ended(ended)
             self._queue.on_event(ASSIGNED_POD_DELETE, old=old)
+
+
+def _with_specific(general: str, events: Iterable[ClusterEvent]) -> tuple[str, ...]:
+    return (general, *(event.label for event in events if event.label != general))
 
 
 class NodeUpdate(NamedTuple):

@@ -30,7 +30,7 @@ def declared_watches(plugins: Iterable[tuple[str, KubernetesVersion]]) -> tuple[
     for name, kubernetes in plugins:
         descriptor = lookup(name)
         for watch in descriptor.watches if descriptor else ():
-            if kubernetes.reads(*watch):
+            if kubernetes.reads(name, *watch):
                 reader_of.setdefault(watch, name)
     for watch, name in reader_of.items():
         if watch not in WATCHED_KINDS:

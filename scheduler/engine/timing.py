@@ -107,11 +107,20 @@ def _code_of(answer: object) -> Code:
 
 
 class QueueTiming:
-    """Measures and counts what the scheduling queue does (`scheduler.state.QueueObserver`)."""
+    """Measures and counts what the scheduling queue does (`scheduler.state.QueueObserver`).
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.perf_counter) -> None:
+    Args:
+        metrics: where.
+        clock: seconds.
+        named: returns what metrics call an event.
+    """
+
+    def __init__(
+        self, metrics: Metrics, clock: Callable[[], float] = time.perf_counter, named: Callable[[str], str] = str
+    ) -> None:
         self.now = clock
         self._metrics = metrics
+        self._named = named
         self._entered: dict[tuple[str, str], Count] = {}
         self._hints = 0
 
@@ -119,7 +128,7 @@ class QueueTiming:
         """A pod entered a queue because of an event."""
         count = self._entered.get((queue, event))
         if count is None:
-            count = self._entered[queue, event] = self._metrics.incoming_pods.labels(queue, event)
+            count = self._entered[queue, event] = self._metrics.incoming_pods.labels(queue, self._named(event))
         count.value += 1
 
     def times_hint(self) -> bool:
@@ -129,8 +138,8 @@ class QueueTiming:
 
     def unasked(self, event: str) -> None:
         """A waiting pod was not asked about an event."""
-        self._metrics.hints_unasked.labels(event).inc()
+        self._metrics.hints_unasked.labels(self._named(event)).inc()
 
     def hinted(self, plugin: str, event: str, hint: Hint | None, seconds: float) -> None:
         """A plugin's hint answered after so many seconds; None where it raised."""
-        self._metrics.hint_duration.labels(plugin, event, _HINTS[hint]).observe(seconds)
+        self._metrics.hint_duration.labels(plugin, self._named(event), _HINTS[hint]).observe(seconds)

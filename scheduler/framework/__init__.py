@@ -32,6 +32,7 @@ from scheduler.framework.events import (
     node_update_events,
     pod_changes,
     pod_update_events,
+    upstream_label,
 )
 from scheduler.framework.extenders import (
     EXTENDER,
@@ -345,4 +346,5 @@ __all__ = [
     "unavailable",
     "unresolvable",
     "unschedulable",
+    "upstream_label",
 ]

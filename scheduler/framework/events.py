@@ -122,6 +122,14 @@ _POD_BITS = (
 )
 
 
+def upstream_label(label: str, *, own: bool = False) -> str:
+    """Return what an event is called in metrics since 1.37: `own` is that of the pod which it is about."""
+    if not label.startswith(UNSCHEDULABLE_POD):
+        return label
+    updated = own and label.startswith(f"{UNSCHEDULABLE_POD}Update")
+    return label.replace(UNSCHEDULABLE_POD, "TargetPod" if updated else "UnscheduledPod", 1)
+
+
 def node_changes(old: NodeInfo, new: NodeInfo) -> ActionType:
     """Return what changed between two states of a node that a scheduler may care for; 0 for a heartbeat."""
     changes = ActionType(0)

@@ -1,5 +1,5 @@
 """scheduling.k8s.io PodGroup: pods that Kubernetes itself wants placed together. The fields read here are alike in
-v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37)."""
+v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37), but for `disruptionMode`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,26 @@ class PodGroupSchedulingPolicy(Struct, frozen=True, gc=False, rename="camel"):
     gang: GangSchedulingPolicy | None = None
 
 
+class AllDisruptionMode(Struct, frozen=True, gc=False):
+    """AllDisruptionMode: it has no fields."""
+
+
+class DisruptionMode(Struct, frozen=True, gc=False, rename="camel"):
+    """DisruptionMode of 1.37: with `all`, pods of the group are preempted together or not at all."""
+
+    all: AllDisruptionMode | None = None
+
+
 class SchedulingPodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
-    """PodGroupSpec."""
+    """PodGroupSpec; `disruption_mode` may be a word in alpha versions."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    disruption_mode: DisruptionMode | str | None = None
+
+    @property
+    def is_disrupted_as_one(self) -> bool:
+        """Whether its pods are preempted together or not at all."""
+        return isinstance(self.disruption_mode, DisruptionMode) and self.disruption_mode.all is not None
 
 
 class PodGroupCondition(Struct, frozen=True, gc=False, rename="camel"):

@@ -2,7 +2,7 @@
 schedule_one_podgroup.go of kube-scheduler 1.36 and 1.37).
 
 The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Not followed: preemption for a
-group that has not reached its minCount, topology, and CompositePodGroups.
+group that has not reached its minCount, topology, disruptionMode `all`, and CompositePodGroups.
 """
 
 from __future__ import annotations
@@ -184,7 +184,15 @@ class GangScheduling:
         return lambda fit, untried: _progress(minimum, fit, untried)
 
     def gang_placed(self, pod: PodInfo) -> None:
-        """Do nothing: the queue's order does not depend on it."""
+        """Say what will not be followed now that its pods may be preempted."""
+        group = self._group_of(pod)
+        if group is None or self._handle is None or not group.spec.is_disrupted_as_one:
+            return
+        note = (
+            f"spec.disruptionMode all of PodGroup {pod.scheduling_group} is not followed: its pods are preempted one "
+            "by one. Give them a priority that nobody preempts, where a part of them is of no use"
+        )
+        self._handle.event(pod, "Warning", "DisruptionModeIgnored", "Scheduling", note)
 
     def gang_settled(self, pod: PodInfo) -> None:
         """Do nothing."""

@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 from scheduler.engine import attemptlog
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.framework import Code, Locality, Status
-from tests.unit.scheduler.engine.fakes import Engine, eventually
+from scheduler.kube.model import EventType
+from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, eventually
+from tests.unit.scheduler.engine.pods import pod_info
 
 PROFILE = "secondary-scheduler"
 
@@ -210,3 +212,48 @@ async def test_at_trace_all_every_plugins_score_of_every_node_is_a_line(engine: 
         sums[line["node"]] += line["score"]
     assert sums == finals
     assert set(finals) == {"a", "b"}
+
+
+WAITING_37 = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: secondary-scheduler
+    pluginConfig: [{name: SecondarySchedulerOptions, args: {kubernetesVersion: "1.37"}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("configuration", "others", "own"),
+    [(CONFIGURATION, "UnschedulablePod", "UnschedulablePod"), (WAITING_37, "UnscheduledPod", "TargetPod")],
+)
+async def test_a_changed_pod_counts_under_the_general_and_under_each_specific_event(
+    configuration: str, others: str, own: str
+) -> None:
+    engine = Engine(configuration=configuration)
+    gates = [{"name": "example.com/gate"}]
+    engine.add_pod("p", schedulingGates=gates)
+    changes: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "tolerations": [{"operator": "Exists"}]}
+    for version, fields in (("2", {"schedulingGates": gates, **changes}), ("3", changes), ("3", changes)):
+        engine.pods.apply([(EventType.MODIFIED, pod_info("p", rv=version, **fields))])
+    engine.pods.apply([(EventType.DELETED, pod_info("p", rv="4"))])
+    assert values(engine, "event_handling") == {
+        (f"{others}Add",): 1,
+        (f"{others}Update",): 2,
+        (f"{others}UpdatePodLabel",): 1,
+        (f"{others}UpdatePodToleration",): 1,
+        (f"{others}UpdatePodSchedulingGatesEliminated",): 1,
+        (f"{others}Delete",): 1,
+    }
+    incoming = {labels for labels in values(engine, "incoming_pods") if labels[0] == "active"}
+    assert incoming == {("active", f"{own}UpdatePodSchedulingGatesEliminated")}
+
+
+async def test_a_changed_pod_on_a_node_counts_under_the_general_and_under_each_specific_event(engine: Engine) -> None:
+    engine.add_pod("p", node="a")
+    before = values(engine, "event_handling")
+    for version, labels in (("2", {"x": "y"}), ("3", {"x": "y"})):
+        engine.pods.apply([(EventType.MODIFIED, pod_info("p", node="a", rv=version, metadata={"labels": labels}))])
+    after = values(engine, "event_handling")
+    new = {labels: count - before.get(labels, 0) for labels, count in after.items() if count != before.get(labels, 0)}
+    assert new == {("AssignedPodUpdate",): 2, ("AssignedPodUpdatePodLabel",): 1}
