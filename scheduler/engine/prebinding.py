@@ -8,7 +8,7 @@ import contextlib
 from contextvars import ContextVar
 from typing import Final
 
-from scheduler.framework import CycleState, PodInfo, ProfileRunner, Status, failure
+from scheduler.framework import BindingStopped, CycleState, PodInfo, ProfileRunner, Status, failure
 
 _CURRENT: Final[ContextVar[_PreBinding | None]] = ContextVar("prebinding", default=None)
 """The pod that the running task binds: each binding has a task of its own."""
@@ -35,7 +35,7 @@ class _PreBinding:
                 async with asyncio.timeout(seconds):
                     await self._stop.wait()
         if self.stopped:
-            raise asyncio.CancelledError(self.stopped)
+            raise BindingStopped(self.stopped)
 
 
 class PreBindings:
@@ -53,14 +53,10 @@ class PreBindings:
         token = _CURRENT.set(prebinding)
         try:
             status = await runner.run_pre_bind(state, pod, node)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not prebinding.stopped or (task is not None and task.cancelling()):
-                raise
         finally:
             _CURRENT.reset(token)
             del self._running[pod.uid]
-        return failure(prebinding.stopped) if prebinding.stopped else status
+        return failure(prebinding.stopped) if prebinding.stopped and status.is_success else status
 
     def stop(self, uid: str, reason: str) -> bool:
         """Have a pod give up its node; False where it is not in PreBind."""
@@ -75,7 +71,7 @@ async def wait(seconds: float) -> None:
     """Wait in the name of the pod that the running task binds.
 
     Raises:
-        asyncio.CancelledError: its binding was stopped.
+        BindingStopped: it has to give up its node.
     """
     prebinding = _CURRENT.get()
     await (asyncio.sleep(seconds) if prebinding is None else prebinding.wait(seconds))

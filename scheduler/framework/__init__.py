@@ -54,6 +54,7 @@ from scheduler.framework.extenders import (
     configured_extenders,
 )
 from scheduler.framework.handle import (
+    BindingStopped,
     Eviction,
     FilterRunner,
     GiveWay,
@@ -209,6 +210,7 @@ __all__ = [
     "AssignmentLog",
     "AttemptTiming",
     "BindPlugin",
+    "BindingStopped",
     "BoolArray",
     "Clocks",
     "ClusterEvent",

@@ -23,6 +23,10 @@ PeriodicWork = Callable[[GiveWay], Awaitable[object]]
 Severity = Literal["info", "warning"]
 
 
+class BindingStopped(Exception):
+    """A pod gives up its node before it is bound; the text says why."""
+
+
 class Eviction(Struct, frozen=True):
     """A preemption to be carried out.
 
@@ -103,7 +107,7 @@ class Handle(Protocol):
         `to_end`: the wait ends no earlier, as something must become known before the pod may give up its node.
 
         Raises:
-            asyncio.CancelledError: the pod was preempted.
+            BindingStopped: the pod was preempted. PreBind lets it pass.
         """
 
     def exists(self, pod: PodInfo) -> bool:

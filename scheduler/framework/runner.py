@@ -24,6 +24,7 @@ from scheduler.framework.diagnosis import Diagnosis, Rejection
 from scheduler.framework.events import HintRegistration
 from scheduler.framework.extenders import Asking, Extender
 from scheduler.framework.handle import (
+    BindingStopped,
     Handle,
     PluginContext,
     PluginEnvironment,
@@ -443,7 +444,10 @@ class ProfileRunner:
     async def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Return Success, or the first other answer."""
         for plugin in self.pre_bind:
-            status = await timed_to_end(state, plugin.name, "PreBind", plugin.pre_bind, pod, node)
+            try:
+                status = await timed_to_end(state, plugin.name, "PreBind", plugin.pre_bind, pod, node)
+            except BindingStopped as error:
+                status = failure(str(error))
             if not status.is_success:
                 return attributed(status, plugin.name, "PreBind")
         return SUCCESS

@@ -40,7 +40,7 @@ _SEEN_SECONDS = 0.3
 _CLEARED = ("Pod", "PersistentVolumeClaim")
 _CLEARED_EVERYWHERE = ("PersistentVolume", "StorageClass", "CSINode", "Node")
 _BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
-_SELECTED = "volume.kubernetes.io/selected-node"
+SELECTED = "volume.kubernetes.io/selected-node"
 
 Step = Callable[[Api, str], Awaitable[None]]
 """What happens: given the API and the name of the scheduler whose turn it is."""
@@ -369,7 +369,7 @@ def _chosen(item: Json) -> str:
     spec = item["spec"]
     if "claimRef" in spec:
         return str(spec["claimRef"]["name"])
-    return str(spec.get("volumeName") or item["metadata"].get("annotations", {}).get(_SELECTED, ""))
+    return str(spec.get("volumeName") or item["metadata"].get("annotations", {}).get(SELECTED, ""))
 
 
 @contextlib.contextmanager

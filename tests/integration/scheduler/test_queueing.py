@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from devcluster import releases
 from tests.conformance.apiclient import Api
 from tests.integration.scheduler.preemption import OURS
 from tests.integration.scheduler.queueing import (
@@ -21,6 +22,7 @@ from tests.integration.scheduler.queueing import (
     HOSTNAME,
     NAMESPACE,
     REAL,
+    SELECTED,
     ZONE,
     QueueStage,
     State,
@@ -323,6 +325,17 @@ SCENARIOS: dict[str, list[Step]] = {
         delete("Pod", "x"),
     ],
 }
+_SPARED: dict[str, list[Step]] = {
+    # It is tried on the node that its claim names, until the provisioner of the volume gives that up.
+    "the node of a pod that waits for its volume is taken": [
+        create(node("big"), storage_class("late", "driver.example.com"), claim("c1", "late")),
+        create(pod("victim", "1", priority="low", **using("c1"))),
+        create(node("small", "1")),
+        create(pod("p", "1500m", priority="eager")),
+        pause(2.5),
+        patch("PersistentVolumeClaim", "c1", {"metadata": {"annotations": {SELECTED: None}}}),
+    ],
+}
 
 QUICK = {
     "one node comes, the most important pod gets it",
@@ -366,6 +379,21 @@ def test_waiting_pods_fare_as_with_kube_scheduler(stage: tuple[QueueStage, async
         if not difference:
             return
     pytest.fail(difference)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    int(releases.chosen().partition(".")[2]) < 36, reason="kube-scheduler deletes victims that it binds, up to 1.35"
+)
+@pytest.mark.parametrize("name", _SPARED)
+def test_victims_that_are_not_bound_yet_fare_as_with_kube_scheduler(
+    stage: tuple[QueueStage, asyncio.Runner], name: str
+) -> None:
+    play, runner = stage
+    real = runner.run(play.play(_SPARED[name], REAL, patience=3.0))
+    ours = runner.run(play.play(_SPARED[name], OURS, real, patience=3.0))
+    assert not _first_difference(real, ours)
+    assert "victim" in real[-1].conditions, "it was not deleted"
 
 
 def _gaps(attempts: list[tuple[str, float, bool]]) -> list[float]:

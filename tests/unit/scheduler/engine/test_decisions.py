@@ -17,6 +17,8 @@ from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
 from scheduler.observe.questions import PodsQuestion
+from scheduler.plugins.imagelocality import ImageLocality
+from scheduler.plugins.nodename import NodeName
 from scheduler.state import QueuedPod
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started
@@ -274,3 +276,31 @@ async def test_a_pod_that_goes_while_its_binding_fails_ends_without_a_node(
     await eventually(lambda: [item["attempt"] for item in shown(engine)["items"]] == [1], "the attempt has ended")
     (decision,) = shown(engine)["items"]
     assert (decision["node"], decision.get("queue")) == (None, None)
+
+
+@pytest.mark.parametrize(("details", "calls"), [(1.0, 2), (0.0, 1)])
+async def test_details_ask_a_plugin_once_more_in_the_same_attempt(
+    monkeypatch: pytest.MonkeyPatch, details: float, calls: int
+) -> None:
+    """docs/writing-a-plugin.md tells authors so."""
+    points: list[str] = []
+
+    def count(plugin: type[Any], point: str) -> None:
+        """Have a plugin without locality, as a first one of somebody's own is, count its calls."""
+        asks = getattr(plugin, point)
+
+        def counting(*args: Any) -> Any:
+            points.append(point)
+            return asks(*args)
+
+        monkeypatch.setattr(plugin, point, counting)
+        monkeypatch.delattr(plugin, "locality")
+
+    count(NodeName, "filter")
+    count(ImageLocality, "score")
+    async with started(Engine(history=HistoryLimits(records=100, bytes=1 << 20, detail_share=details))) as engine:
+        engine.add_node("n1")
+        engine.add_node("n2")
+        engine.add_pod("p", containers=[{"name": "c", "image": "i"}])
+        await eventually(lambda: bool(engine.api.bindings), "bound")
+    assert points == ["filter", "score"] * calls

@@ -323,7 +323,8 @@ async def test_a_victim_in_pre_bind_gives_up_its_node_and_moves_to_another(kuber
         assert engine.api.deleted == []
         assert plugin.ended == ["high on big", "low on small"]
         (condition,) = engine.api.statuses("low")[0]["conditions"]
-        assert (condition["reason"], condition["message"]) == ("SchedulerError", "preempted by DefaultPreemption")
+        message = 'running PreBind plugin "Waiting": preempted by DefaultPreemption'
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
         (event,) = [event for event in engine.api.events if event["reason"] == "Preempted"]
         assert event["note"] == "Preempted by pod high-uid on node big (in kube-scheduler memory)."
 
