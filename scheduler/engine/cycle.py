@@ -33,9 +33,8 @@ from scheduler.engine.failures import (
 from scheduler.engine.gangs import BindingAttempt, GangOutcome, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.nominating import BindingNominations
-from scheduler.engine.prebinding import PreBindings
 from scheduler.engine.timing import STATUS, ProfileTiming
-from scheduler.engine.waiting import WaitingPods
+from scheduler.engine.waiting import PreBindings, WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
     NO_NODES,

@@ -27,12 +27,11 @@ from scheduler.engine.inspector import Inspector
 from scheduler.engine.nodecheck import NodeCheck, check_rules
 from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
-from scheduler.engine.prebinding import PreBindings
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.shadows import Shadows
 from scheduler.engine.timing import ProfileTiming, QueueTiming
 from scheduler.engine.unreadable import UnreadablePods
-from scheduler.engine.waiting import WaitingPods
+from scheduler.engine.waiting import PreBindings, WaitingPods
 from scheduler.framework import (
     ALL_EVENTS,
     EXTENDER,

@@ -21,9 +21,8 @@ from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.givenup import GivenUpGangs, over_budget
-from scheduler.engine.prebinding import PreBindings
 from scheduler.engine.timing import STATUS
-from scheduler.engine.waiting import WaitingPods
+from scheduler.engine.waiting import PreBindings, WaitingPods
 from scheduler.framework import (
     GANG_UNITS,
     SUCCESS,

@@ -9,13 +9,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from scheduler.engine import prebinding
 from scheduler.engine.binding import Binder, is_in_doubt, pod_path
 from scheduler.engine.evicting import Evictor
 from scheduler.engine.nodecheck import NodeCheck
-from scheduler.engine.prebinding import PreBindings
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.engine.waiting import WaitingPods
+from scheduler.engine.waiting import PreBindings, WaitingPods, pause_pre_bind
 from scheduler.framework import (
     SUCCESS,
     Clocks,
@@ -348,7 +346,7 @@ class EngineHandle:
         # The loop may have stopped popping pods because MAX_BINDING bindings were under way.
         self._engine.activate(())
         try:
-            await (asyncio.sleep(seconds) if to_end else prebinding.wait(seconds))
+            await (asyncio.sleep(seconds) if to_end else pause_pre_bind(seconds))
         finally:
             self.paused -= 1
 

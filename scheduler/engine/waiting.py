@@ -1,16 +1,23 @@
-"""Pods that Permit plugins hold on their nodes: until every plugin allows, one rejects, or time is up."""
+"""Pods that have a node and are not bound yet: Permit plugins hold them, until every plugin allows, one rejects, or
+time is up; then PreBind plugins work for them. Until that is done, a pod can be made to give up its node
+(waitingPodsMap and podsInPreBindMap of kube-scheduler 1.36)."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Final
 
 from msgspec import Struct
 
-from scheduler.framework import SUCCESS, Code, PodInfo, Status
+from scheduler.framework import SUCCESS, BindingStopped, Code, CycleState, PodInfo, ProfileRunner, Status, failure
 
 MAX_WAIT_SECONDS = 900.0
 """Upstream's cap on how long a plugin may hold a pod."""
+_CURRENT: Final[ContextVar[_PreBinding | None]] = ContextVar("prebinding", default=None)
+"""The pod that the running task binds: each binding has a task of its own."""
 
 
 class _Waiting(Struct):
@@ -72,3 +79,66 @@ class WaitingPods:
             timer.cancel()
         if not entry.future.done():
             entry.future.set_result(status)
+
+
+class _PreBinding:
+    """PreBind of one pod; `stopped` says why the pod gives up its node, and is "" where it keeps it."""
+
+    def __init__(self) -> None:
+        self.stopped = ""
+        self._stop: asyncio.Event | None = None
+
+    def stop(self, reason: str) -> None:
+        """End the wait that is under way, or the next one."""
+        self.stopped = self.stopped or reason
+        if self._stop is not None:
+            self._stop.set()
+
+    async def wait(self, seconds: float) -> None:
+        if self._stop is None:
+            self._stop = asyncio.Event()
+        if not self.stopped:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stop.wait()
+        if self.stopped:
+            raise BindingStopped(self.stopped)
+
+
+class PreBindings:
+    """The pods in PreBind, by UID. Methods run on the loop."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, _PreBinding] = {}
+
+    async def run(self, runner: ProfileRunner, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Run the PreBind plugins of a pod, in the task of its binding; an error where it was stopped meanwhile.
+
+        A request that is under way comes to its end: what it wrote must be known when the plugins give it up.
+        """
+        prebinding = self._running[pod.uid] = _PreBinding()
+        token = _CURRENT.set(prebinding)
+        try:
+            status = await runner.run_pre_bind(state, pod, node)
+        finally:
+            _CURRENT.reset(token)
+            del self._running[pod.uid]
+        return failure(prebinding.stopped) if prebinding.stopped and status.is_success else status
+
+    def stop(self, uid: str, reason: str) -> bool:
+        """Have a pod give up its node; False where it is not in PreBind."""
+        prebinding = self._running.get(uid)
+        if prebinding is None:
+            return False
+        prebinding.stop(reason)
+        return True
+
+
+async def pause_pre_bind(seconds: float) -> None:
+    """Wait in the name of the pod that the running task binds.
+
+    Raises:
+        BindingStopped: it has to give up its node.
+    """
+    prebinding = _CURRENT.get()
+    await (asyncio.sleep(seconds) if prebinding is None else prebinding.wait(seconds))
