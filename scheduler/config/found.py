@@ -5,6 +5,7 @@ Everything that reads configurations of users goes through here, so that each re
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -87,39 +88,57 @@ class FoundConfiguration:
         return replace(problem, loc=loc, line=problem.line + self.line - 1, column=problem.column + shift)
 
 
-def objects_in(text: str, kind: str) -> list[MappingNode]:
-    """Return the objects of a kind among the documents of a text and the elements of its Lists; none if it is no
-    YAML."""
-    try:
-        roots = [root for root in YAML(pure=True).compose_all(text) if root is not None]
-    except (YAMLError, ValueError, RecursionError):
-        return []
-    return [each for root in roots for each in _objects(root) if text_of(each, "kind") == kind]
+class Manifests:
+    """The objects of a file: its documents, and the elements of its Lists. It is parsed once, when it is first asked.
 
-
-def find_configurations(text: str, source: str) -> list[FoundConfiguration]:
-    """Return the configurations of a file, at least one.
-
-    Of a file that is no YAML, or says itself that it is a configuration, the whole text is one: loading it says what is
-    wrong.
-
-    Raises:
-        ConfigurationError: it holds none; the message says what it is.
+    Args:
+        text: the file.
+        source: its name.
     """
-    check_size(text, source)
-    try:
-        roots = list(YAML(pure=True).compose_all(text))
-    except (YAMLError, ValueError, RecursionError):
-        return [FoundConfiguration(source, KIND, "", text)]
-    objects = [each for root in roots if root is not None for each in _objects(root)]
-    if not objects and len(roots) <= 1 and not isinstance(next(iter(roots), None), MappingNode | SequenceNode):
-        return [FoundConfiguration(source, KIND, "", text)]
-    if len(roots) == 1 and objects == roots and _is_configuration(objects[0]):
-        return [FoundConfiguration(source, KIND, "", text)]
-    configurations = [each for node in objects for each in _found_in(text, source, node)]
-    if not configurations:
-        raise ConfigurationError(_explained(objects, roots, source))
-    return configurations
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text
+        self._source = source
+
+    @cached_property
+    def _roots(self) -> list[Node | None] | None:
+        """The documents; None where it is no YAML."""
+        try:
+            return list(YAML(pure=True).compose_all(self._text))
+        except (YAMLError, ValueError, RecursionError):
+            return None
+
+    @cached_property
+    def _objects(self) -> list[MappingNode]:
+        return [each for root in self._roots or () if root is not None for each in _objects(root)]
+
+    def of_kind(self, kind: str) -> list[MappingNode]:
+        """Return the objects of a kind; none if it is no YAML."""
+        return [each for each in self._objects if text_of(each, "kind") == kind]
+
+    def configurations(self) -> list[FoundConfiguration]:
+        """Return the configurations, at least one.
+
+        Of a file that is no YAML, or says itself that it is a configuration, the whole text is one: loading it says
+        what is wrong.
+
+        Raises:
+            ConfigurationError: it holds none; the message says what it is.
+        """
+        text, source = self._text, self._source
+        check_size(text, source)
+        whole = [FoundConfiguration(source, KIND, "", text)]
+        roots, objects = self._roots, self._objects
+        if roots is None:
+            return whole
+        if not objects and len(roots) <= 1 and not isinstance(next(iter(roots), None), MappingNode | SequenceNode):
+            return whole
+        if len(roots) == 1 and objects == roots and _is_configuration(objects[0]):
+            return whole
+        configurations = [each for node in objects for each in _found_in(text, source, node)]
+        if not configurations:
+            raise ConfigurationError(_explained(objects, roots, source))
+        return configurations
 
 
 def find_configuration(text: str, source: str) -> FoundConfiguration:
@@ -128,7 +147,7 @@ def find_configuration(text: str, source: str) -> FoundConfiguration:
     Raises:
         ConfigurationError: it holds none, or several.
     """
-    configurations = find_configurations(text, source)
+    configurations = Manifests(text, source).configurations()
     if len(configurations) > 1:
         titles = "; ".join(each.title for each in configurations)
         message = f"holds {len(configurations)} configurations; give one ({titles})"
@@ -197,7 +216,7 @@ def _entry(node: MappingNode) -> tuple[str, ScalarNode] | None:
     return (chosen, texts[chosen]) if chosen is not None else None
 
 
-def _explained(objects: Sequence[MappingNode], roots: Sequence[Node], source: str) -> Iterator[Problem]:
+def _explained(objects: Sequence[MappingNode], roots: Sequence[Node | None], source: str) -> Iterator[Problem]:
     """Yield what a file is that holds no configuration."""
     hint = f"a configuration starts with apiVersion: {API_VERSION} and kind: {KIND}"
     maps = [node for node in objects if text_of(node, "kind") == CONFIG_MAP]

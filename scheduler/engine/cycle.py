@@ -34,7 +34,7 @@ from scheduler.engine.gangs import BindingAttempt, GangOutcome, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.nominating import BindingNominations
 from scheduler.engine.timing import STATUS, ProfileTiming
-from scheduler.engine.waiting import PreBindings, WaitingPods
+from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
     NO_NODES,
@@ -77,8 +77,7 @@ class SchedulingCycle:
         timings: measures the attempts, by scheduler name.
         pending: the pods that wait for a node, by UID, as the API server shows them now.
         failures: tells users of pods that could not be placed.
-        waiting: the pods that Permit plugins hold.
-        prebindings: the pods that PreBind plugins work for.
+        waiting: the pods that are not bound yet.
         metrics: where attempts are counted.
         may_schedule: false until this process leads and its caches are filled, and again when it stops.
         watch: gets a sign of life at each round of the loop.
@@ -96,7 +95,6 @@ class SchedulingCycle:
         pending: Mapping[str, PodInfo],
         failures: FailureReporter,
         waiting: WaitingPods,
-        prebindings: PreBindings,
         metrics: Metrics,
         may_schedule: Callable[[], bool],
         watch: LoopWatchdog,
@@ -112,7 +110,6 @@ class SchedulingCycle:
         self._pending = pending
         self._failures = failures
         self._waiting = waiting
-        self._prebindings = prebindings
         self._metrics = metrics
         self._counts = AttemptCounts(metrics)
         self._may_schedule = may_schedule
@@ -126,7 +123,7 @@ class SchedulingCycle:
         self._flush_at = self._monotonic()
         self._wake = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
-        self._gangs = Gangs(attempts, queue, waiting, prebindings, metrics, attempt_log)
+        self._gangs = Gangs(attempts, queue, waiting, metrics, attempt_log)
         self._nominations = BindingNominations(handles, pending, failures)
 
     def wake(self) -> None:
@@ -413,7 +410,7 @@ class SchedulingCycle:
             if attempt.gang is not None:
                 status = await self._gangs.pre_bind(attempt, runner, self._nominations.begin_wait)
             else:
-                status = await self._prebindings.run(runner, state, pod, node)
+                status = await self._waiting.pre_bind(runner, state, pod, node)
         ready = timing.now()
         timing.point("PreBind", status.code, ready - began)
         if not status.is_success:

@@ -31,7 +31,7 @@ from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.shadows import Shadows
 from scheduler.engine.timing import ProfileTiming, QueueTiming
 from scheduler.engine.unreadable import UnreadablePods
-from scheduler.engine.waiting import PreBindings, WaitingPods
+from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ALL_EVENTS,
     EXTENDER,
@@ -117,7 +117,6 @@ class Engine:
         self.state = ClusterState()
         self._metrics = outputs.metrics
         self.waiting = WaitingPods()
-        self.prebindings = PreBindings()
         self.pending: dict[str, PodInfo] = {}
         self.failures = FailureReporter(
             {profile.scheduler_name for profile in configuration.profiles if profile.options.explain_annotation},
@@ -181,7 +180,6 @@ class Engine:
             pending=self.pending,
             failures=self.failures,
             waiting=self.waiting,
-            prebindings=self.prebindings,
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,

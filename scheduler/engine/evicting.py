@@ -75,9 +75,12 @@ class Evictor:
 
     async def _delete(self, victim: PodInfo, eviction: Eviction) -> bool:
         note = f"Preempted by pod {eviction.preemptor.uid} on node {eviction.node}"
-        if eviction.spares_unbound and self._handle.stop_binding(victim, eviction.plugin):
-            note += " (in kube-scheduler memory)."
-        elif eviction.spares_unbound or not self._handle.reject_waiting(victim, eviction.plugin, "preempted"):
+        if eviction.spares_unbound:
+            gave_up = self._handle.stop_binding(victim, eviction.plugin)
+            note += " (in kube-scheduler memory)." if gave_up else ""
+        else:
+            gave_up = self._handle.reject_waiting(victim, eviction.plugin, "preempted")
+        if not gave_up:
             condition = self._condition(victim, eviction.preemptor)
             if condition is not None:
                 status = await self._handle.patch_pod(victim, {"status": {"conditions": [condition]}}, "status")

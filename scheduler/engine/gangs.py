@@ -22,7 +22,7 @@ from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.givenup import GivenUpGangs, over_budget
 from scheduler.engine.timing import STATUS
-from scheduler.engine.waiting import PreBindings, WaitingPods
+from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     GANG_UNITS,
     SUCCESS,
@@ -131,14 +131,12 @@ class Gangs:
         attempts: AttemptPipeline,
         queue: SchedulingQueue,
         waiting: WaitingPods,
-        prebindings: PreBindings,
         metrics: Metrics,
         attempt_log: AttemptLog,
     ) -> None:
         self._attempts = attempts
         self._queue = queue
         self._waiting = waiting
-        self._prebindings = prebindings
         self._metrics = metrics
         self._log = attempt_log
         self._monotonic = attempts.clocks.monotonic
@@ -370,7 +368,7 @@ class Gangs:
         assert gang is not None
         try:
             async with asyncio.timeout(max(0.0, gang.deadline - self._monotonic())):
-                status = await self._prebindings.run(runner, attempt.placement.state, attempt.pod, attempt.node)
+                status = await self._waiting.pre_bind(runner, attempt.placement.state, attempt.pod, attempt.node)
         except TimeoutError:
             return unschedulable("it was not ready to be bound in time", plugin=gang.plugin)
         if not status.is_success:

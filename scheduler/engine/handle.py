@@ -13,7 +13,7 @@ from scheduler.engine.binding import Binder, is_in_doubt, pod_path
 from scheduler.engine.evicting import Evictor
 from scheduler.engine.nodecheck import NodeCheck
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.engine.waiting import PreBindings, WaitingPods, pause_pre_bind
+from scheduler.engine.waiting import WaitingPods, pause_pre_bind
 from scheduler.framework import (
     SUCCESS,
     Clocks,
@@ -61,11 +61,7 @@ class SharedEngine(Protocol):
 
     @property
     def waiting(self) -> WaitingPods:
-        """The pods that Permit plugins hold."""
-
-    @property
-    def prebindings(self) -> PreBindings:
-        """The pods that PreBind plugins work for."""
+        """The pods that are not bound yet."""
 
     @property
     def clocks(self) -> Clocks:
@@ -191,9 +187,7 @@ class EngineHandle:
     def stop_binding(self, pod: PodInfo, plugin: str) -> bool:
         """Have a pod give up its node for one that preempts it, and be tried again; False where it is bound, or its
         Binding is under way."""
-        if self._engine.waiting.preempt(pod.uid, plugin, "waiting on permit for pod: preempted"):
-            return True
-        return self._engine.prebindings.stop(pod.uid, f"preempted by {plugin}")
+        return self._engine.waiting.preempt(pod.uid, plugin)
 
     def waiting_pods(self) -> Collection[PodInfo]:
         """The pods that wait for permission."""

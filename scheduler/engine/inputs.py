@@ -37,6 +37,7 @@ from scheduler.state import ClusterState, SchedulingQueue
 log = structlog.get_logger(component="inputs")
 
 _ASSIGNED_UPDATE, _WAITING_UPDATE = f"{ASSIGNED_POD}Update", f"{UNSCHEDULABLE_POD}Update"
+_WAITING_DELETE = f"{UNSCHEDULABLE_POD}Delete"
 _Change = tuple[ClusterEvent, NodeInfo | None, NodeInfo]
 
 
@@ -138,7 +139,8 @@ class PodInputs:
             if kind is EventType.DELETED:
                 self._unreadable.forget(pod.uid)
                 self._state.directory.remove(pod.uid)
-                labels: tuple[str, ...] = (self._deleted(pod.uid),)
+                is_waiting = pod.uid in self.pending
+                labels: tuple[str, ...] = (_WAITING_DELETE if is_waiting else ASSIGNED_POD_DELETE.label,)
                 self._delete_pending(pod.uid)
                 self._delete_assigned(pod.uid)
             else:
@@ -203,9 +205,6 @@ class PodInputs:
             return latest
         amounts = {"requests": pod.requests, "nonzero_cpu": pod.nonzero_cpu, "nonzero_memory": pod.nonzero_memory}
         return msgspec.structs.replace(latest, **amounts)
-
-    def _deleted(self, uid: str) -> str:
-        return f"{UNSCHEDULABLE_POD}Delete" if uid in self.pending else ASSIGNED_POD_DELETE.label
 
     def _upsert_assigned(self, pod: PodInfo) -> tuple[str, ...]:
         """Take in a pod with a node; returns upstream's names for what that is."""

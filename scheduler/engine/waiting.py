@@ -26,13 +26,39 @@ class _Waiting(Struct):
     pending: dict[str, asyncio.TimerHandle]
 
 
+class _PreBinding:
+    """PreBind of one pod; `stopped` says why the pod gives up its node, and is "" where it keeps it."""
+
+    def __init__(self) -> None:
+        self.stopped = ""
+        self._stop: asyncio.Event | None = None
+
+    def stop(self, reason: str) -> None:
+        """End the wait that is under way, or the next one."""
+        self.stopped = self.stopped or reason
+        if self._stop is not None:
+            self._stop.set()
+
+    async def wait(self, seconds: float) -> None:
+        if self._stop is None:
+            self._stop = asyncio.Event()
+        if not self.stopped:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stop.wait()
+        if self.stopped:
+            raise BindingStopped(self.stopped)
+
+
 class WaitingPods:
-    """The waiting pods, by UID. Methods run on the loop."""
+    """The pods that are not bound yet, by UID. Methods run on the loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
+        self._pre_binding: dict[str, _PreBinding] = {}
 
     def __len__(self) -> int:
+        """How many wait for permission."""
         return len(self._waiting)
 
     def add(self, pod: PodInfo, timeouts: Mapping[str, float]) -> asyncio.Future[Status]:
@@ -59,9 +85,30 @@ class WaitingPods:
         """Reject a waiting pod; returns whether it was waiting."""
         return self._end(uid, Status(Code.UNSCHEDULABLE, (message,), plugin))
 
-    def preempt(self, uid: str, plugin: str, message: str) -> bool:
-        """End a pod's wait with an error, after which it is tried again; returns whether it was waiting."""
-        return self._end(uid, Status(Code.ERROR, (message,), plugin))
+    def preempt(self, uid: str, plugin: str) -> bool:
+        """Have a pod give up its node to one that preempts it, and be tried again; False where it neither waits for
+        permission nor is in PreBind."""
+        if self._end(uid, Status(Code.ERROR, ("waiting on permit for pod: preempted",), plugin)):
+            return True
+        pre_binding = self._pre_binding.get(uid)
+        if pre_binding is None:
+            return False
+        pre_binding.stop(f"preempted by {plugin}")
+        return True
+
+    async def pre_bind(self, runner: ProfileRunner, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Run the PreBind plugins of a pod, in the task of its binding; an error where it was preempted meanwhile.
+
+        A request that is under way comes to its end: what it wrote must be known when the plugins give it up.
+        """
+        pre_binding = self._pre_binding[pod.uid] = _PreBinding()
+        token = _CURRENT.set(pre_binding)
+        try:
+            status = await runner.run_pre_bind(state, pod, node)
+        finally:
+            _CURRENT.reset(token)
+            del self._pre_binding[pod.uid]
+        return failure(pre_binding.stopped) if pre_binding.stopped and status.is_success else status
 
     def pods(self) -> tuple[PodInfo, ...]:
         """The pods that wait now."""
@@ -79,59 +126,6 @@ class WaitingPods:
             timer.cancel()
         if not entry.future.done():
             entry.future.set_result(status)
-
-
-class _PreBinding:
-    """PreBind of one pod; `stopped` says why the pod gives up its node, and is "" where it keeps it."""
-
-    def __init__(self) -> None:
-        self.stopped = ""
-        self._stop: asyncio.Event | None = None
-
-    def stop(self, reason: str) -> None:
-        """End the wait that is under way, or the next one."""
-        self.stopped = self.stopped or reason
-        if self._stop is not None:
-            self._stop.set()
-
-    async def wait(self, seconds: float) -> None:
-        if self._stop is None:
-            self._stop = asyncio.Event()
-        if not self.stopped:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._stop.wait()
-        if self.stopped:
-            raise BindingStopped(self.stopped)
-
-
-class PreBindings:
-    """The pods in PreBind, by UID. Methods run on the loop."""
-
-    def __init__(self) -> None:
-        self._running: dict[str, _PreBinding] = {}
-
-    async def run(self, runner: ProfileRunner, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Run the PreBind plugins of a pod, in the task of its binding; an error where it was stopped meanwhile.
-
-        A request that is under way comes to its end: what it wrote must be known when the plugins give it up.
-        """
-        prebinding = self._running[pod.uid] = _PreBinding()
-        token = _CURRENT.set(prebinding)
-        try:
-            status = await runner.run_pre_bind(state, pod, node)
-        finally:
-            _CURRENT.reset(token)
-            del self._running[pod.uid]
-        return failure(prebinding.stopped) if prebinding.stopped and status.is_success else status
-
-    def stop(self, uid: str, reason: str) -> bool:
-        """Have a pod give up its node; False where it is not in PreBind."""
-        prebinding = self._running.get(uid)
-        if prebinding is None:
-            return False
-        prebinding.stop(reason)
-        return True
 
 
 async def pause_pre_bind(seconds: float) -> None:

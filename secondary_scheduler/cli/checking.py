@@ -14,9 +14,8 @@ from scheduler.config import (
     ConfigurationError,
     Flavour,
     FoundConfiguration,
+    Manifests,
     Problem,
-    find_configurations,
-    objects_in,
 )
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.resource import KIND as RESOURCE
@@ -75,13 +74,14 @@ def check_file(
         yield _stack(path, text)
         return
     source = str(path)
-    resources = [read_resource(root, source) for root in objects_in(text, RESOURCE)]
+    manifests = Manifests(text, source)
+    resources = [read_resource(root, source) for root in manifests.of_kind(RESOURCE)]
     for resource in resources:
         yield Checked(source, RESOURCE, None, resource.problems)
     try:
-        embedded = find_configurations(text, source)
+        embedded = manifests.configurations()
     except ConfigurationError as error:
-        if not resources or objects_in(text, "ConfigMap"):
+        if not resources or manifests.of_kind("ConfigMap"):
             yield Checked(source, UNREADABLE, None, error.problems)
         return
     for each in embedded:

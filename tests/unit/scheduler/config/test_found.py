@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.config import ConfigurationError, find_configuration, find_configurations
+from scheduler.config import ConfigurationError, Manifests, find_configuration
 
 ROOT = Path(__file__).parents[4]
 CASES = ROOT / "tests/data/cases"
@@ -99,7 +99,7 @@ def test_of_several_none_is_chosen_in_silence() -> None:
 )  # fmt: skip
 def test_any_other_file_is_called_what_it_is(text: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        find_configurations(text, "f")
+        Manifests(text, "f").configurations()
     assert [problem.message for problem in refused.value.problems] == [message]
     assert "convert" not in str(refused.value)
 

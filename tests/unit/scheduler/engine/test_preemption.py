@@ -394,7 +394,7 @@ async def test_a_process_that_ends_is_not_taken_for_a_preemption() -> None:
         engine.add_pod("low", cpu="1", priority=1)
         await asyncio.wait_for(plugin.began.wait(), 3)
         (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "bind ns/low"]
-        assert engine.prebindings.stop("low-uid", "preempted")
+        assert engine.waiting.preempt("low-uid", "DefaultPreemption")
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
