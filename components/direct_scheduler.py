@@ -47,7 +47,7 @@ class DirectSchedulerArgs:
     priority_class_name: priority of its pods.
     network_policy, flow_schemas, service_monitor: which of these optional objects to create.
     egress_ports: TCP ports that the scheduler needs beside those of DNS and of API servers.
-    scrape_namespaces: those whose pods may reach it; without any, whoever can.
+    scrape_namespaces: those whose pods may reach it; without any, all sources.
     resources: requests and limits of its container; None for the default.
     env: environment variables of its container.
     needs: what must exist before the scheduler starts; above all the ClusterRoles and its bindings to them.

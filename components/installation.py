@@ -75,7 +75,7 @@ class InstallationArgs:
     secrets: names of Secrets, not made by this stack, that its scheduler mounts.
     admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind.
     network_policy, egress_ports: limit what our operator may reach to DNS, API servers and these TCP ports.
-    scrape_namespaces: those whose pods may reach our operator; without any, whoever can.
+    scrape_namespaces: those whose pods may reach our operator; without any, all sources.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `scheduler_image`.
     crds: of plugins; they exist before the operator starts.
     protect: refuse to delete the namespace and the CRD of SecondaryScheduler.

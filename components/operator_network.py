@@ -20,7 +20,7 @@ class OperatorNetworkArgs:
     """Attributes:
     namespace: where the operator runs.
     egress_ports: TCP ports that it may reach beside those of DNS and of API servers.
-    scrape_namespaces: those whose pods may reach it; without any, whoever can.
+    scrape_namespaces: those whose pods may reach it; without any, all sources.
     needs: what must exist before.
     """
 

@@ -82,7 +82,7 @@ class SchedulerInstallationArgs(TypedDict):
     egress_ports: list[int] | None
     """TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources."""
     scrape_namespaces: list[str] | None
-    """Namespaces whose pods alone may reach the ports of scheduler, operator and rebalancer. Default: whoever can."""
+    """Namespaces whose pods alone may reach the ports of scheduler, operator and rebalancer. Default: all sources."""
     allowed_images: list[pulumi.Input[str]] | None
     """Repositories of images that a SecondaryScheduler may name, beside that of the image."""
     openshift: bool | None

@@ -43,7 +43,7 @@ class RebalancerArgs:
     operand: name of the scheduler.
     network_policy: whether to limit what its pods may reach.
     egress_ports: TCP ports that it needs beside those of DNS, API servers and its source.
-    scrape_namespaces: those whose pods may reach it; without any, whoever can.
+    scrape_namespaces: those whose pods may reach it; without any, all sources.
     openshift: whether admission chooses the numeric user.
     ready_seconds: how long it may take to list the cluster before the update fails.
     needs: what must exist before: the scheduler, as nothing is moved without it.

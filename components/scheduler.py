@@ -44,7 +44,7 @@ class SchedulerArgs:
     runbooks: address of the page with the runbooks, for the alerts; "" if it is not published.
     priority_class_name: an existing PriorityClass to use instead of creating one.
     egress_ports: TCP ports of the stack's settings that the scheduler needs beside those of its configuration.
-    scrape_namespaces: those whose pods may reach the scheduler; without any, whoever can.
+    scrape_namespaces: those whose pods may reach the scheduler; without any, all sources.
     source_ports: TCP ports of the metric sources in its configuration; an operator finds them itself.
     resources: requests and limits of the scheduler's container; None for the default.
     env: environment variables of the scheduler's container.

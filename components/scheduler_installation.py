@@ -73,7 +73,7 @@ class SchedulerInstallationArgs:
     runbook_url: address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it.
     egress_ports: TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources.
     scrape_namespaces: those whose pods alone may reach the ports of scheduler, operator and rebalancer; without any,
-        whoever can. Not with upstream's operator.
+        all sources. Not with upstream's operator.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
     instances: further SecondarySchedulers that the operator serves, by namespace (None: its own) and name.
     status_of: plurals of the kinds of scheduler-plugins whose status the operator maintains; None: those that plugins

@@ -47,7 +47,7 @@ class SecondarySchedulerArgs:
     without: kinds of optional objects that the operator must not create.
     upstream: the operator is upstream's, which has none of our additional fields and reports no conditions.
     egress_ports: TCP ports that the scheduler needs beside those of its configuration.
-    scrape_namespaces: those whose pods may reach the scheduler; without any, whoever can.
+    scrape_namespaces: those whose pods may reach the scheduler; without any, all sources.
     resources: requests and limits of the scheduler's container; None for the operator's default.
     env: environment variables of the scheduler's container.
     ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may

@@ -194,7 +194,7 @@ class StackSettings(ProfileSettings):
         egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
             DNS, API servers and the metric sources.
         scrape_namespaces: namespaces whose pods alone may reach the ports of scheduler, operator and rebalancer;
-            default: whoever can.
+            default: all sources.
         resources: requests and limits of the scheduler's container; default: the operator's.
         replicas: number of schedulers; one leads, the others wait for the Lease.
         ready_seconds: how long the scheduler may take to become ready before an update fails.

@@ -53,7 +53,7 @@ def network_policy_spec(
         egress: TCP ports that the pods may reach on any host, in addition to DNS and the API server's; None if that is
             not known, and egress is not limited. Hosts are not limited: API servers and many metric sources are no
             pods, and their addresses change.
-        scrape_namespaces: those whose pods may reach the ports of `ingress`; without any, whoever can. No policy can
+        scrape_namespaces: those whose pods may reach the ports of `ingress`; without any, all sources. No policy can
             select a kubelet: Kubernetes lets that of the pod's own node through, whatever a policy says.
     """
     admitted: Json = {"ports": [_tcp(port) for port in sorted(set(ingress))]}

@@ -83,10 +83,10 @@ def parse_resources(resources: ResourceList) -> dict[str, int]:
     }
 
 
-def add_amounts(total: dict[str, int], amounts: Mapping[str, int]) -> None:
-    """Add amounts to a total."""
+def add_amounts(total: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
+    """Add amounts to a total, or subtract them (`sign` -1)."""
     for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount
+        total[name] = total.get(name, 0) + sign * amount
 
 
 def raise_amounts(total: dict[str, int], amounts: Mapping[str, int]) -> None:
@@ -131,8 +131,8 @@ def _requests(
             allocated = parse_resources(status.allocated_resources)
             if infeasible:
                 requests = {}
-            for name, amount in (*actual.items(), *allocated.items()):
-                requests[name] = max(requests.get(name, 0), amount)
+            raise_amounts(requests, actual)
+            raise_amounts(requests, allocated)
         yield requests
 
 

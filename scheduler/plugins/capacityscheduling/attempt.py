@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from scheduler.framework import NodeView, PodAmounts, PodInfo, Resources
-from scheduler.kube.model import amount_text
-from scheduler.plugins.capacityscheduling.quotas import NO_RESOURCES, Quota, Quotas, add_to
+from scheduler.kube.model import add_amounts, amount_text
+from scheduler.plugins.capacityscheduling.quotas import NO_RESOURCES, Quota, Quotas
 
 _MOST_NAMED = 4
 """Resources that a rejection names: a pod may ask for any number of them."""
@@ -38,10 +38,10 @@ class Attempt:
                     continue
                 if other.namespace == pod.namespace:
                     if other.priority >= pod.priority:
-                        add_to(request_in_quota, amounts(other))
-                        add_to(request_in_total, amounts(other))
+                        add_amounts(request_in_quota, amounts(other))
+                        add_amounts(request_in_total, amounts(other))
                 elif not self.exceeds_min(quota):
-                    add_to(request_in_total, amounts(other))
+                    add_amounts(request_in_total, amounts(other))
         self.request_in_quota: Resources = request_in_quota
         self.request_in_total: Resources = request_in_total
 
@@ -63,7 +63,7 @@ class Attempt:
         """Count a pod as put on a row (+1) or taken from it (-1)."""
         if pod.namespace in self._quotas.by_namespace:
             moved = self._moved_by_row.setdefault(row, {}).setdefault(pod.namespace, {})
-            add_to(moved, self._amounts(pod), sign)
+            add_amounts(moved, self._amounts(pod), sign)
 
     def used(self, namespace: str) -> Resources:
         """Return what a namespace uses now, without what-if runs."""
@@ -85,14 +85,14 @@ class Attempt:
         """Tell whether all quotas together would be exceeded with a request."""
         moved: dict[str, int] = {}
         for amounts in self._moved_by_row.get(row, {}).values():
-            add_to(moved, amounts)
+            add_amounts(moved, amounts)
         return self._quotas.exceeds_total_min(request, self._total_used(), moved)
 
     def _total_used(self) -> Resources:
         if self._total is None:
             self._total = {}
             for namespace in self._quotas.by_namespace:
-                add_to(self._total, self.used(namespace))
+                add_amounts(self._total, self.used(namespace))
         return self._total
 
     def excess_over_max(self) -> str:
@@ -144,7 +144,7 @@ class Attempt:
                 used = left[other.namespace] = dict(self.used(other.namespace))
             if quota.exceeds_min(used, NO_RESOURCES):
                 chosen.append(other)
-                add_to(used, self._amounts(other), -1)
+                add_amounts(used, self._amounts(other), -1)
         return chosen
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 from scheduler.framework import Resources
-from scheduler.kube.model import ElasticQuota, effective_quota, parse_resources
+from scheduler.kube.model import ElasticQuota, add_amounts, effective_quota, parse_resources
 
 ELASTIC_QUOTA = "ElasticQuota"
 _ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")
@@ -63,7 +63,7 @@ class Quotas(Struct, frozen=True):
                 None if most is None else parse_resources(most),
             )
             by_namespace[namespace] = quota
-            add_to(least, quota.least)
+            add_amounts(least, quota.least)
         return cls(by_namespace, least)
 
     def exceeds_total_min(self, request: Resources, used: Resources, moved: Resources) -> bool:
@@ -106,9 +106,3 @@ def _exceeded(
             continue
         if amount + used.get(name, 0) + moved.get(name, 0) > limits.get(name, 0):
             yield name
-
-
-def add_to(total: dict[str, int], amounts: Resources, sign: int = 1) -> None:
-    """Add amounts to a total, or subtract them (`sign` -1)."""
-    for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + sign * amount

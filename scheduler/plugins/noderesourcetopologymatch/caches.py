@@ -7,7 +7,7 @@ from typing import Protocol
 
 from scheduler.catalog import NodeResourceTopologyMatchArgs
 from scheduler.framework import Handle, Objects, PodInfo, SpecInfo
-from scheduler.kube.model import NodeResourceTopology
+from scheduler.kube.model import NodeResourceTopology, add_amounts
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
     ANNOTATION,
     ATTRIBUTE,
@@ -223,8 +223,7 @@ class OverReserve(_PublishedCache):
         """Return the sum of what the reserved pods request."""
         total: dict[str, int] = {}
         for request in self._reserved.get(node, {}).values():
-            for name, amount in request.items():
-                total[name] = total.get(name, 0) + amount
+            add_amounts(total, request)
         return total
 
     def stale(self) -> Collection[str]:

@@ -128,7 +128,7 @@ def test_egress_is_open_where_nobody_judged_the_configuration():
 
 
 def admitted(world, name="secondary-scheduler"):
-    """The namespaces that the only rule names; None where it admits whoever can."""
+    """The namespaces that the only rule names; None where it admits all sources."""
     (rule,) = world.get("NetworkPolicy", name)["spec"]["ingress"]
     if "from" not in rule:
         return None

@@ -32,6 +32,15 @@ kind: KubeSchedulerConfiguration
 profiles:
   - schedulerName: secondary-scheduler
 """
+
+
+def behaving_as(kubernetes: str, *, plugins: str = "{}", **options: str) -> str:
+    """The configuration with a version of kube-scheduler to behave as; `plugins` is the profile's, as YAML."""
+    args = json.dumps({"kubernetesVersion": kubernetes, **options})
+    config = f"[{{name: SecondarySchedulerOptions, args: {args}}}]"
+    return f"{CONFIGURATION}    plugins: {plugins}\n    pluginConfig: {config}\n"
+
+
 TAKEN = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 """The API server's answer to a Binding."""
 

@@ -13,7 +13,7 @@ from scheduler.engine import attemptlog
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.framework import Code, Locality, Status
 from scheduler.kube.model import EventType
-from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, eventually
+from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, behaving_as, eventually
 from tests.unit.scheduler.engine.pods import pod_info
 
 PROFILE = "secondary-scheduler"
@@ -214,18 +214,9 @@ async def test_at_trace_all_every_plugins_score_of_every_node_is_a_line(engine: 
     assert set(finals) == {"a", "b"}
 
 
-WAITING_37 = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-  - schedulerName: secondary-scheduler
-    pluginConfig: [{name: SecondarySchedulerOptions, args: {kubernetesVersion: "1.37"}}]
-"""
-
-
 @pytest.mark.parametrize(
     ("configuration", "others", "own"),
-    [(CONFIGURATION, "UnschedulablePod", "UnschedulablePod"), (WAITING_37, "UnscheduledPod", "TargetPod")],
+    [(CONFIGURATION, "UnschedulablePod", "UnschedulablePod"), (behaving_as("1.37"), "UnscheduledPod", "TargetPod")],
 )
 async def test_a_changed_pod_counts_under_the_general_and_under_each_specific_event(
     configuration: str, others: str, own: str

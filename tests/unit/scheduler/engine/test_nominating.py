@@ -11,18 +11,11 @@ import pytest
 from scheduler.engine.nominating import PATIENCE_SECONDS
 from scheduler.framework import SUCCESS, Code, CycleState, PodInfo, Status, failure
 from scheduler.kube.model import EventType
-from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, eventually, started
+from tests.unit.scheduler.engine.fakes import Engine, behaving_as, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
-OPTIONS = """
-    pluginConfig:
-      - name: SecondarySchedulerOptions
-        args: {{kubernetesVersion: "{}", compatibility: {}}}
-"""
-WITHOUT_POST_FILTER = """    plugins:
-      multiPoint: {disabled: [{name: DefaultPreemption}, {name: DynamicResources}]}
-"""
+WITHOUT_POST_FILTER = "{multiPoint: {disabled: [{name: DefaultPreemption}, {name: DynamicResources}]}}"
 
 
 class Slow:
@@ -44,8 +37,10 @@ class Slow:
         return await self.outcome
 
 
-def running(kubernetes: str, profile: str = "", compatibility: str = "upstream") -> AbstractAsyncContextManager[Engine]:
-    return started(Engine(configuration=CONFIGURATION + profile + OPTIONS.format(kubernetes, compatibility)))
+def running(
+    kubernetes: str, plugins: str = "{}", compatibility: str = "upstream"
+) -> AbstractAsyncContextManager[Engine]:
+    return started(Engine(configuration=behaving_as(kubernetes, plugins=plugins, compatibility=compatibility)))
 
 
 def with_slow_plugin(engine: Engine, **behavior: Any) -> Slow:

@@ -20,20 +20,12 @@ from scheduler.kube.model import (
     SchedulingPodGroupSpec,
     SchedulingPodGroupStatus,
 )
-from tests.unit.scheduler.engine.fakes import Engine, eventually, started
+from tests.unit.scheduler.engine.fakes import Engine, behaving_as, eventually, started
 
 HELD_BACK = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to "
     "wait and no plugin rejected pod"
 )
-PROFILE = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-  - schedulerName: secondary-scheduler
-    plugins: {{multiPoint: {{enabled: [{{name: GangScheduling}}]}}}}
-    pluginConfig: [{{name: SecondarySchedulerOptions, args: {{kubernetesVersion: "{}"}}}}]
-"""
 VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
 
 
@@ -41,7 +33,9 @@ class PodGroupEngine(Engine):
     """The engine with GangScheduling, as a minor version behaves."""
 
     def __init__(self, version: str = "1.36") -> None:
-        super().__init__(configuration=PROFILE.format(version))
+        super().__init__(
+            configuration=behaving_as(version, plugins="{multiPoint: {enabled: [{name: GangScheduling}]}}")
+        )
         self.version = version
         if version in VERSIONS:
             self.podgroups = self.object_inputs(Watch(f"scheduling.k8s.io/{VERSIONS[version]}", "podgroups"))

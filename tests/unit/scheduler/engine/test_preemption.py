@@ -11,7 +11,7 @@ import pytest
 from scheduler.framework import SUCCESS, Code, CycleState, Eviction, PodInfo, Status
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
-from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, FakeApi, eventually, started
+from tests.unit.scheduler.engine.fakes import Engine, FakeApi, behaving_as, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
 
 
@@ -298,9 +298,7 @@ class Waiting:
 
 
 def preempting_as(kubernetes: str) -> Engine:
-    options = f'{{kubernetesVersion: "{kubernetes}"}}'
-    text = f"    pluginConfig: [{{name: SecondarySchedulerOptions, args: {options}}}]\n"
-    return Engine(api=Evicting(), configuration=CONFIGURATION + text)
+    return Engine(api=Evicting(), configuration=behaving_as(kubernetes))
 
 
 async def crowded_out(engine: Engine, plugin: Waiting) -> None:
