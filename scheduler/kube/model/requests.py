@@ -1,7 +1,7 @@
 """What a pod requests, and its limits, as kube-scheduler and the kubelet count them: sidecars add, resources of the pod
 as a whole win, a resize takes the largest (k8s.io/component-helpers/resource).
 
-Whoever asks what a pod requests asks `pod_requests`, mostly through `SpecInfo.requests` (what it will occupy) or
+Everything that counts a pod's requests uses `pod_requests`, mostly through `SpecInfo.requests` (what it will occupy) or
 `PodInfo.requests` (what it occupies now). Under `compatibility: upstream` some plugins count otherwise: see
 `scheduler.helpers.upstreamsums`.
 
@@ -69,7 +69,7 @@ def is_scalar_resource(name: str) -> bool:
     prefix, slash, _ = name.partition("/")
     if not slash:
         return False
-    if "rules.io/" in name:
+    if "kubernetes.io/" in name:
         return True
     return not prefix.startswith("requests.")
 

@@ -141,6 +141,7 @@ def test_a_bound_pod_occupies_the_most_while_it_is_resized(
         ("cpu", False),
         ("gpu", False),
         ("requests.example.com/gpu", False),
+        ("requests.kubernetes.io/gpu", True),
     ],
 )
 def test_which_resources_count(name: str, expected: bool) -> None:
