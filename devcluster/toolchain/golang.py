@@ -89,6 +89,16 @@ def build(
         temporary.unlink(missing_ok=True)
 
 
+def add_requirements(go: Path, module: Path) -> None:
+    """Add what the module's main package imports, and `go.mod` does not require, to the `go.mod` and `go.sum` of a
+    directory. Raises BinaryError."""
+    with _running([str(go), "list", "-mod=mod", "-deps", "."], module, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        complaint = process.stderr.read()
+    if process.returncode != 0:
+        raise BinaryError(_explain("finding the modules of a program", complaint))
+
+
 @contextlib.contextmanager
 def downloading(go: Path, needed: Sequence[tuple[Path, str, str]]) -> Iterator[None]:
     """Download the sources of what is built next while the block runs: compiling leaves the network idle.

@@ -1,26 +1,19 @@
 # ruff: noqa: E501 (a template of an expression per line)
 """Selectors and allocations answered by Kubernetes' own Go packages, and random questions for both sides.
 
-The Go program is `dra_oracle/main.go`; it is built like the binaries of the local cluster, into the same cache, when it
-is first asked for. It reads questions and writes answers as JSON, one per line.
+The Go program is `dra_oracle/main.go`. It reads questions and writes answers as JSON, one per line.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from devcluster.progress import SilentReporter
-from devcluster.state import cache_root
-from devcluster.toolchain import binaries, golang
 from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 from scheduler.cel import CompileError, EvaluationError, Selector
 from scheduler.kube.model import DeviceClass, ResourceClaim, ResourceSlice
@@ -30,6 +23,7 @@ from scheduler.plugins.dynamicresources.budget import Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.capacity import amounts
 from scheduler.plugins.dynamicresources.devices import OfferedSlice, PlaceOf, gather_pools
 from scheduler.plugins.dynamicresources.requests import SelectorCache
+from tests.support.goprograms import built
 
 _SOURCE = Path(__file__).parent / "dra_oracle"
 Json = Any
@@ -37,19 +31,7 @@ Json = Any
 
 def oracle_binary(minor: int = 36) -> Path:
     """Return the Go program with the packages of Kubernetes 1.36 or 1.37, built where it has not been."""
-    modules = _SOURCE / "1.37" if minor == 37 else _SOURCE
-    files = [modules / "go.mod", modules / "go.sum", _SOURCE / "main.go"]
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
-    path = binaries.bin_cache() / f"dra-oracle-{digest.hexdigest()[:12]}"
-    if not path.exists():
-        report = SilentReporter()
-        with golang.build_lock(binaries.bin_cache(), report):
-            if not path.exists():
-                with tempfile.TemporaryDirectory() as directory:
-                    for file in files:
-                        shutil.copy(file, directory)
-                    golang.build(golang.find_go(cache_root(), report), Path(directory), ".", "", path)
-    return path
+    return built(_SOURCE, _SOURCE / "1.37" if minor == 37 else _SOURCE)
 
 
 class Oracle:

@@ -12,7 +12,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.conformance import profiles
 from tests.conformance.apiclient import COLLECTIONS, Api
-from tests.conformance.controlplane import control_plane_running
+from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.schedulerlog import parse
 from tests.integration.scheduler.preemption import OURS, our_daemon
 
@@ -375,19 +375,28 @@ def _chosen(item: Json) -> str:
 @contextlib.contextmanager
 def queue_stage_running(directory: Path) -> Iterator[tuple[QueueStage, asyncio.Runner]]:
     """Start everything; the runner is where the stage's coroutines belong."""
-    with control_plane_running() as plane, our_daemon(plane, directory) as log, asyncio.Runner() as runner:
+    with (
+        control_plane_running() as plane,
+        our_daemon(plane, directory) as log,
+        queue_stage(plane, {REAL: plane.log, OURS: log}) as stage,
+    ):
+        yield stage
+
+
+@contextlib.contextmanager
+def queue_stage(plane: ControlPlane, logs: Mapping[str, Path]) -> Iterator[tuple[QueueStage, asyncio.Runner]]:
+    """A stage for schedulers that run, each with its log; the runner is where the stage's coroutines belong."""
+    with contextlib.ExitStack() as opened, asyncio.Runner() as runner:
+        read = {name: opened.enter_context(contextlib.closing(AttemptLog(path))) for name, path in logs.items()}
 
         async def open_stage() -> tuple[QueueStage, Api]:
             api = Api(plane)
-            stage = QueueStage(api, logs)
+            stage = QueueStage(api, read)
             await stage.prepare()
             return stage, api
 
-        logs = {REAL: AttemptLog(plane.log), OURS: AttemptLog(log)}
         stage, api = runner.run(open_stage())
         try:
             yield stage, runner
         finally:
             runner.run(api.close())
-            for log in logs.values():
-                log.close()
