@@ -44,6 +44,14 @@ _GUARDS: Mapping[str, str] = {
     "NodePorts": "two pods get the same host port, and the kubelet rejects one",
 }
 """Default filters that keep nodes and pods safe, with what happens without them."""
+_OF_GANGS: Mapping[ExtensionPoint, str] = {
+    ExtensionPoint.PERMIT: "pods run although their PodGroup lacks members",
+    ExtensionPoint.QUEUE_SORT: "other pods come between the members of a gang",
+    ExtensionPoint.PRE_FILTER: "minResources counts for nothing",
+    ExtensionPoint.POST_FILTER: "with compatibility: upstream members wait for one that does not fit",
+    ExtensionPoint.RESERVE: "with compatibility: upstream members wait for one that failed",
+}
+"""Extension points of Coscheduling, with what happens where it does not run there; the worst comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +275,8 @@ class Expander:
         if sum(plugin.weight for plugin in points[ExtensionPoint.SCORE]) * 100 > INT64:
             self._error(("plugins", "score"), "total score of Score plugins could overflow")
         self._warn_of_missing_guards(points)
+        if self._flavour.family == OURS.family:
+            self._warn_of_half_a_gang_plugin(points)
 
     def _warn_of_missing_guards(self, points: Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]) -> None:
         """Warn of default filters that do not run and without which pods come to nodes that cannot or must not run
@@ -281,6 +291,26 @@ class Expander:
             message = f"no filter {' or '.join(names)} runs: {consequences}"
             hint = "enable what is needed under filter, or disable it at the points that are meant, such as score"
             self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
+
+    def _warn_of_half_a_gang_plugin(self, points: Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]) -> None:
+        runs_at = {point for point in _OF_GANGS if any(plugin.name == "Coscheduling" for plugin in points[point])}
+        missing = {point: effect for point, effect in _OF_GANGS.items() if point not in runs_at}
+        if not runs_at or not missing:
+            return
+        names = ", ".join(point.value for point in missing)
+        message = f"Coscheduling does not run at {names}: {'; '.join(missing.values())}"
+        hint = "enable it under multiPoint, and disable PrioritySort there (docs/gangs.md)"
+        self.problems.append(
+            self._document.problem(self._enabling("Coscheduling"), message, hint=hint, severity="warning")
+        )
+
+    def _enabling(self, name: str) -> Loc:
+        """Location of the first entry that enables a plugin."""
+        for field, _, plugin_set in self._plugin_sets():
+            for index, entry in enumerate(plugin_set.enabled):
+                if entry.name == name:
+                    return (*self._loc, "plugins", field, "enabled", index, "name")
+        return (*self._loc, "plugins")
 
     def _disabling(self, name: str) -> Loc:
         """Location of the entry that disables a default filter."""

@@ -48,6 +48,8 @@ from scheduler.plugins.coscheduling.resources import resource_gap
 
 NAME = "Coscheduling"
 _URGENT, _ORDINARY = 0, 1
+_CHECKED = "checked"
+"""PreFilter has looked at the group of the pod."""
 
 
 class SafeCoscheduling:
@@ -152,14 +154,16 @@ class SafeCoscheduling:
             return None, SUCCESS
         # The members of a gang are decided one after the other on one snapshot, and all get the same answer: what the
         # earlier ones were given counts as free for the later ones.
+        state.write(NAME, _CHECKED)
         attempt = (group_key, view.now, view.assignments.end)
         if self._checked_attempt != attempt:
             self._short_of_resources.discard(group_key)
-            self._checked_status = self._check_group(group_key, pod, view)
+            status = self._check_group(group_key, pod)
+            self._checked_status = self._check_resources(group_key, pod, view) if status.is_success else status
             self._checked_attempt = attempt
         return None, self._checked_status
 
-    def _check_group(self, group_key: str, pod: PodInfo, view: NodeView) -> Status:
+    def _check_group(self, group_key: str, pod: PodInfo) -> Status:
         group = self.groups.of(pod)
         if group is None:
             return _pending(f"pod group {group_key} does not exist")
@@ -172,10 +176,16 @@ class SafeCoscheduling:
         ready = sum(1 for sibling in siblings if not sibling.spec.gates)
         if ready < needed:
             return _pending(f"pod group {group_key}: {ready} of at least {needed} members have no scheduling gates")
-        if group.spec.min_resources is None:
+        return SUCCESS
+
+    def _check_resources(self, group_key: str, pod: PodInfo, view: NodeView) -> Status:
+        group = self.groups.of(pod)
+        if group is None or group.spec.min_resources is None:
             return SUCCESS
         members_with_rows = (
-            (sibling, view.row(node)) for sibling in siblings if (node := self.groups.node_of(sibling))
+            (sibling, view.row(node))
+            for sibling in self.groups.siblings(pod)
+            if not sibling.deleting and (node := self.groups.node_of(sibling))
         )
         gap = resource_gap(group, view, [(sibling, row) for sibling, row in members_with_rows if row >= 0])
         if not gap:
@@ -190,8 +200,13 @@ class SafeCoscheduling:
         return None, unschedulable()
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
-        """Allow: a gang gets here as a whole."""
-        return SUCCESS, 0.0
+        """Allow: a gang gets here as a whole. Where PreFilter does not run, reject the pod of a group that cannot be
+        tried, which is then no gang."""
+        group_key = group_key_of(pod)
+        checked: str | None = state.read(NAME, str)
+        if not group_key or checked:
+            return SUCCESS, 0.0
+        return self._check_group(group_key, pod), 0.0
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Do nothing."""

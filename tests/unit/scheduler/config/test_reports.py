@@ -7,6 +7,8 @@ import pytest
 
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import Configuration, ConfigurationError, convert_text, load_configuration
+from scheduler.config.flavours import OURS, Flavour, flavour_named
+from scheduler.config.problems import Problem
 
 CASES = Path(__file__).parents[3] / "data/cases"
 HEAD = "apiVersion: kubescheduler.config.k8s.io/{}\nkind: KubeSchedulerConfiguration\n"
@@ -178,6 +180,33 @@ def test_nothing_is_said_where_the_guards_run(plugins: str) -> None:
         for each in load(f"{HEAD.format('v1')}{PROFILE}  plugins: {plugins}\n").warnings
         if "no filter" in each.message
     ]
+
+
+_GANGS_EVERYWHERE = "{multiPoint: {enabled: [{name: Coscheduling}], disabled: [{name: PrioritySort}]}}"
+
+
+def _of_gangs(plugins: str, flavour: Flavour = OURS) -> list[Problem]:
+    text = f"{HEAD.format('v1')}{PROFILE}  plugins: {plugins}\n"
+    loaded = load_configuration(text, source="f", external_load=True, flavour=flavour)
+    return [each for each in loaded.warnings if "Coscheduling" in each.message]
+
+
+def test_coscheduling_at_permit_alone_is_warned_of_with_the_points_that_are_missing() -> None:
+    (warning,) = _of_gangs("{permit: {enabled: [{name: Coscheduling}]}}")
+    assert warning.path == "profiles[0].plugins.permit.enabled[0].name"
+    assert warning.message.startswith("Coscheduling does not run at queueSort, preFilter, postFilter, reserve: other ")
+    assert "enable it under multiPoint, and disable PrioritySort there" in warning.hint
+
+
+def test_without_permit_the_warning_begins_with_what_is_worst() -> None:
+    (warning,) = _of_gangs("{preFilter: {enabled: [{name: Coscheduling}]}}")
+    assert warning.message.startswith("Coscheduling does not run at permit, queueSort, postFilter, reserve: pods run")
+
+
+def test_nothing_is_said_where_coscheduling_runs_everywhere_nowhere_or_in_another_image() -> None:
+    assert not _of_gangs(_GANGS_EVERYWHERE)
+    assert not _of_gangs("{score: {enabled: [{name: TargetLoadPacking}]}}")
+    assert not _of_gangs("{permit: {enabled: [{name: Coscheduling}]}}", flavour_named("scheduler-plugins@0.34"))
 
 
 def test_r21_constraints_without_their_type_name_the_remedy() -> None:

@@ -13,17 +13,21 @@ from tests.unit.scheduler.engine.fakes import Engine, FakeApi
 PODGROUPS = Watch("scheduling.x-k8s.io/v1alpha1", "podgroups")
 
 
-def configuration(compatibility: str = "safe", profiles: int = 1, kubernetes: str = "1.34", **args: Any) -> str:
-    """Profiles `secondary-scheduler`, `second-scheduler` with Coscheduling and its args."""
+_EVERYWHERE = "{multiPoint: {enabled: [{name: Coscheduling}], disabled: [{name: PrioritySort}]}}"
+
+
+def configuration(
+    compatibility: str = "safe", profiles: int = 1, kubernetes: str = "1.34", plugins: str = _EVERYWHERE, **args: Any
+) -> str:
+    """Profiles `secondary-scheduler`, `second-scheduler` with Coscheduling, at all points or as `plugins` says, and its
+    args."""
     names = ["secondary-scheduler", "second-scheduler"][:profiles]
     settings = "".join(f"\n          {key}: {value}" for key, value in {"permitWaitingTimeSeconds": 60, **args}.items())
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
     for name in names:
         text += f"""
   - schedulerName: {name}
-    plugins:
-      queueSort: {{enabled: [{{name: Coscheduling}}], disabled: [{{name: "*"}}]}}
-      multiPoint: {{enabled: [{{name: Coscheduling}}]}}
+    plugins: {plugins}
     pluginConfig:
       - name: SecondarySchedulerOptions
         args: {{compatibility: {compatibility}, kubernetesVersion: "{kubernetes}"}}

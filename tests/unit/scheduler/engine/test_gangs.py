@@ -152,6 +152,19 @@ async def test_members_wait_for_members_that_were_not_created_yet(start: Start) 
     await eventually(lambda: len(engine.bound) == 3, "all of them")
 
 
+async def test_members_wait_for_the_others_where_coscheduling_runs_at_permit_alone(start: Start) -> None:
+    engine = await start(plugins="{permit: {enabled: [{name: Coscheduling}]}}")
+    engine.add_node("n1")
+    engine.add_group("g", 3)
+    engine.add_members("g", 2)
+    engine.add_member("alone", "missing")
+    await eventually(lambda: "2 of at least 3 members exist" in engine.message("g-1"), "the reason")
+    await eventually(lambda: "pod group ns/missing does not exist" in engine.message("alone"), "the reason")
+    assert not engine.bound
+    engine.add_member("g-2", "g")
+    await eventually(lambda: engine.bound == {"g-0", "g-1", "g-2"}, "the gang")
+
+
 async def test_a_shrunk_minimum_lets_the_rest_run(start: Start) -> None:
     engine = await start()
     engine.add_node("n1", cpu="1")
