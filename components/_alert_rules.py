@@ -25,6 +25,8 @@ REFUSED = "Config.+|SpecInvalid|ImageMissing|SchedulerNameTaken"
 NODES_WITHOUT_LOAD = 0.1
 """Share of nodes without fresh load above which there is an alert: the exporters of new nodes take a while."""
 SLOW_SECONDS = 1
+FEW_PODS = 10
+"""So many unschedulable pods raise no alert, whatever their share: some are always forgotten somewhere."""
 _DAY = 86400
 
 
@@ -253,14 +255,23 @@ def _placing(selected: str, leading: str) -> Iterator[Alert]:
         description="One decision in a hundred of job {{ $labels.job }} in namespace {{ $labels.namespace }} takes"
         " {{ $value | humanizeDuration }} or more. Extenders count; gangs that wait for members do not.",
     )
+    pending = f'scheduler_pending_pods{{{selected},queue="unschedulable"}}'
+    stuck = f"max by (namespace, job) ({pending})"
+    scheduled = f'increase(scheduler_schedule_attempts_total{{{selected},result="scheduled"}}[1h])'
+    placed = f"(sum by (namespace, job) ({scheduled}) or 0 * {stuck})"
     yield Alert(
         name="SecondarySchedulerPodsUnschedulable",
-        expression=f'max by (namespace, job) (scheduler_pending_pods{{{selected},queue="unschedulable"}}) > 0',
+        # By share: beside thousands of pods that are placed, a dozen that nobody misses is no problem of the cluster.
+        expression=(
+            f"{stuck} > {FEW_PODS} and ({stuck} / ({stuck} + {placed}) > 0.1"
+            f" or max by (namespace, job) (delta({pending}[20m])) > 0.1 * {stuck})"
+        ),
         lasting="30m",
         severity="warning",
-        summary="Pods that request the secondary scheduler have been unschedulable for half an hour.",
-        description="{{ $value }} pods fit no node, says job {{ $labels.job }} in namespace {{ $labels.namespace }};"
-        " at no moment of the last 30 minutes there was none. Their Events have the reasons.",
+        summary="Many pods that request the secondary scheduler fit no node, or ever more of them.",
+        description="{{ $value }} pods fit no node, says job {{ $labels.job }} in namespace {{ $labels.namespace }}."
+        " For 30 minutes that has been more than a tenth of what was placed in an hour, or has grown by a tenth every"
+        " 20 minutes. Their Events have the reasons.",
     )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ._dashboard_panels import Panel, Query, Row, rows
+from ._dashboard_panels import Panel, Query, Row, Verdict, rows
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ def dashboard() -> Json:
         "timezone": "browser",
         "annotations": {"list": []},
         "links": [],
-        "templating": {"list": [_data_source(), _label("namespace"), _label("job", 'namespace="$namespace"')]},
+        "templating": {"list": [_data_source(), *_labels()]},
         "panels": list(_placed(rows())),
     }
 
@@ -49,6 +49,19 @@ def dashboard_text() -> str:
 
 def _data_source() -> Json:
     return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
+
+
+def _labels() -> list[Json]:
+    """The variables that select the series: each offers what is there with the ones before it."""
+    cluster = 'cluster=~"$cluster"'
+    # Series of a Prometheus that has one cluster do not have the label: with "All", which is then all there is, these
+    # are selected, too.
+    every = {"includeAll": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"}}
+    return [
+        {**_label("cluster"), **every},
+        _label("namespace", cluster),
+        _label("job", f'{cluster},namespace="$namespace"'),
+    ]
 
 
 def _label(label: str, selected: str = "") -> Json:
@@ -106,6 +119,9 @@ def _panel(panel: Panel, number: int, place: Json) -> Json:
         defaults["custom"] = {"drawStyle": "line", "fillOpacity": 10, "showPoints": "never", "spanNulls": False}
         legend = {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": ["lastNotNull", "max"]}
         options = {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
+    if (verdict := panel["verdict"]) is not None:
+        defaults |= _colours(verdict)
+        options |= {"colorMode": "background", "graphMode": "none"}
     return {
         "id": number,
         "type": panel["kind"],
@@ -116,6 +132,19 @@ def _panel(panel: Panel, number: int, place: Json) -> Json:
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": options,
         "targets": [_target(query, chr(ord("A") + index)) for index, query in enumerate(panel["queries"])],
+    }
+
+
+def _colours(verdict: Verdict) -> Json:
+    """What makes a figure good or bad at a glance."""
+    words = {value: {"text": text, "index": index} for index, (value, text) in enumerate(verdict["words"].items())}
+    lowest, *others = verdict["colours"]
+    steps = [{"color": lowest[1], "value": None}, *({"color": colour, "value": value} for value, colour in others)]
+    return {
+        "color": {"mode": "thresholds"},
+        "thresholds": {"mode": "absolute", "steps": steps},
+        "mappings": [{"type": "value", "options": words}] if words else [],
+        "noValue": verdict["none"],
     }
 
 

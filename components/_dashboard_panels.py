@@ -1,6 +1,7 @@
 """The panels of the Grafana dashboard, as a table: rows of panels with their queries.
 
-In a query `$job` and `$namespace` stand for variables of the dashboard, and `$__rate_interval` for Grafana's own.
+In a query `$cluster`, `$namespace` and `$job` stand for variables of the dashboard, `$__rate_interval` for Grafana's
+own.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypedDict
 
-SCHEDULER: Final = 'job="$job",namespace="$namespace"'
+_CLUSTER: Final = 'cluster=~"$cluster"'
+SCHEDULER: Final = f'{_CLUSTER},job="$job",namespace="$namespace"'
 """Selects the scheduler's series."""
-OPERATOR: Final = 'namespace="$namespace"'
+OPERATOR: Final = f'{_CLUSTER},namespace="$namespace"'
 """Selects the operator's: it serves the instances of its namespace."""
-REBALANCER: Final = 'namespace="$namespace"'
+REBALANCER: Final = OPERATOR
 """Selects the rebalancer's: its job is not the scheduler's."""
 RATE: Final = "$__rate_interval"
 
@@ -24,8 +26,17 @@ class Query(TypedDict):
     legend: str
 
 
+class Verdict(TypedDict):
+    """When a figure is bad: colours from a value on, lowest first, and what is shown for a value or for none."""
+
+    colours: Sequence[tuple[float, str]]
+    words: dict[str, str]
+    none: str
+
+
 class Panel(TypedDict):
-    """One panel; `unit` is one of Grafana's, `width` is in the 24 columns of the grid."""
+    """One panel; `unit` is one of Grafana's, `width` is in the 24 columns of the grid. One with a verdict shows nothing
+    but good or bad."""
 
     title: str
     description: str
@@ -33,6 +44,7 @@ class Panel(TypedDict):
     unit: str
     width: int
     queries: Sequence[Query]
+    verdict: Verdict | None
 
 
 class Row(TypedDict):
@@ -46,9 +58,11 @@ class Row(TypedDict):
 def rows() -> list[Row]:
     """Return the rows in the order in which they are shown."""
     return [
+        _row("Overview", _overview()),
         _row("Health and leader", _health()),
         _row("Queue and attempts", _queue()),
         _row("Latency", _latency()),
+        _row("Nodes and placement", _placement()),
         _row("Load of the nodes", _load()),
         _row("Bindings and API server", _bindings()),
         _row("Preemption", _preemption()),
@@ -71,6 +85,7 @@ def _panel(
     unit: str = "short",
     width: int = 8,
     kind: Literal["timeseries", "stat"] = "timeseries",
+    verdict: Verdict | None = None,
 ) -> Panel:
     return {
         "title": title,
@@ -79,7 +94,22 @@ def _panel(
         "unit": unit,
         "width": width,
         "queries": [{"expr": expr, "legend": legend} for expr, legend in queries],
+        "verdict": verdict,
     }
+
+
+def _verdict(
+    title: str,
+    description: str,
+    expression: str,
+    colours: Sequence[tuple[float, str]],
+    words: dict[str, str] | None = None,
+    *,
+    none: str = "unknown",
+    unit: str = "short",
+) -> Panel:
+    verdict: Verdict = {"colours": colours, "words": words or {}, "none": none}
+    return _panel(title, description, (expression, title), unit=unit, width=4, kind="stat", verdict=verdict)
 
 
 def _rate(metric: str, *labels: str, only: str = "") -> tuple[str, str]:
@@ -111,6 +141,107 @@ def _each(gauge: str, legend: str = "{{pod}}") -> tuple[str, str]:
 
 def _legend(labels: Sequence[str]) -> str:
     return " ".join(f"{{{{{label}}}}}" for label in labels)
+
+
+def _overview() -> list[Panel]:
+    """What is good or bad, each in a word or a figure; the rows below have the details."""
+    led = f"sum(leader_election_master_status{{{SCHEDULER}}})"
+    bound = f'secondary_scheduler_pods_bound_total{{{SCHEDULER},attempt="first"'
+    in_time = f'(sum(increase({bound},late="false"}}[1h])) or vector(0)) / sum(increase({bound}}}[1h]))'
+    firing = f'count(ALERTS{{{OPERATOR},alertname=~"SecondaryScheduler.+",alertstate="firing"}}) or vector(0)'
+    good_from_one = ((0.0, "red"), (1.0, "green"))
+    bad_from_one = ((0.0, "green"), (1.0, "red"))
+    return [
+        _verdict("Alerts", "Alerts about scheduler, operator and rebalancer that fire now.", firing, bad_from_one),
+        _verdict(
+            "Scheduler",
+            "Whether a replica leads; where there is no Lease, whether one is up.",
+            f"clamp_max({led} or sum(up{{{SCHEDULER}}}), 1)",
+            good_from_one,
+            {"0": "places no pods", "1": "places pods"},
+        ),
+        _verdict(
+            "Configuration and rollout",
+            "Whether our operator reports a SecondaryScheduler as Degraded.",
+            f"clamp_max(sum(secondary_scheduler_operator_degraded{{{OPERATOR}}}), 1)",
+            bad_from_one,
+            {"0": "good", "1": "degraded"},
+            none="good, or no operator of ours",
+        ),
+        _verdict(
+            "Bound within 5 s",
+            "Of the pods that were placed at their first attempt, in an hour. The objective is 99 %.",
+            in_time,
+            ((0.0, "red"), (0.95, "yellow"), (0.99, "green")),
+            none="no pods",
+            unit="percentunit",
+        ),
+        _verdict(
+            "Pods that fit no node",
+            "Now. Their Events have the reasons.",
+            f'max(scheduler_pending_pods{{{SCHEDULER},queue="unschedulable"}})',
+            ((0.0, "green"), (1.0, "yellow")),
+        ),
+        _verdict(
+            "Load of the nodes",
+            "Whether every source has fresh load.",
+            f"min(max by (source) (secondary_scheduler_load_data_fresh{{{SCHEDULER}}}))",
+            good_from_one,
+            {"0": "stale", "1": "fresh"},
+            none="no plugin reads load",
+        ),
+    ]
+
+
+def _placement() -> list[Panel]:
+    def ratio(kind: str, resource: str, quantile: str = "") -> str:
+        at = f',quantile="{quantile}"' if quantile else ""
+        return f'max by (quantile) (secondary_scheduler_nodes_{kind}_ratio{{{SCHEDULER},resource="{resource}"{at}}})'
+
+    def spread(resource: str) -> str:
+        high, low = (f"max without (quantile) ({ratio('load', resource, quantile)})" for quantile in ("0.9", "0.1"))
+        return f"{high} - {low}"
+
+    quantiles = "p{{quantile}}"
+    return [
+        _panel(
+            "CPU that is requested",
+            "Share of a node's allocatable CPU, at quantiles of the nodes: 1 is the fullest node.",
+            (ratio("requested", "cpu"), quantiles),
+            unit="percentunit",
+        ),
+        _panel(
+            "CPU that is used",
+            "Measured load of the nodes, at quantiles; only with a plugin that reads load.",
+            (ratio("load", "cpu"), quantiles),
+            unit="percentunit",
+        ),
+        _panel(
+            "How evenly nodes are used",
+            "Load of the node at the 90th percentile minus that at the 10th: the lower, the more even. Profiles that"
+            " pack pods onto few nodes want it high.",
+            (spread("cpu"), "CPU"),
+            (spread("memory"), "memory"),
+            unit="percentunit",
+        ),
+        _panel(
+            "Memory that is requested",
+            "Share of a node's allocatable memory, at quantiles of the nodes.",
+            (ratio("requested", "memory"), quantiles),
+            unit="percentunit",
+        ),
+        _panel(
+            "Memory that is used",
+            "Measured load of the nodes, at quantiles; only with a plugin that reads load.",
+            (ratio("load", "memory"), quantiles),
+            unit="percentunit",
+        ),
+        _panel(
+            "What plugins observe",
+            "Per second, by plugin: what they count about what they are given, such as nodes without load.",
+            _rate("secondary_scheduler_plugin_observations_total", "plugin", "observation"),
+        ),
+    ]
 
 
 def _health() -> list[Panel]:

@@ -11,6 +11,7 @@ from scheduler import operand
 from scheduler.catalog import OPERAND, rebalancer_name
 
 from ._alert_rules import operator_alerts, scheduler_alerts
+from ._objective import objective_alert, recording_rules
 from ._rebalancer_alerts import rebalancer_alerts
 from .kube_object import KubeObject, child, name_of
 
@@ -48,7 +49,12 @@ class SchedulerAlerts(pulumi.ComponentResource):
                 rebalancer=args.rebalancer,
                 runbooks=args.runbooks,
             )
-            return {"groups": [{"name": "secondary-scheduler", "rules": rules}]}
+            return {
+                "groups": [
+                    {"name": "secondary-scheduler-objective", "rules": recorded(namespace, args.operand)},
+                    {"name": "secondary-scheduler", "rules": rules},
+                ]
+            }
 
         rule = KubeObject(
             f"{name}-prometheusrule",
@@ -64,12 +70,18 @@ class SchedulerAlerts(pulumi.ComponentResource):
         self.register_outputs({"name": self.name})
 
 
+def recorded(namespace: str, operand_name: str = OPERAND) -> list[dict[str, Any]]:
+    """Return the recording rules about the scheduler of a namespace."""
+    return [*recording_rules(operand.metrics_service_name(operand_name), namespace)]
+
+
 def alert_rules(
     namespace: str, operand_name: str = OPERAND, *, operator: bool = False, rebalancer: bool = False, runbooks: str = ""
 ) -> list[dict[str, Any]]:
     """Return the alerting rules about the scheduler of a namespace, and about our operator and the scheduler's
     rebalancer there if they are."""
-    alerts = [*scheduler_alerts(operand.metrics_service_name(operand_name), namespace)]
+    job = operand.metrics_service_name(operand_name)
+    alerts = [*scheduler_alerts(job, namespace), objective_alert(job, namespace)]
     if operator:
         alerts += operator_alerts(namespace)
     if rebalancer:

@@ -400,8 +400,9 @@ class Daemon:
             self.metrics.lease_slow_paths.labels(self.election.name).value = self.elector.slow_paths
         for resource, reflector in self._reflectors.items():
             self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
-        self._feeds.show_ages()
+        self._feeds.show()
         self.engine.overcommits.show()
+        self.engine.utilization.show_requested(self.engine.clocks.wall())
 
     def _new_server(self) -> Server | None:
         """The HTTPS server, which has its port but does not answer yet."""

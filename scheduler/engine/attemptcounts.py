@@ -32,6 +32,7 @@ class AttemptCounts:
         attempts = str(queued.attempts) if queued.attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
         waited = now - (now if queued.first_active_at is None else queued.first_active_at)
         self._metrics.sli_duration.labels(attempts).observe(waited)
+        self._metrics.count_bound(queued.pod.namespace, queued.attempts, waited)
 
     def filter_failed(self, placement: Placement) -> None:
         """A decision ended with an error; VolumeBinding's are counted."""

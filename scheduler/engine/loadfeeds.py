@@ -77,10 +77,12 @@ class LoadFeeds:
         for feed in self._feeds.values():
             feed.collector.request_stop()
 
-    def show_ages(self) -> None:
-        """Bring the gauges of freshness up to date."""
+    def show(self) -> None:
+        """Bring the gauges of freshness and of the nodes' load up to date."""
         for feed in self._feeds.values():
             feed.show_age(feed.status())
+        max_ages = {key: settings.max_age_seconds for key, settings in self._settings.items()}
+        self._engine.utilization.show_loads(max_ages, self._engine.clocks.wall())
 
     def node_loads(self) -> list[SourceLoads]:
         """Return the state of each source and the nodes' load; called on the loop."""

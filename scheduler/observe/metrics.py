@@ -24,6 +24,12 @@ _OVER_BUDGET = "over_budget"
 _without_created_series: Callable[[], None] = disable_created_metrics
 
 
+LATE_SECONDS = 5.0
+"""A pod that waits longer for its Binding is late: the objective for which alerts and dashboard have a share."""
+MOST_NAMESPACES = 500
+"""Namespaces whose pods are counted by themselves; those of further ones are counted together, without a name."""
+
+
 class _Factory:
     """Makes metrics in one registry: `counters` and `histograms` for the loop alone, the others for any thread."""
 
@@ -333,11 +339,35 @@ class Metrics:
         self.plugin_observations = new.counter(
             "secondary_scheduler_plugin_observations_total",
             "What plugins report about their input, such as nodes without load data",
+            "plugin",
             "observation",
         )
 
+        self.pods_bound = new.counters(
+            "secondary_scheduler_pods_bound_total",
+            "Pods that are bound, by namespace, by whether their first attempt led to it, and by whether it took more "
+            f"than {LATE_SECONDS:g} s",
+            "pod_namespace",
+            "attempt",
+            "late",
+        )
+        self._bound_namespaces: set[str] = set()
+
     def _add_load(self, new: _Factory) -> None:
-        """Load sources and the nodes they know."""
+        """Load sources and the nodes they know; how full nodes are."""
+        self.nodes_requested = new.gauge(
+            "secondary_scheduler_nodes_requested_ratio",
+            "Share of a node's allocatable amount that its pods request, at quantiles of the nodes",
+            "resource",
+            "quantile",
+        )
+        self.nodes_load = new.gauge(
+            "secondary_scheduler_nodes_load_ratio",
+            "Measured load of a node as a share of its capacity, at quantiles of the nodes with fresh load",
+            "source",
+            "resource",
+            "quantile",
+        )
         self.load_fresh = new.gauge(
             "secondary_scheduler_load_data_fresh", "1 while the load source's data are fresh", "source"
         )
@@ -436,7 +466,17 @@ class Metrics:
             if kind == _OVER_BUDGET:
                 self.over_budget.labels(plugin).inc(count)
             else:
-                self.plugin_observations.labels(observation).inc(count)
+                self.plugin_observations.labels(plugin, kind).inc(count)
+
+    def count_bound(self, namespace: str, attempts: int, waited: float) -> None:
+        """Count a pod that is bound, after so many attempts and seconds since it was first to be tried."""
+        if namespace not in self._bound_namespaces:
+            if len(self._bound_namespaces) < MOST_NAMESPACES:
+                self._bound_namespaces.add(namespace)
+            else:
+                namespace = ""
+        late = "true" if waited > LATE_SECONDS else "false"
+        self.pods_bound.labels(namespace, "first" if attempts == 1 else "later", late).inc()
 
     def show_sizes(self, cache: Mapping[str, int], queues: Mapping[str, int]) -> None:
         """Set the gauges of the cache (nodes, pods, assumed_pods) and of the queues."""

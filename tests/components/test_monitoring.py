@@ -25,8 +25,9 @@ def run(**settings: Any) -> Graph:
 
 
 def rules(graph: Graph) -> dict[str, dict[str, Any]]:
-    (group,) = graph.only("PrometheusRule").manifest["spec"]["groups"]
-    return {rule["alert"]: rule for rule in group["rules"]}
+    recording, alerting = graph.only("PrometheusRule").manifest["spec"]["groups"]
+    assert all("record" in rule for rule in recording["rules"])
+    return {rule["alert"]: rule for rule in alerting["rules"]}
 
 
 @pytest.mark.parametrize("settings", [{"installMode": "manifests"}, OURS_BY_OLM], ids=["manifests", "olm"])

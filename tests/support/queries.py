@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from components._dashboard import dashboard
-from components.alerts import alert_rules
+from components.alerts import alert_rules, recorded
 from scheduler.observe import Metrics as SchedulerMetrics
 from scheduler.observe.series import Counters, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
@@ -25,8 +25,10 @@ NAMESPACE = "scheduling"
 _SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^}]*)\}")
 _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=~|!~|!=|=)\s*"[^"]*"')
 _GROUPING = re.compile(r"\b(?:by|on|ignoring|without)\s*\(([^)]*)\)")
-TARGET_LABELS = frozenset({"job", "namespace", "instance", "pod"})
-"""What a scrape adds to each series."""
+TARGET_LABELS = frozenset({"job", "namespace", "instance", "pod", "cluster"})
+"""What a scrape adds to each series, and a Prometheus of several clusters to its own."""
+_BY_LABEL = re.compile(r"(?<=_)pod_namespace(?=:)")
+"""In the name of a recorded series, which begins with its labels, the one that no target has."""
 _SUFFIXES = ("_bucket", "_sum", "_count")
 
 
@@ -46,7 +48,7 @@ def panels(board: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def dashboard_queries() -> dict[str, str]:
     """The dashboard's queries with values for its variables, by panel and reference."""
-    values = {"$__rate_interval": "5m", "$namespace": NAMESPACE, "$job": "metrics"}
+    values = {"$__rate_interval": "5m", "$namespace": NAMESPACE, "$job": "metrics", "$cluster": ".*"}
     queries = {}
     for panel in panels(dashboard()):
         for target in panel["targets"]:
@@ -90,8 +92,8 @@ def mistakes(query: str, metrics: Mapping[str, Metric]) -> list[str]:
 
 def labels_of(name: str, metrics: Mapping[str, Metric]) -> frozenset[str] | None:
     """The own labels of the series of that name; None where there are none."""
-    if name == "up":
-        return frozenset()
+    if (labels := _MADE_BY_PROMETHEUS.get(name)) is not None:
+        return labels
     if (metric := metrics.get(name)) is not None:
         return None if metric.kind == "histogram" else metric.labels
     for suffix in _SUFFIXES:
@@ -135,7 +137,14 @@ def _stored(labels: Iterable[str]) -> frozenset[str]:
     return frozenset(own - {"le"})
 
 
-QUERIES = {**alert_queries(), **dashboard_queries()}
+_RECORDED = {rule["record"]: rule["expr"] for rule in recorded(NAMESPACE)}
+_MADE_BY_PROMETHEUS: Mapping[str, frozenset[str]] = {
+    "up": frozenset(),
+    "ALERTS": frozenset({"alertname", "alertstate", "severity"}),
+    **{name: frozenset(_BY_LABEL.findall(name)) for name in _RECORDED},
+}
+"""Series that no scrape has, with their own labels."""
+QUERIES = {**alert_queries(), **_RECORDED, **dashboard_queries()}
 """All queries by a name of their own."""
 
 

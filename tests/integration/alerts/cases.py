@@ -265,8 +265,11 @@ def _slow() -> list[Case]:
 
 
 def _nodes() -> list[Case]:
-    def waiting(instance: str = "a", values: str = "3x200") -> dict[str, str]:
+    def waiting(instance: str = "a", values: str = "30x200") -> dict[str, str]:
         return {of("scheduler_pending_pods", instance, queue="unschedulable"): values}
+
+    def placed(values: str, instance: str = "a") -> dict[str, str]:
+        return {of("scheduler_schedule_attempts_total", instance, result="scheduled"): values}
 
     def overcommitted(values: str, instance: str = "a") -> dict[str, str]:
         return {of("secondary_scheduler_overcommitted_nodes", instance, resource="cpu"): values}
@@ -277,12 +280,23 @@ def _nodes() -> list[Case]:
 
     unschedulable, too_full, rejected = "PodsUnschedulable", "NodesOvercommitted", "PodsRejectedByKubelet"
     return [
-        fires(unschedulable, "three fit nowhere", waiting(), 31, ("3", JOB, NAMESPACE), quiet_minutes=29),
-        quiet(unschedulable, "they get a node after twenty minutes", waiting(values="3x40 0x200")),
+        fires(unschedulable, "thirty fit nowhere", waiting(), 31, ("30", JOB, NAMESPACE), quiet_minutes=29),
+        fires(
+            unschedulable,
+            "a few of many, and ever more",
+            waiting(values="11+1x200") | placed("0+100x200"),
+            31,
+            ("73", JOB, NAMESPACE),
+            quiet_minutes=29,
+        ),
+        quiet(unschedulable, "a few of many", waiting() | placed("0+100x200")),
+        quiet(unschedulable, "a few are forgotten", waiting(values="9x200")),
+        quiet(unschedulable, "a burst beside many", waiting(values="0x40 30x200") | placed("0+100x300")),
+        quiet(unschedulable, "they get a node after twenty minutes", waiting(values="30x40 0x200")),
         quiet(
             unschedulable,
             "the leader changes every twenty minutes",
-            waiting(values="3x40 stale") | waiting("b", "_x40 0x2 3x38 stale") | waiting("c", "_x82 0x2 3x36 0x9"),
+            waiting(values="30x40 stale") | waiting("b", "_x40 0x2 30x38 stale") | waiting("c", "_x82 0x2 30x36 0x9"),
         ),
         quiet(unschedulable, "others wait in other queues", {of("scheduler_pending_pods", queue="gated"): "9x200"}),
         quiet(unschedulable, "there are no pods", waiting(values="0x200")),
@@ -319,6 +333,24 @@ def _nodes() -> list[Case]:
         quiet(rejected, "one long ago", rejections("7x200")),
         quiet(rejected, "only pods of another scheduler", rejections("0x20 5x100", scheduler="other")),
         quiet(rejected, "there are no pods", rejections("0x200")),
+    ]
+
+
+def _objective() -> list[Case]:
+    late = "PodsBoundLate"
+
+    def bound(in_time: str, too_late: str = "0x200", attempt: str = "first") -> dict[str, str]:
+        metric = "secondary_scheduler_pods_bound_total"
+        values = {"false": in_time, "true": too_late}
+        return {of(metric, pod_namespace="a", attempt=attempt, late=each): text for each, text in values.items()}
+
+    return [
+        fires(late, "one in three", bound("0+2x200", "0+1x200"), 10, ("66.67%", JOB, NAMESPACE), quiet_minutes=3),
+        quiet(late, "one in two hundred", bound("0+200x200", "0+1x200")),
+        quiet(late, "half of them, for a minute of an hour", bound("0+20x400", "0x200 0+10x2 20x198"), minutes=180),
+        quiet(late, "they had to wait for room", bound("0+9x200") | bound("0+1x200", "0+9x200", "later")),
+        quiet(late, "a handful", bound("0x200", "0+1x15 15x200")),
+        quiet(late, "no pods", bound("0x200")),
     ]
 
 
@@ -421,6 +453,7 @@ CASES = [
     *_attempts(),
     *_slow(),
     *_nodes(),
+    *_objective(),
     *_shadow(),
     *_operator(),
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.alerts import alert_rules
+from components.alerts import alert_rules, recorded
 from devcluster.progress import SilentReporter
 from devcluster.toolchain.binaries import ensure
 from tests.integration.alerts.cases import CASES as OTHER_CASES
@@ -57,7 +57,10 @@ def evaluations(case: Case) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("alert", RULES)
 def test_an_alert_fires_for_its_problem_and_for_nothing_close_to_it(alert: str, promtool: Path, tmp_path: Path) -> None:
-    groups = [{"name": "alerts", "rules": [with_values_only(RULES[alert])]}]
+    groups = [
+        {"name": "recorded", "rules": recorded(NAMESPACE)},
+        {"name": "alerts", "rules": [with_values_only(RULES[alert])]},
+    ]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
     tests = [promtool_test(case) for case in CASES if case.alert == alert]
     content = {"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests}
@@ -74,11 +77,12 @@ def test_every_alert_has_a_case_for_which_it_fires_and_one_for_which_it_does_not
 
 
 def test_promtool_parses_every_query_and_every_rule(promtool: Path, tmp_path: Path) -> None:
-    recorded = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(QUERIES.values())]
-    assert len(recorded) > 50
-    groups = [{"name": "queries", "rules": recorded}, {"name": "alerts", "rules": list(RULES.values())}]
+    queries = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(QUERIES.values())]
+    assert len(queries) > 50
+    rules = [*recorded(NAMESPACE), *RULES.values()]
+    groups = [{"name": "queries", "rules": queries}, {"name": "rules", "rules": rules}]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
     command = [str(promtool), "check", "rules", "--lint-fatal", str(tmp_path / "rules.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    assert f"{len(recorded) + len(RULES)} rules found" in done.stdout
+    assert f"{len(queries) + len(rules)} rules found" in done.stdout

@@ -88,7 +88,7 @@ def test_every_panel_has_what_grafana_needs_to_show_it() -> None:
     board = dashboard()
     source = {"type": "prometheus", "uid": "${datasource}"}
     variables = {variable["name"] for variable in board["templating"]["list"]}
-    assert variables == {"datasource", "namespace", "job"}
+    assert variables == {"datasource", "cluster", "namespace", "job"}
     for panel in panels(board):
         assert panel["title"]
         assert panel["description"].endswith(".")
@@ -99,7 +99,9 @@ def test_every_panel_has_what_grafana_needs_to_show_it() -> None:
         for target in panel["targets"]:
             assert target["datasource"] == source
             assert set(re.findall(r"\$(\w+)", target["expr"])) <= variables | {"__rate_interval"}
-            assert 'namespace="$namespace"' in target["expr"]
+            selectors = re.findall(r"{[^{}]*}", target["expr"])
+            assert selectors
+            assert all('cluster=~"$cluster"' in each and 'namespace="$namespace"' in each for each in selectors)
 
 
 def test_titles_of_panels_are_unique() -> None:

@@ -13,6 +13,8 @@ from scheduler.engine import attemptlog
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.framework import Code, Locality, Status
 from scheduler.kube.model import EventType
+from scheduler.observe import Metrics
+from scheduler.observe.metrics import LATE_SECONDS, MOST_NAMESPACES
 from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, behaving_as, eventually
 from tests.unit.scheduler.engine.pods import pod_info
 
@@ -53,6 +55,23 @@ async def test_every_extension_point_of_a_bound_pod_is_measured_once(engine: Eng
     points = values(engine, "point_duration")
     expected = ("PreEnqueue", "PreFilter", "Filter", "Score", "Reserve", "Permit", "PreBind", "Bind", "PostBind")
     assert {point: points.get((point, "Success", PROFILE)) for point in expected} == dict.fromkeys(expected, 1)
+
+
+async def test_a_bound_pod_counts_under_its_namespace_as_in_time_or_late(engine: Engine) -> None:
+    await scheduled(engine, "small", metadata={"namespace": "team-a"})
+    assert values(engine, "pods_bound") == {("team-a", "first", "false"): 1}
+    engine.metrics.count_bound("team-a", 2, LATE_SECONDS + 0.1)
+    assert values(engine, "pods_bound")["team-a", "later", "true"] == 1
+
+
+def test_pods_of_further_namespaces_are_counted_together() -> None:
+    metrics = Metrics()
+    for number in range(MOST_NAMESPACES + 5):
+        metrics.count_bound(f"team-{number}", 1, 0.1)
+    metrics.count_bound("team-0", 1, 0.1)
+    counts = {labels: series.value for labels, series in metrics.pods_bound.series()}
+    assert len(counts) == MOST_NAMESPACES + 1
+    assert (counts["team-0", "first", "false"], counts["", "first", "false"]) == (2, 5)
 
 
 async def test_a_rejected_pod_is_measured_up_to_post_filter_and_counted_under_its_rejectors(engine: Engine) -> None:
