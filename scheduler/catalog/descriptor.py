@@ -115,7 +115,8 @@ class PluginDescriptor:
         name: name in the configuration.
         points: extension points the plugin implements, in the newest version.
         args_model: model of `pluginConfig[].args`; None means that the plugin takes no args.
-        default_weight: weight in the default profile; 0 for a plugin that does not score there.
+        default_weight: weight in the default profile; 0 for a plugin that does not score there. Of a plugin of a
+            package: its weight where a configuration enables it without one, 0 being 1.
         rules: what it needs from the API server beyond `base_rules()`.
         crds: names of the CustomResourceDefinitions it reads.
         watches: what the daemon must list and watch for it.

@@ -245,9 +245,17 @@ class Expander:
             overrides = [plugin for name, plugin in specific.items() if name in in_multi_point]
         rest = [plugin for plugin in specific.values() if plugin not in overrides]
         ordered = [plugin for plugin in (*overrides, *general, *rest) if self._runs(plugin.name)]
-        # Weight 0 becomes 1 and not the default weight, as upstream does.
         weighs = point is ExtensionPoint.SCORE
-        return tuple(EnabledPlugin(plugin.name, (plugin.weight or 1) if weighs else 0) for plugin in ordered)
+        return tuple(
+            EnabledPlugin(plugin.name, (plugin.weight or self._weight(plugin.name)) if weighs else 0)
+            for plugin in ordered
+        )
+
+    def _weight(self, name: str) -> int:
+        """Weight of a plugin that is enabled without one: 1 and not the default weight, as upstream has it, but for
+        plugins of packages, which upstream does not have."""
+        descriptor = self._flavour.find(name)
+        return descriptor.default_weight or 1 if descriptor is not None and descriptor.factory else 1
 
     def _usable(self, descriptor: PluginDescriptor) -> bool:
         usable = self._flavour.runs(descriptor)

@@ -13,8 +13,10 @@ import pytest
 from scheduler import catalog, plugins
 from scheduler.catalog import registry
 from scheduler.catalog.descriptor import PluginDescriptor, points
+from scheduler.core import explain
 from scheduler.framework.locality import DependsOn, Locality, part_of
 from tests.support.pages import CHECKOUT, GUIDES, text_of
+from tests.unit.scheduler.core.builders import NOW, cluster, node, only_scores, pod, runner
 
 IN_TREE, OUT_OF_TREE = f"{GUIDES}/add-an-in-tree-plugin.md", f"{GUIDES}/write-an-out-of-tree-plugin.md"
 _CODE = re.compile(r"^```python\n# (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -48,6 +50,28 @@ def test_the_plugin_of_the_in_tree_guide_passes_the_test_of_the_guide(monkeypatc
     assert len(tests) == 1
     for run in tests:
         run()
+
+
+def test_the_plugin_of_the_out_of_tree_guide_scores_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = [text for name, text in _CODE.findall(text_of(OUT_OF_TREE)) if name == "plugin"]
+    module = types.ModuleType("newer_nodes")
+    exec(code, module.__dict__)
+    monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
+    descriptor = PluginDescriptor(
+        "NewerNodes", points(["score"]), default_weight=3, implemented=True, factory="newer_nodes:NewerNodes"
+    )
+    monkeypatch.setitem(registry._BUILT_IN, descriptor.name, descriptor)
+    generations = {"old": "1", "new": "7", "newest": "40", "wrong": "x", "none": ""}
+    nodes = [
+        node(name, labels={"example.com/generation": value} if value else {}) for name, value in generations.items()
+    ]
+    profile = only_scores("NewerNodes")
+    explanation = explain(cluster(*nodes).snapshot(NOW), pod("p"), runner(profile))
+    scores = {name: verdict.scores["NewerNodes"] for name, verdict in explanation.nodes()}
+    assert {name: score.raw for name, score in scores.items()} == {
+        "old": 10, "new": 70, "newest": 100, "wrong": 0, "none": 0,
+    }  # fmt: skip
+    assert scores["new"].weighted == 210, "the descriptor's default weight counts"
 
 
 def test_the_page_about_plugins_shows_a_locality_that_the_framework_accepts() -> None:
