@@ -23,7 +23,23 @@ from devcluster.spec import MAX_NODES, MAX_REAL_NODES, ClusterSpec
 from secondary_scheduler.cli import CommandError, ExitCode
 
 _CONTAINERS = {"processes": "processes", "podman": "containers of podman"}
+DEFAULT_NAME = "dev"
+
+
+def _of_kubeconfig() -> str:
+    return state.name_in(os.environ.get("KUBECONFIG", ""), state.default_root()) or DEFAULT_NAME
+
+
 Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several can run side by side.")]
+CurrentName = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        default_factory=_of_kubeconfig,
+        show_default=f"the one of KUBECONFIG, else {DEFAULT_NAME}",
+        help="Name of the cluster.",
+    ),
+]
 
 
 class Containers(enum.StrEnum):
@@ -70,7 +86,7 @@ def _with_exit_codes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def up(
-    name: Name = "dev",
+    name: Name = DEFAULT_NAME,
     nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Number of simulated nodes, of three sizes.")] = 20,
     real_nodes: Annotated[
         int,
@@ -118,7 +134,7 @@ def up(
     began = time.monotonic()
     with reporter(console) as report:
         started = cluster.start(report)
-    option = "" if name == "dev" else f" --name {name}"
+    option = "" if name == DEFAULT_NAME else f" --name {name}"
     if started:
         _print_line(console, f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s: {cluster.api_server}")
         _print_line(console, f'Use it with:  eval "$(secondary-scheduler cluster env{option})"')
@@ -133,7 +149,7 @@ def up(
 
 
 def down(
-    name: Name = "dev",
+    name: Name = DEFAULT_NAME,
     every: Annotated[bool, typer.Option("--all", help="Stop all local clusters of this user.")] = False,
 ) -> None:
     """Stop every process of a cluster and delete its state."""
@@ -149,7 +165,7 @@ def down(
 
 
 def status(
-    name: Name = "dev",
+    name: CurrentName,
     output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Output format.")] = StatusFormat.TABLE,
 ) -> None:
     """Show whether a cluster is running, and where its files and endpoints are."""
@@ -169,7 +185,7 @@ def status(
     console.print(services)
 
 
-def env(name: Name = "dev") -> None:
+def env(name: Name = DEFAULT_NAME) -> None:
     """Print export lines after which kubectl and pulumi work on the cluster: eval "$(secondary-scheduler cluster
     env)".
     """
@@ -190,8 +206,8 @@ def env(name: Name = "dev") -> None:
 
 
 def show_logs(
+    name: CurrentName,
     service: Annotated[str, typer.Argument(help="A service (see status) or audit; all of them by default.")] = "",
-    name: Name = "dev",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
     lines: Annotated[int, typer.Option(min=0, help="Lines to print from the end of each log.")] = 100,
 ) -> None:
@@ -206,8 +222,8 @@ def show_logs(
 
 
 def set_load(
+    name: CurrentName,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Nodes to change or show.")] = None,
-    name: Name = "dev",
     cpu: Annotated[str | None, typer.Option(help="CPU utilisation to simulate: 85% or 0.85.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory utilisation to simulate: 50% or 0.5.")] = None,
     output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Output format.")] = StatusFormat.TABLE,

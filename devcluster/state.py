@@ -167,6 +167,12 @@ def cluster_names(root: Path) -> list[str]:
     return sorted(path.parent.name for path in (root / "clusters").glob("*/cluster.json"))
 
 
+def name_in(kubeconfig: str, root: Path) -> str | None:
+    """The cluster whose kubeconfig this is, as `$KUBECONFIG` names it; None where it is none of ours."""
+    path = Path(kubeconfig).expanduser().resolve()
+    return next((name for name in cluster_names(root) if path.parent == (root / "clusters" / name).resolve()), None)
+
+
 def other_clusters(root: Path, name: str) -> list[RecordedCluster]:
     """States of the other clusters under the same root; unreadable ones are left out."""
     states: list[RecordedCluster] = []

@@ -1,5 +1,5 @@
 """The parts of kubelet's API that the API server passes on: GET /containerLogs/NAMESPACE/POD/CONTAINER, which is behind
-``kubectl logs``, and ``port_forward``.
+``kubectl logs``, and ``port_forward``. ``kubectl exec`` and ``attach`` are refused, with the reason.
 
 Only the API server may ask: it must show a client certificate of the cluster's authority whose group is system:masters
 (``--kubelet-client-certificate``). Our own certificate is self-signed, as a kubelet's is by default.
@@ -19,7 +19,7 @@ from aiohttp import web
 
 from devcluster.node_agent import logs
 from devcluster.node_agent.containers import Decoder
-from devcluster.node_agent.port_forward import AddressOf, forward
+from devcluster.node_agent.port_forward import AddressOf, forward, refusal
 from devcluster.pki import CertificateAuthority
 
 ALLOWED_GROUP = "system:masters"
@@ -60,7 +60,10 @@ class KubeletEndpoint:
         """Listen on a free port and return it."""
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
-        app.router.add_get("/portForward/{namespace}/{pod}", self._forward)
+        for method in ("GET", "POST"):
+            app.router.add_route(method, "/portForward/{namespace}/{pod}", self._forward)
+            for command in ("exec", "attach"):
+                app.router.add_route(method, f"/{command}/{{namespace}}/{{pod}}/{{container}}", self._refuse)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, 0, ssl_context=self._tls)
@@ -75,6 +78,11 @@ class KubeletEndpoint:
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         _require_api_server(request)
         return await forward(request, self._address_of)
+
+    async def _refuse(self, request: web.Request) -> web.StreamResponse:
+        _require_api_server(request)
+        command = request.path.split("/")[1]
+        raise refusal(f"this local cluster does not support kubectl {command}: kubectl logs shows what a pod wrote")
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         _require_api_server(request)

@@ -6,6 +6,7 @@ the first message of a channel has the port in it. kubectl speaks SPDY below its
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable
 
 from aiohttp import WSMsgType, web
@@ -18,8 +19,20 @@ AddressOf = Callable[[str, str], str]
 """The address of a pod by namespace and name; "" where none of this name runs here."""
 
 
+def refusal(message: str) -> web.HTTPException:
+    """What the API server passes on to kubectl word for word: it decodes a Status, and loses any other text."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotImplemented", "code": 501}
+    return web.HTTPNotImplemented(text=json.dumps({**status, "message": message}), content_type="application/json")
+
+
 async def forward(request: web.Request, address_of: AddressOf) -> web.StreamResponse:
     """Connect the caller with a port of a pod until one of them closes."""
+    socket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=1 << 20)
+    if not socket.can_prepare(request):
+        raise refusal(
+            "this local cluster does not support kubectl port-forward: secondary-scheduler forwards the ports that it "
+            "needs itself"
+        )
     port = request.query.get("port", "")
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16):
         raise web.HTTPBadRequest(text="port: one number from 1 to 65535\n")
@@ -27,9 +40,6 @@ async def forward(request: web.Request, address_of: AddressOf) -> web.StreamResp
     address = address_of(namespace, pod)
     if not address:
         raise web.HTTPNotFound(text=f"no pod {namespace}/{pod} runs on this node\n")
-    socket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=1 << 20)
-    if not socket.can_prepare(request):
-        raise web.HTTPBadRequest(text=f"only WebSocket is spoken here, with the protocol {PROTOCOL}\n")
     await socket.prepare(request)
     number = int(port).to_bytes(2, "little")
     for channel in (DATA, ERROR):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 import yaml
 
 from devcluster.cluster import LocalCluster
+from devcluster.progress import SilentReporter
+from devcluster.toolchain.binaries import ensure
 from tests.integration.node_agent.helpers import NODE, PYTHON_IMAGE, Api, RunningAgent, script, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -301,6 +304,28 @@ def test_logs_can_be_read_through_the_api_server(agent: RunningAgent, api: Api) 
     followed = api.core.read_namespaced_pod_log("p", api.namespace, follow=True)
     assert followed == "line 0\nline 1\nline 2\nlast\n"
     assert api.core.read_namespaced_pod_log("p", api.namespace, limit_bytes=6) == "line 0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["exec", "main", "--", "ls"], "exec"),
+        (["attach", "main"], "attach"),
+        (["port-forward", "pod/main", ":8080"], "port-forward"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_kubectl_says_why_it_cannot(
+    agent: RunningAgent, api: Api, node_cluster: LocalCluster, arguments: list[str], command: str
+) -> None:
+    api.pod("main", main={"command": script(SLEEP)})
+    api.wait_running("main")
+    kubectl = [str(ensure(["kubectl"], SilentReporter())["kubectl"]), f"--kubeconfig={node_cluster.kubeconfig}"]
+    done = subprocess.run(
+        [*kubectl, f"--namespace={api.namespace}", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert f"this local cluster does not support kubectl {command}: " in done.stderr
 
 
 def test_logs_are_for_the_api_server_only(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from devcluster import command
+from devcluster.cluster import LocalCluster
 from devcluster.errors import DevClusterError, ServiceError, SpecError
 from secondary_scheduler.cli import CommandError, ExitCode
 
@@ -20,10 +23,41 @@ def test_an_error_of_the_cluster_keeps_its_text_and_gets_an_exit_code(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(command.state, "default_root", fail)
+    monkeypatch.setattr(command.LocalCluster, "attach", fail)
     app = typer.Typer()
     command.register(app)
     result = CliRunner().invoke(app, ["cluster", "status"])
     assert isinstance(result.exception, CommandError)
     assert str(result.exception) == str(error)
     assert result.exception.code is code
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "expected"),
+    [
+        ("{root}/clusters/mine/kubeconfig", "mine"),
+        ("{root}/clusters/mine/kubeconfig-readonly", "mine"),
+        ("{root}/elsewhere/kubeconfig", "dev"),
+        ("{root}/clusters/gone/kubeconfig", "dev"),
+        ("", "dev"),
+    ],
+)
+def test_load_is_about_the_cluster_of_kubeconfig_and_else_about_the_usual_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubeconfig: str, expected: str
+) -> None:
+    (tmp_path / "clusters" / "mine").mkdir(parents=True)
+    (tmp_path / "clusters" / "mine" / "cluster.json").write_text("{}")
+    monkeypatch.setenv("SECONDARY_SCHEDULER_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", kubeconfig.format(root=tmp_path))
+    names: list[str] = []
+
+    def attach(name: str) -> LocalCluster:
+        names.append(name)
+        raise ServiceError("not running")
+
+    monkeypatch.setattr(command.LocalCluster, "attach", attach)
+    app = typer.Typer()
+    command.register(app)
+    for arguments in (["load"], ["status"], ["load", "--name", "other"]):
+        CliRunner().invoke(app, ["cluster", *arguments])
+    assert names == [expected, expected, "other"]
