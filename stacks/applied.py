@@ -64,8 +64,8 @@ def own_state() -> Mapping[str, Any]:
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         answer: Any = pulumi.runtime.invoke(_READ_STATE, {"stackName": name}).value
-    except Exception as error:  # the comparison only helps the reader: an update must not fail for lack of it
-        pulumi.log.debug(f"the stack's own state cannot be read: {error}")
+    except Exception as error:  # the comparisons only protect and help: an update must not fail for lack of them
+        pulumi.log.warn(f"the stack's own state cannot be read, so nothing says what this update removes: {error}")
         return {}
     outputs = answer.get("outputs") if isinstance(answer, Mapping) else None
     return outputs if isinstance(outputs, Mapping) else {}

@@ -60,6 +60,7 @@ BOOLEANS = (
     "installPluginCrds",
     "retainCrds",
     "adoptExisting",
+    "allowRemoval",
     "explainAnnotation",
 )
 NUMBERS = ("replicas", "readySeconds")

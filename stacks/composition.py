@@ -60,7 +60,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         install_plugin_crds=settings.install_plugin_crds,
         protect=settings.protect,
-        keep_crds=stack.keeps_crds,
+        keep_crds=settings.keeps_crds,
         formerly_at_root=True,
     )
 

@@ -15,6 +15,7 @@ from stacks.applied import log_changes, own_state, previous
 from stacks.checking import check
 from stacks.planned import log_plan
 from stacks.problems import locate
+from stacks.removal import check_removals
 from stacks.settings import StackSettings
 
 PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent
@@ -37,11 +38,6 @@ class Stack:
     profile: CheckedConfiguration
     credentials: MetricCredentialValues
     kubeconfig: pulumi.Output[str] | None = None
-
-    @property
-    def keeps_crds(self) -> bool:
-        """Whether the CRDs, and so all objects of their kinds, stay in the cluster when the stack is destroyed."""
-        return self.settings.protect or self.settings.retain_crds
 
     @property
     def cluster_identifier(self) -> str:
@@ -76,7 +72,9 @@ def load_stack() -> Stack:
             "stack, because with another one every object is replaced"
         )
     state = own_state()
+    stack = Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))
+    check_removals(state, settings, profile, stack.cluster_identifier)
     log_changes(state, profile.configuration)
     if settings.plan is not None and pulumi.runtime.is_dry_run():
         log_plan(settings.plan, file.parent, previous(state, profile.configuration), profile.configuration)
-    return Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))
+    return stack

@@ -182,6 +182,7 @@ class StackSettings(ProfileSettings):
         retain_crds: keep the CRDs when the stack is destroyed, as protect does, without protecting anything.
         operator_image: default: the one beside `scheduler_image`, where that is this project's image by tag.
         adopt_existing: take over objects that already exist in the cluster, for one update.
+        allow_removal: delete operator, CRDs, namespace or running scheduler of a live stack, for one update.
         force_conflicts: objects, as Kind/name, whose fields are taken over from other managers, for one update.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
@@ -212,6 +213,7 @@ class StackSettings(ProfileSettings):
     protect: bool = False
     retain_crds: bool = False
     adopt_existing: bool = False
+    allow_removal: bool = False
     force_conflicts: tuple[ObjectName, ...] = Field((), max_length=64)
     operator: Annotated[OperatorSettings, AfterValidator(_catalog_for_catalog_mode)] = Field(
         OperatorSettings(), validate_default=True
@@ -232,6 +234,11 @@ class StackSettings(ProfileSettings):
     ready_seconds: int = Field(180, ge=10, le=3600)
     plan: Annotated[PlanSettings | None, BeforeValidator(absent_if_empty)] = None
     tracing: Annotated[TracingSettings | None, BeforeValidator(absent_if_empty), AfterValidator(_traced_by_ours)] = None
+
+    @property
+    def keeps_crds(self) -> bool:
+        """Whether the CRDs, and so all objects of their kinds, stay in the cluster when the stack is destroyed."""
+        return self.protect or self.retain_crds
 
     @property
     def openshift(self) -> bool:

@@ -7,6 +7,8 @@ registered, managed fields and the outputs of the stack; times, ids and the two 
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -72,3 +74,54 @@ def test_the_preview_asks_for_no_judgement_by_the_crd_that_the_update_replaces(p
     assert step["newState"]["inputs"]["metadata"]["annotations"]["pulumi.com/waitFor"] == UNKNOWN
     text = project.ok("preview", "--stack", "manifests", "--color", "never")
     assert "the API server checks it in the update, not in this preview: its CRD changes first" in text
+
+
+PROTECTED = (
+    "kubernetes:core/v1:Namespace",
+    "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition",
+    "kubernetes:operator.openshift.io/v1:SecondaryScheduler",
+    "kubernetes:operators.coreos.com/v1alpha1:Subscription",
+    "components:OperatorInstall$kubernetes:apps/v1:Deployment",
+    "components:DirectScheduler$kubernetes:apps/v1:Deployment",
+)
+"""Ends of the types of operator, CRDs, namespace and running scheduler, with the component where it matters."""
+CATALOG = '{"catalog": {"address": "127.0.0.1:50051"}}'
+
+
+@pytest.mark.parametrize(
+    ("stack", "mode"),
+    [
+        ("manifests", "none"),
+        ("manifests", "direct"),
+        *(
+            pytest.param(stack, mode, marks=SLOW)
+            for stack in ("manifests", "direct", "catalog", "olm", "none-upstream")
+            for mode in ("manifests", "direct", "catalog", "olm", "none")
+            if (stack, mode) not in {("manifests", "none"), ("manifests", "direct")}
+        ),
+    ],
+)
+def test_a_preview_refuses_exactly_the_removals_that_the_engine_plans(project: Project, stack: str, mode: str) -> None:
+    """With `allowRemoval` the engine says what it would delete; without it the preview fails and names the same."""
+    recorded(project, stack)
+    values = {"installMode": mode}
+    if stack != mode:  # each recorded stack has what its own mode needs
+        values["operator"] = CATALOG if mode == "catalog" else "{}"
+    if mode == "manifests":
+        values["operatorImage"] = "localhost/secondary-scheduler/operator:0.2.0"
+    for key, value in values.items():
+        project.ok("config", "set", "--stack", stack, key, value)
+    project.ok("config", "set", "--stack", stack, "allowRemoval", "true")
+    # What goes before the record of the mode is replaced is shown with this option only.
+    plan = json.loads(project.ok("preview", "--stack", stack, "--json", "--show-replacement-steps"))
+    steps = plan["steps"]
+    gone = [step["oldState"] for step in steps if step["op"] in {"delete", "delete-replaced", "replace"}]
+    planned = {old["outputs"]["metadata"]["name"] for old in gone if old["urn"].split("::")[2].endswith(PROTECTED)}
+    project.ok("config", "rm", "--stack", stack, "allowRemoval")
+    refused = project.run("preview", "--stack", stack, "--color", "never")
+    text = refused.stdout + refused.stderr
+    assert (refused.returncode != 0) == bool(planned), text
+    named = re.findall(
+        r"^ *(?:Namespace|CustomResourceDefinition|SecondaryScheduler|Subscription|Deployment) (\S+), ", text, re.M
+    )
+    assert {name.rpartition("/")[2] for name in named} == planned, text

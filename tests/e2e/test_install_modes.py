@@ -14,7 +14,7 @@ from kubernetes import client as kubernetes
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from scheduler import __version__
-from tests.support.live_stack import NAME, Live
+from tests.support.live_stack import NAME, NAMESPACE, Live
 
 pytestmark = [pytest.mark.e2e]
 
@@ -74,7 +74,10 @@ def test_a_gate_that_fails_leaves_the_former_map_and_the_former_pod(live: Live) 
 
 @pytest.mark.slow
 def test_from_direct_to_manifests_in_one_update(live: Live, tmp_path: Path) -> None:
-    live.up(installMode="manifests")
+    refused = live.up(fails=True, installMode="manifests")
+    assert f"Deployment {NAMESPACE}/{NAME}, the running scheduler" in refused
+    assert set(live.deployments()) == {NAME}
+    live.up(installMode="manifests", allowRemoval=True)
     assert set(live.deployments()) == {NAME, OPERATOR}
     owners = live.deployments()[NAME].metadata.owner_references
     assert [owner.kind for owner in owners] == ["SecondaryScheduler"]
@@ -86,7 +89,7 @@ def test_from_direct_to_manifests_in_one_update(live: Live, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_from_manifests_to_direct_in_one_update(live: Live) -> None:
-    live.up(installMode="direct")
+    live.up(installMode="direct", allowRemoval=True)
     assert set(live.deployments()) == {NAME}
     assert not live.deployments()[NAME].metadata.owner_references
     live.places_a_pod("with-direct-again")

@@ -157,7 +157,7 @@ def test_the_update_goes_on_where_it_failed_once_the_channel_is_right(live: Live
 @slow
 def test_a_live_stack_leaves_catalog_for_direct_and_comes_back(live: Live, cluster: LocalCluster) -> None:
     before = roles(live)
-    live.up(installMode="direct", operator={})
+    live.up(installMode="direct", operator={}, allowRemoval=True)
     kept = roles(live)
     assert kept.items() <= before.items(), "none was made again"
     assert "secondary-scheduler:base" in kept
@@ -208,7 +208,7 @@ def test_an_installation_whose_plans_are_approved_is_no_drift(live: Live) -> Non
 @slow
 def test_a_live_stack_leaves_olm_for_direct_without_a_gap_in_rights(live: Live) -> None:
     before = roles(live)
-    live.up(installMode="direct", operator={})
+    live.up(installMode="direct", operator={}, allowRemoval=True)
     kept = roles(live)
     assert kept.items() <= before.items(), "the scheduler's ClusterRoles were there all the time"
     bound = {binding.role_ref.name for binding in live.rbac.list_cluster_role_binding().items}

@@ -1,0 +1,222 @@
+"""What an update would delete that a live stack's pods depend on, read from the stack's own state.
+
+The engine decides what to delete after the program has ended, and knows no setting that would make it refuse: `protect`
+also blocks `pulumi destroy`, and a hook before deletion is part of the state, so a program that no longer registers the
+object has none. So the program compares what the state holds with what its settings keep, before it registers anything:
+nothing has been deleted by then, also in an update without a preview. The cluster is not contacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pulumi
+
+from components.settings import CheckedConfiguration
+from stacks.settings import StackSettings
+
+_PROVIDER: Final = "pulumi:providers:kubernetes"
+_COMPONENTS: Final = "secondary-scheduler:components:"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """An object that goes.
+
+    Attributes:
+        shown: its kind, namespace and name, and what goes with it.
+        reason: the setting because of which it goes, and how that changes.
+    """
+
+    shown: str
+    reason: str
+
+
+def check_removals(
+    state: Mapping[str, Any], settings: StackSettings, profile: CheckedConfiguration, cluster_identifier: str
+) -> None:
+    """Refuse an update that would delete what pods depend on; with `allowRemoval` only name it.
+
+    Args:
+        state: type and outputs of every resource, by URN; empty for a new stack, and where it cannot be read.
+        settings, profile: what the stack is about to become.
+        cluster_identifier: the name by which the engine will know the cluster.
+
+    Raises:
+        pulumi.RunError: it would, and `allowRemoval` is not set.
+    """
+    gone = removals(state, settings, profile, cluster_identifier)
+    if not gone:
+        if settings.allow_removal:
+            pulumi.log.warn("allowRemoval: nothing is removed; remove this key from the stack file")
+        return
+    reasons = ", and ".join(dict.fromkeys(removal.reason for removal in gone))
+    objects = [f"  {removal.shown}" for removal in gone]
+    if settings.allow_removal:
+        head = f"allowRemoval: this update deletes, because {reasons} (remove this key after the update):"
+        pulumi.log.warn("\n".join([head, *objects]))
+        return
+    last = "undo that change; or, if it is meant, allow it for one update: pulumi config set allowRemoval true"
+    raise pulumi.RunError("\n".join([f"this update would delete, because {reasons}:", *objects, last]))
+
+
+def removals(
+    state: Mapping[str, Any], settings: StackSettings, profile: CheckedConfiguration, cluster_identifier: str
+) -> list[Removal]:
+    """Return operator, scheduler, CRDs and namespace that the state holds and the settings do not keep."""
+    live = list(_live(state))
+    wanted = _Wanted(settings, profile.crds if settings.install_plugin_crds else (), _modes(live))
+    elsewhere = _another_cluster(state, cluster_identifier)
+    gone = []
+    for item in live:
+        part = _PARTS.get((item.component, item.kind))
+        if part is None:
+            continue
+        reason = elsewhere or part.reason(wanted, item.name)
+        if reason:
+            stays = " (it stays if an earlier update applied retainCrds)" if part.is_crd and settings.keeps_crds else ""
+            gone.append(Removal(f"{item.shown}, {part.loss.format(kind=item.served_kind)}{stays}", reason))
+    return gone
+
+
+def holds(state: Mapping[str, Any], component: str, kind: str) -> bool:
+    """Whether the state has an object of a kind that a component registered."""
+    return any((item.component, item.kind) == (component, kind) for item in _live(state))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What the stack is about to become; each method says why a part of it goes, "" if it stays.
+
+    Attributes:
+        plugin_crds: those that the stack installs, as `plural.group`.
+        recorded: the install modes in the state; two after a switch that failed halfway.
+    """
+
+    settings: StackSettings
+    plugin_crds: Collection[str]
+    recorded: Collection[str]
+
+    @property
+    def switch(self) -> str:
+        """The change of install mode, before which everything that belongs to the old one goes; "" for none."""
+        mode = self.settings.install_mode
+        others = sorted(set(self.recorded) - {mode})
+        return f"installMode is {mode} and was {', '.join(others)}" if others else ""
+
+    def our_operator(self, _: str) -> str:
+        return self._in_modes("manifests") or ("operator.flavour is upstream" if self._upstream else "")
+
+    def upstream_operator(self, _: str) -> str:
+        return self._in_modes("manifests") or ("" if self._upstream else "operator.flavour is ours")
+
+    def subscription(self, name: str) -> str:
+        package = self.settings.operator.package_in(self.settings.install_mode)
+        return self.switch or self._in_modes("olm", "catalog") or self._unless(name == package, f"operator: {package}")
+
+    def resource(self, _: str) -> str:
+        return self.switch or self._in_modes("manifests", "none", "olm", "catalog")
+
+    def deployment(self, _: str) -> str:
+        return self._in_modes("direct")
+
+    def crd(self, _: str) -> str:
+        return self._in_modes("manifests")
+
+    def namespace(self, _: str) -> str:
+        return self._in_modes("manifests", "direct", "olm", "catalog")
+
+    def plugin_crd(self, name: str) -> str:
+        why = "no enabled plugin reads it" if self.settings.install_plugin_crds else "installPluginCrds is false"
+        return self._unless(name in self.plugin_crds, why)
+
+    @property
+    def _upstream(self) -> bool:
+        return self.settings.operator.is_upstream(self.settings.install_mode)
+
+    def _in_modes(self, *modes: str) -> str:
+        mode = self.settings.install_mode
+        return self._unless(mode in modes, self.switch or f"installMode is {mode}")
+
+    @staticmethod
+    def _unless(kept: bool, reason: str) -> str:
+        return "" if kept else reason
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An object that pods depend on: what goes with it, and why it goes."""
+
+    loss: str
+    reason: Callable[[_Wanted, str], str]
+    is_crd: bool = False
+
+
+_CRD_LOSS: Final = "and with it every {kind} of the cluster"
+_RUNNING: Final = "and with it the running scheduler"
+_PARTS: Final = {
+    ("OperatorInstall", "Deployment"): _Part("the operator", _Wanted.our_operator),
+    ("UpstreamOperator", "Deployment"): _Part("the operator", _Wanted.upstream_operator),
+    ("OlmOperator", "Subscription"): _Part("and with it the operator", _Wanted.subscription),
+    ("SecondaryScheduler", "SecondaryScheduler"): _Part(_RUNNING, _Wanted.resource),
+    ("DirectScheduler", "Deployment"): _Part("the running scheduler", _Wanted.deployment),
+    ("SecondarySchedulerCrd", "CustomResourceDefinition"): _Part(_CRD_LOSS, _Wanted.crd, is_crd=True),
+    ("PluginCrds", "CustomResourceDefinition"): _Part(_CRD_LOSS, _Wanted.plugin_crd, is_crd=True),
+    ("Namespace", "Namespace"): _Part("and with it everything in it", _Wanted.namespace),
+}
+"""By the component that registers it, and its kind."""
+
+
+@dataclass(frozen=True)
+class _Object:
+    """An object in the state, with the component that registered it."""
+
+    component: str
+    kind: str
+    outputs: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(_mapping(self.outputs, "metadata").get("name", ""))
+
+    @property
+    def shown(self) -> str:
+        namespace = _mapping(self.outputs, "metadata").get("namespace")
+        return f"{self.kind} {namespace}/{self.name}" if namespace else f"{self.kind} {self.name}"
+
+    @property
+    def served_kind(self) -> str:
+        """The kind that a CRD serves."""
+        return str(_mapping(self.outputs, "spec", "names").get("kind", "object"))
+
+
+def _live(state: Mapping[str, Any]) -> Iterator[_Object]:
+    for urn, resource in state.items():
+        # …::TYPE$TYPE$TYPE::NAME, the types of the parents first.
+        types = urn.split("::")[2].split("$") if urn.count("::") >= 3 else []
+        if len(types) >= 2 and types[-2].startswith(_COMPONENTS) and isinstance(resource, Mapping):
+            component = types[-2].removeprefix(_COMPONENTS)
+            yield _Object(component, types[-1].rpartition(":")[2], _mapping(resource, "outputs"))
+
+
+def _modes(live: Collection[_Object]) -> set[str]:
+    records = [item for item in live if (item.component, item.kind) == ("InstallationRecord", "ConfigMap")]
+    return {str(_mapping(record.outputs, "data").get("installMode", "")) for record in records} - {""}
+
+
+def _another_cluster(state: Mapping[str, Any], cluster_identifier: str) -> str:
+    """Why every object goes: the engine takes the cluster for another one; "" if it does not."""
+    for resource in state.values():
+        if isinstance(resource, Mapping) and resource.get("type") == _PROVIDER:
+            was = _mapping(resource, "outputs").get("clusterIdentifier")
+            if isinstance(was, str) and was != cluster_identifier:
+                return f"cluster.clusterIdentifier is {cluster_identifier} and was {was}"
+    return ""
+
+
+def _mapping(value: Any, *path: str) -> Mapping[str, Any]:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
