@@ -77,7 +77,7 @@ def load_document(
             flavour=chosen,
             allow_token_in_config_map=allow_token_in_config_map,
             allow_default_scheduler_name=allow_default_scheduler_name,
-            strict_names=True,
+            into_cluster=True,
             credential_rules=rules,
         )
 

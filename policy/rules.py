@@ -66,7 +66,7 @@ def configuration_problems(scheduler: Properties, config_maps: Iterable[Properti
             # Separate rules report these.
             allow_token_in_config_map=True,
             allow_default_scheduler_name=True,
-            strict_names=True,
+            into_cluster=True,
             credential_rules=replace(
                 UNDECIDED_RULES, allow_insecure=spec.get("allowInsecureMetricCredentials") in (True, UNKNOWN)
             ),

@@ -77,7 +77,7 @@ def configuration_from_file(
         return find_configuration(text, shown).load(
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
-            strict_names=True,
+            into_cluster=True,
             credential_rules=bound,
             cluster_minor=cluster_minor,
         )

@@ -14,6 +14,7 @@ from scheduler.config.decode import UNKNOWN_FIELD, Usable
 from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
+from scheduler.config.files import check_files
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named, with_unknown_plugins
 from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.loadlimits import warn_of_load_limits
@@ -81,7 +82,7 @@ def load_configuration(
     flavour: Flavour | str = OURS,
     allow_token_in_config_map: bool = False,
     allow_default_scheduler_name: bool = False,
-    strict_names: bool = False,
+    into_cluster: bool = False,
     external_load: bool = False,
     converting: bool = False,
     credential_rules: CredentialRules | None = None,
@@ -97,8 +98,9 @@ def load_configuration(
         flavour: the image the configuration is for, or the name of its flavour.
         allow_token_in_config_map: accept a literal metric token, with a warning.
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
-        strict_names: refuse a schedulerName that is no DNS-1123 subdomain, instead of a warning: for who brings a
-            configuration into a cluster. Whoever reads what is there already takes it as it is.
+        into_cluster: for who brings a configuration into a cluster: refuse a schedulerName that is no DNS-1123
+            subdomain, instead of a warning, and files that the scheduler's pod does not have. Whoever reads what is
+            there already, or runs it elsewhere, takes it as it is.
         external_load: the nodes' load comes from elsewhere, so args need not name a load source.
         converting: the text will be rewritten as v1, so the image need not read its present version.
         credential_rules: refuse credentials for a metric source that these do not let the scheduler send; None where
@@ -131,7 +133,7 @@ def load_configuration(
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
         problems += _check_scheduler_name(
-            document, profile, loc, default_allowed=allow_default_scheduler_name, strict=strict_names
+            document, profile, loc, default_allowed=allow_default_scheduler_name, strict=into_cluster
         )
         kubernetes = kubernetes_of(profile, chosen, cluster_minor).with_gates(feature_gates)
         whole = not usable.lacks_below((*document.original(loc), "plugins"))
@@ -159,6 +161,9 @@ def load_configuration(
         profiles.append(effective)
     problems += check_profiles(document, profiles, all_sets=all_sets)
     problems += check_shadows(document, profiles, chosen)
+    if into_cluster:
+        judged = {problem.loc for problem in problems}
+        problems += [each for each in check_files(document, model, profiles, chosen) if each.loc not in judged]
     problems = _without_consequences(problems, usable)
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)

@@ -108,7 +108,7 @@ def _check(
             flavour=flavour or OURS,
             allow_token_in_config_map=allow_token,
             allow_default_scheduler_name=True,
-            strict_names=True,
+            into_cluster=True,
             credential_rules=rules,
             cluster_minor=minor,
         )

@@ -91,7 +91,7 @@ def evaluate(
             source=source,
             flavour=custom_flavour(extra) if judged.family == "custom" else judged,
             allow_default_scheduler_name=allow_default_name,
-            strict_names=True,
+            into_cluster=True,
             allow_token_in_config_map=allow_token,
             credential_rules=rules,
         )

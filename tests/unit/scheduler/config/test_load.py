@@ -200,7 +200,7 @@ NO_SUBDOMAINS = (
 @pytest.mark.parametrize("name", NO_SUBDOMAINS)
 def test_a_profile_that_is_no_subdomain_is_refused_with_its_place_and_what_to_do(name: str) -> None:
     text = HEAD + f"profiles:\n- schedulerName: {json.dumps(name)}\n"
-    (line,) = problems(text, strict_names=True)
+    (line,) = problems(text, into_cluster=True)
     assert line.startswith('f.yaml:4:18: profiles[0].schedulerName: Invalid value: "')
     assert "must be a DNS-1123 subdomain" in line
     assert line.endswith("rename the profile, and with it spec.schedulerName of the pods that name it")
@@ -212,7 +212,7 @@ def test_a_profile_that_is_no_subdomain_is_refused_with_its_place_and_what_to_do
 
 @pytest.mark.parametrize("name", ["a", "my-scheduler", "0.a-b.c", "a" * 253])
 def test_subdomains_are_names_of_profiles(name: str) -> None:
-    configuration = load(HEAD + f'profiles:\n- schedulerName: "{name}"\n', strict_names=True)
+    configuration = load(HEAD + f'profiles:\n- schedulerName: "{name}"\n', into_cluster=True)
     assert (configuration.scheduler_names, configuration.warnings) == ((name,), ())
 
 
