@@ -7,13 +7,16 @@ from typing import Any
 
 import pulumi_kubernetes as k8s
 
+from scheduler.catalog import shortage_of
+
 _LOAD = "LoadDataFresh"
 _ROUND = "Rebalancing"
 _OF_A_ROLLOUT = ("outcome", "image", "configurationHash")
 
 
 def health_of(status: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a SecondaryScheduler's conditions, whether there is fresh load, and how the last rollout ended."""
+    """Return a SecondaryScheduler's conditions, whether there is fresh load, how the last rollout ended, and why
+    fewer replicas run than were asked for."""
     status = status or {}
     conditions = {str(each["type"]): str(each["status"]) for each in status.get("conditions") or ()}
     health: dict[str, Any] = {}
@@ -22,6 +25,8 @@ def health_of(status: Mapping[str, Any] | None) -> dict[str, Any]:
     if _LOAD in conditions:
         health[_LOAD] = conditions.pop(_LOAD)
     health["conditions"] = conditions
+    if shortage := shortage_of(status.get("conditions") or ()):
+        health["replicas"] = shortage
     if rollout := status.get("lastRollout"):
         health["lastRollout"] = {name: rollout[name] for name in _OF_A_ROLLOUT if name in rollout}
     return health

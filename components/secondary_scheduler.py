@@ -141,10 +141,16 @@ class SecondaryScheduler(pulumi.ComponentResource):
             self.status = pulumi.Output.all(resource.status, resource.spec).apply(partial(_unless_pruned, newer))
         self.namespace = namespace_of(resource)
         self.ready_replicas = self.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
-        self.health = self.status.apply(health_of)
+        self.health = self.status.apply(self._health)
         self.register_outputs(
             {"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas},
         )
+
+    def _health(self, status: dict[str, Any] | None) -> dict[str, Any]:
+        health = health_of(status)
+        if "replicas" in health:
+            pulumi.log.warn(f"replicas: {health['replicas']}; add nodes, or lower replicas", self)
+        return health
 
 
 def _gate(args: SecondarySchedulerArgs, image: str) -> list[str]:

@@ -6,6 +6,7 @@ import base64
 import json
 from typing import Any
 
+import pulumi
 import pytest
 
 import components
@@ -435,6 +436,20 @@ def test_health_is_that_of_the_resource_without_messages_and_times(local_environ
         "LoadDataFresh": "False",
         "lastRollout": {"outcome": "Succeeded", "image": "a:1", "configurationHash": "ab"},
     }
+
+
+def test_fewer_replicas_than_wanted_are_an_output_and_a_warning(
+    local_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda message, *_: warnings.append(message))
+    condition = {"type": "Available", "status": "True", "reason": "FewerReplicas"}
+    condition["message"] = "1 of 2 wanted: one suitable node; 1 of 1 replicas are available"
+    outputs = run_program(stack_values("local"), status=READY | {"conditions": [condition]}).outputs
+    assert outputs["health"]["replicas"] == "1 of 2 wanted: one suitable node"
+    assert [line for line in warnings if line.startswith("replicas:")] == [
+        "replicas: 1 of 2 wanted: one suitable node; add nodes, or lower replicas"
+    ]
 
 
 def test_only_the_roles_of_enabled_plugins_are_created_unless_the_operator_serves_others(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from scheduler.catalog import shortage_of
 from secondary_scheduler.cli.ages import age_of, seconds_since
 
 Json = Mapping[str, Any]
@@ -81,6 +82,8 @@ def problems_of(instance: Json, *, lease_readable: bool, deployment_readable: bo
     if instance["managementState"] == "Removed":
         return []
     problems = [*_conditions(instance["conditions"]), *_replicas(instance, deployment_readable)]
+    if shortage := shortage_of(instance["conditions"]):
+        problems.append(Problem(State.WARNING, "replicas", shortage))
     if lease_readable:
         problems += _leader(instance, now)
     problems += _configuration(instance)

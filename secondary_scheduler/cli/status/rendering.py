@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from scheduler.catalog import shortage_of
 from secondary_scheduler.cli.ages import age_of, duration, seconds_since
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
@@ -95,6 +96,8 @@ def _facts(instance: Json, now: datetime, *, wide: bool) -> Iterator[tuple[str, 
 def _replicas(instance: Json, now: datetime) -> str:
     deployment, leader = instance["deployment"], instance["leader"]
     ready = "not known" if deployment is None else f"{deployment['ready']} of {deployment['replicas']} ready"
+    if shortage := shortage_of(instance["conditions"]):
+        ready = f"{shortage}; {ready}"
     if leader is None:
         return ready
     silent = seconds_since(leader["renewedAt"], now)

@@ -108,6 +108,7 @@ def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
         warnings=list(_warnings(observed, spec, selection, replicas)),
         selection=selection,
         decision=decision,
+        shortage=replicas.shortage,
         hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
         rebalancer=rebalancer.report,
     )
@@ -360,8 +361,8 @@ def _warnings(
     if selection.effective is not None:
         yield from filter(None, [lease_flag_warning(selection.effective.text, lease_flags(observed, spec))])
         yield from _without_rights(observed, spec, selection.effective)
-    if replicas.warning:
-        yield replicas.warning
+    if replicas.shortage:
+        yield f"{replicas.shortage}; {replicas.remedy}"
     if unread := lease_annotations(observed).get(names.ANNOTATION_UNREAD):
         yield f"the scheduler places pods without resources that it cannot read: {unread}"
     # Whoever wants no rebalancer needs no policies, and may run with an install of before they were watched.

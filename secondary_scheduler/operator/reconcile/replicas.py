@@ -8,10 +8,16 @@ from secondary_scheduler.operator.reconcile.model import Json, Observed
 
 
 class Replicas(NamedTuple):
-    """The number to run, and a warning where it is fewer than was asked for."""
+    """The number to run.
+
+    Attributes:
+        shortage: where it is fewer than was asked for, both numbers and why.
+        remedy: which nodes count, and what to do about it.
+    """
 
     number: int
-    warning: str = ""
+    shortage: str = ""
+    remedy: str = ""
 
 
 def desired_replicas(observed: Observed, spec: SecondarySchedulerSpec) -> Replicas:
@@ -39,9 +45,15 @@ def desired_replicas(observed: Observed, spec: SecondarySchedulerSpec) -> Replic
     described = ", ".join(f"{key}={value}" for key, value in sorted(selector.items())) or "no selector"
     return Replicas(
         count,
-        f"{count} of {most} replicas run: {ready} of {len(eligible)} nodes that could run one ({described}) are "
-        "ready; add nodes, or lower maxReplicas",
+        f"{count} of {most} wanted: {_suitable(len(eligible), ready)}",
+        f"a node counts that could run one ({described}) and is ready; add nodes, or lower maxReplicas",
     )
+
+
+def _suitable(eligible: int, ready: int) -> str:
+    if ready < eligible:
+        return f"{ready} of {eligible} suitable nodes {'is' if ready == 1 else 'are'} ready"
+    return {0: "no suitable node", 1: "one suitable node"}.get(eligible, f"{eligible} suitable nodes")
 
 
 def _can_run(node: Json, selector: Mapping[str, str], tolerations: Sequence[Json]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from scheduler.catalog import FEWER_REPLICAS
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import InstanceProblem, Selection
 from secondary_scheduler.operator.reconcile.model import Condition, EventDraft, Json, Observed
@@ -36,6 +37,8 @@ class Findings:
     problems: Sequence[InstanceProblem] = ()
     warnings: Sequence[str] = ()
     """Messages that the condition Degraded shows without becoming True."""
+    shortage: str = ""
+    """Why fewer replicas run than are asked for; empty if as many do."""
     selection: Selection | None = None
     decision: Decision | None = None
     """The revision to run; None if there is none."""
@@ -100,6 +103,8 @@ def _available(findings: Findings) -> Condition:
     rollout = findings.rollout
     if rollout.available > 0:
         message = f"{rollout.available} of {rollout.desired} replicas are available"
+        if findings.shortage:
+            return Condition(AVAILABLE, True, FEWER_REPLICAS, f"{findings.shortage}; {message}")
         return Condition(AVAILABLE, True, AS_EXPECTED, message)
     if not findings.running:
         return Condition(AVAILABLE, False, "Removed", "The scheduler is removed")

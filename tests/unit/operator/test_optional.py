@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from scheduler.catalog import shortage_of
 from secondary_scheduler.operator.reconcile import ApiFailure
 from tests.unit.operator.builders import World, config_map, key_of, node, scheduler
 
@@ -40,8 +41,28 @@ def test_as_many_replicas_are_run_as_there_are_nodes_for_them(nodes, expected):
     world.settle()
     assert replicas(world) == expected
     message = world.condition("Degraded")[2]
-    assert (f"{expected} of 3 replicas run" in message) is (expected < 3)
+    assert (f"{expected} of 3 wanted: " in message) is (expected < 3)
     assert world.condition("Degraded")[0] == "False"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shortage"),
+    [
+        ([], "1 of 3 wanted: no suitable node"),
+        ([node("a")], "1 of 3 wanted: one suitable node"),
+        ([node("a"), node("b")], "2 of 3 wanted: 2 suitable nodes"),
+        ([node("a"), node("b", ready=False)], "1 of 3 wanted: 1 of 2 suitable nodes is ready"),
+    ],
+)
+def test_fewer_replicas_than_wanted_are_said_with_the_reason(nodes, shortage):
+    world = available()
+    world.put(*nodes)
+    world.start()
+    assert shortage_of(world.resource["status"]["conditions"]) == shortage
+    assert world.condition("Available")[:2] == ("True", "FewerReplicas")
+    world.put(*(node(name) for name in ("a", "b", "c")))
+    world.settle()
+    assert shortage_of(world.resource["status"]["conditions"]) == ""
 
 
 def test_nodes_are_counted_by_selector_and_tolerations():

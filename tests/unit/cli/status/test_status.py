@@ -106,7 +106,9 @@ def test_what_keeps_pods_from_being_placed_well_fails(answers: dict[str, Any], s
 
 
 OLD = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.29.7"
+FEW = condition("Available", "True", "FewerReplicas", "1 of 2 wanted: one suitable node; 1 of 1 replicas are available")
 WORRYING = [
+    ({"crs": [made.resource(FEW)]}, "replicas"),
     ({"crs": [made.resource(condition("CacheCurrent", "False", "EtcdRestored"))]}, "CacheCurrent"),
     ({"crs": [made.resource(condition("NodesOvercommitted", "True", "Overcommitted"))]}, "NodesOvercommitted"),
     ({"deployments": [made.OPERATOR, made.deployment(replicas=2)]}, "Deployment"),
@@ -125,6 +127,13 @@ def test_what_is_worth_a_look_is_a_warning(answers: dict[str, Any], subject: str
     content = document_of(made.installation(**answers))
     assert content["state"] == "warning"
     assert ("warning", subject) in problems(content)
+
+
+def test_fewer_replicas_than_wanted_stand_first_and_beside_those_that_run() -> None:
+    text = shown(document_of(made.installation(crs=[made.resource(FEW)])))
+    assert text[3] == "  warning        replicas: 1 of 2 wanted: one suitable node"
+    (line,) = [line for line in text if line.startswith("  replicas ")]
+    assert line == f"  replicas       1 of 2 wanted: one suitable node; 1 of 1 ready; {POD} leads for 3 h"
 
 
 def test_a_source_that_the_scheduler_calls_stale_fails_before_the_condition_does() -> None:
