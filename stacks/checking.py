@@ -61,6 +61,7 @@ BOOLEANS = (
     "retainCrds",
     "adoptExisting",
     "allowRemoval",
+    "checkCluster",
     "explainAnnotation",
 )
 NUMBERS = ("replicas", "readySeconds")

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import os
+import posixpath
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +15,13 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from scheduler.catalog import Loc
+from scheduler.catalog import SERVICE_ACCOUNT_TOKEN, Loc
 from scheduler.config import Problem
 from stacks.settings import ClusterSettings
 
 KUBECONFIG_KEY = "kubeconfig"
+_SERVICE_ACCOUNT = posixpath.dirname(SERVICE_ACCOUNT_TOKEN)
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _LOG_IN = "log in again, for example with oc login, or use another one"
 
 
@@ -37,6 +40,25 @@ def check_kubeconfig(cluster: ClusterSettings, content: str | None, environment:
         return list(_check(_Kubeconfig(document, source), cluster))
     except _UnusableError as error:
         return [Problem((KUBECONFIG_KEY,), str(error))]
+
+
+def context_of(cluster: ClusterSettings, content: str | None, environment: Mapping[str, str]) -> Context | None:
+    """Return the context that the provider uses, its files as absolute paths; None if the kubeconfig has none.
+
+    The arguments are those of `check_kubeconfig`, which says what is wrong.
+    """
+    try:
+        document, source = _read(content, environment)
+    except _UnusableError:
+        return None
+    if document is None:
+        host, port = environment["KUBERNETES_SERVICE_HOST"], environment.get("KUBERNETES_SERVICE_PORT", "443")
+        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        authority = f"{_SERVICE_ACCOUNT}/ca.crt"
+        entry = {"server": server, "certificate-authority": authority}
+        return Context("in-cluster", entry, {"tokenFile": f"{_SERVICE_ACCOUNT}/token"})
+    context = _Kubeconfig(document, source).context(cluster.context)
+    return None if isinstance(context, str) else context
 
 
 class _UnusableError(Exception):
@@ -66,7 +88,9 @@ def _check(kubeconfig: _Kubeconfig, cluster: ClusterSettings) -> Iterator[Proble
         )
 
 
-class _Context:
+class Context:
+    """A context of a kubeconfig, with the entries of its cluster and its user."""
+
     def __init__(self, name: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
         self.name = name
         self.cluster = cluster
@@ -78,7 +102,7 @@ class _Kubeconfig:
         self._document = document
         self.source = source
 
-    def context(self, wanted: str | None) -> _Context | str:
+    def context(self, wanted: str | None) -> Context | str:
         """The wanted context, or the current one; a message if there is no such context."""
         name = wanted or self._document.get("current-context")
         names = sorted(self._named("contexts"))
@@ -93,7 +117,7 @@ class _Kubeconfig:
         if cluster is None or user is None:
             missing = "cluster" if cluster is None else "user"
             return f'the {missing} of context "{name}" is missing in {self.source}; {_LOG_IN}'
-        return _Context(str(name), cluster, user)
+        return Context(str(name), cluster, user)
 
     def _named(self, kind: str) -> dict[str, Mapping[str, Any]]:
         """Clusters, users or contexts by name; the first of several with one name wins, as in kubectl."""
@@ -133,8 +157,21 @@ def _read(content: str | None, environment: Mapping[str, str]) -> tuple[Mapping[
             raise _UnusableError(f"cannot read {file} ($KUBECONFIG): {reason}") from None
         merged.setdefault("current-context", document.get("current-context"))
         for kind in ("contexts", "clusters", "users"):
-            merged[kind] += document.get(kind) or []
+            merged[kind] += [_with_paths(entry, file.parent) for entry in document.get(kind) or []]
     return merged, ", ".join(str(file) for file in existing)
+
+
+def _with_paths(entry: Any, directory: Path) -> Any:
+    """An entry whose files are relative to the folder of its kubeconfig, with absolute paths."""
+    if not isinstance(entry, Mapping):
+        return entry
+    resolved = dict(entry)
+    for kind in ("cluster", "user"):
+        inner = entry.get(kind)
+        if isinstance(inner, Mapping):
+            files = {key: str(directory.absolute() / str(inner[key])) for key in _FILES if inner.get(key)}
+            resolved[kind] = {**inner, **files}
+    return resolved
 
 
 def _parse(text: str, source: str) -> Mapping[str, Any]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pulumi.runtime.config as runtime_config
 
 from components.settings import CheckedConfiguration, MetricCredentialValues
-from scheduler.config import ConfigurationError
+from scheduler.catalog import OPERATOR_NAMESPACE
+from scheduler.config import ConfigurationError, Problem
 from stacks.applied import log_changes, own_state, previous
 from stacks.checking import check
+from stacks.clusteraccess import NotAsked
+from stacks.clustercheck import ask, judge
+from stacks.kubeconfig import KUBECONFIG_KEY, context_of
 from stacks.planned import log_plan
 from stacks.problems import locate
 from stacks.removal import check_removals
@@ -74,7 +80,29 @@ def load_stack() -> Stack:
     state = own_state()
     stack = Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))
     check_removals(state, settings, profile, stack.cluster_identifier)
+    if settings.check_cluster and pulumi.runtime.is_dry_run():
+        problems = _check_cluster(stack, state)
+        located = locate(problems, file, project, source=shown)
+        if errors := [str(problem) for problem in located if problem.severity == "error"]:
+            raise pulumi.RunError("\n".join(errors))
+        for warning in located:
+            pulumi.log.warn(str(warning))
     log_changes(state, profile.configuration)
     if settings.plan is not None and pulumi.runtime.is_dry_run():
         log_plan(settings.plan, file.parent, previous(state, profile.configuration), profile.configuration)
     return stack
+
+
+def _check_cluster(stack: Stack, state: Mapping[str, Any]) -> list[Problem]:
+    """What the cluster says against this stack. An update is not held up by a cluster that a preview cannot ask."""
+    content = runtime_config.CONFIG.get().get(f"{pulumi.get_project()}:{KUBECONFIG_KEY}")
+    context = context_of(stack.settings.cluster, content, os.environ)
+    try:
+        answers = ask(context, OPERATOR_NAMESPACE)
+    except NotAsked as error:
+        unchecked = "its version, another installation and the owner of the namespace"
+        pulumi.log.info(f"the cluster was not asked ({error}), so {unchecked} are not checked")
+        return []
+    for unknown in answers.unknown:
+        pulumi.log.info(f"not checked on the cluster: {unknown}")
+    return list(judge(answers, stack.name, stack.settings, stack.profile, state))

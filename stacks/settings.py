@@ -79,8 +79,8 @@ class ClusterSettings(SettingsModel):
             cluster. Default: the stack's name.
         context: context of the kubeconfig; default: its current one.
         server: address of the cluster's API server; a kubeconfig for another server is refused.
-        kubernetes_version, openshift_version: versions of the cluster, for the compatibility check; a preview does not
-            contact the cluster.
+        kubernetes_version, openshift_version: versions of the cluster, for the compatibility check and for what
+            follows from them.
     """
 
     cluster_identifier: str | None = Field(None, min_length=1, max_length=253)
@@ -183,6 +183,7 @@ class StackSettings(ProfileSettings):
         operator_image: default: the one beside `scheduler_image`, where that is this project's image by tag.
         adopt_existing: take over objects that already exist in the cluster, for one update.
         allow_removal: delete operator, CRDs, namespace or running scheduler of a live stack, for one update.
+        check_cluster: previews ask the cluster, if it answers, for its version and for what is in the way.
         force_conflicts: objects, as Kind/name, whose fields are taken over from other managers, for one update.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
@@ -214,6 +215,7 @@ class StackSettings(ProfileSettings):
     retain_crds: bool = False
     adopt_existing: bool = False
     allow_removal: bool = False
+    check_cluster: bool = True
     force_conflicts: tuple[ObjectName, ...] = Field((), max_length=64)
     operator: Annotated[OperatorSettings, AfterValidator(_catalog_for_catalog_mode)] = Field(
         OperatorSettings(), validate_default=True

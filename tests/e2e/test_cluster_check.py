@@ -1,0 +1,90 @@
+"""A preview names what is in the way on a live cluster before the update does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
+from tests.support.live_stack import NAMESPACE, Live
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.e2e]
+
+NOT_ASKED = "the cluster was not asked"
+OLD = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.29.8"
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(ClusterSpec(name="cluster-check", nodes=1, state_root=cluster_state_root)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def stacks(cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[Live, Live]]:
+    both = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        stack = Live(cluster, tmp_path / name, name)
+        stack.settings = {"installMode": "direct"}
+        both.append(stack)
+    yield both[0], both[1]
+    for stack in both:
+        stack.close()
+
+
+@pytest.fixture
+def first(stacks: tuple[Live, Live]) -> Live:
+    return stacks[0]
+
+
+def test_on_an_empty_cluster_nothing_is_in_the_way(first: Live) -> None:
+    text = first.run("preview")
+    assert NOT_ASKED not in text
+    assert "not checked" not in text
+
+
+def test_an_image_for_another_kubernetes_is_told_by_the_version_that_the_cluster_says(first: Live) -> None:
+    plain = {"schedulerImage": OLD, "metricProvider": {}, "plugins": {}, "compatibilityCheck": "fail"}
+    text = first.run("preview", fails=True, cluster={"clusterIdentifier": "local"}, **plain)
+    told = "scheduler-plugins@0.29 is built from Kubernetes 1.29, more than one release older than the cluster's"
+    assert told in text
+    assert "(the cluster says its version)" in text
+
+
+def test_a_namespace_that_somebody_made_is_named_before_the_update(first: Live) -> None:
+    first.core.create_namespace({"metadata": {"name": NAMESPACE}})
+    try:
+        text = first.run("preview", fails=True)
+        assert f"namespace {NAMESPACE} exists on the cluster (it is not in this stack's state)" in text
+        assert "exists on the cluster" not in first.run("preview", checkCluster=False)
+        assert NOT_ASKED not in first.run("preview", checkCluster=True, adoptExisting=True)
+    finally:
+        first.core.delete_namespace(NAMESPACE)
+        eventually(lambda: NAMESPACE not in {item.metadata.name for item in first.core.list_namespace().items})
+
+
+def test_a_second_stack_is_told_which_one_is_there(stacks: tuple[Live, Live]) -> None:
+    first, second = stacks
+    first.up()
+    try:
+        first.nothing_to_change()
+        text = second.run("preview", fails=True)
+    finally:
+        first.run("destroy", "--yes", "--skip-preview")
+    assert f"namespace {NAMESPACE} exists on the cluster (stack first made it), and runs secondary-scheduler (" in text
+
+
+def test_without_an_answer_the_preview_says_what_it_did_not_check(first: Live, tmp_path: Path) -> None:
+    kubeconfig = yaml.safe_load(Path(first.environment["KUBECONFIG"]).read_text())
+    for entry in kubeconfig["clusters"]:
+        entry["cluster"]["server"] = "https://127.0.0.1:1"
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    first.environment["KUBECONFIG"] = str(tmp_path / "kubeconfig")
+    text = first.run("preview")
+    assert f"{NOT_ASKED} (Connection refused), so its version, another installation and the owner of the" in text
