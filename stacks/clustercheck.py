@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from components.settings import CheckedConfiguration
-from scheduler.catalog import OPERATOR_NAMESPACE, operand_name
+from scheduler.catalog import operand_name
 from scheduler.config import ClusterVersions, Problem, incompatibilities
 from stacks.clusteraccess import ClusterReader, Late, NotAsked
 from stacks.image import operator_of_stack
@@ -96,16 +96,16 @@ def judge(
     yield from _versions(answers, settings, profile)
     if settings.install_mode == "none" or settings.adopt_existing or holds(state, "Namespace", "Namespace"):
         return
-    others = {name: owner for name, owner in answers.owners.items() if name != OPERATOR_NAMESPACE}
+    others = {name: owner for name, owner in answers.owners.items() if name != settings.namespace}
     existing = answers.namespace
     if existing is not None:
         owner = _labels(existing).get(_INSTANCE, "") if _labels(existing).get(_PART_OF) else ""
         running = ", ".join(f"{name} ({image})" for name, image in sorted(answers.images.items()))
         runs = f", and runs {running}" if running else ""
-        whose = f"stack {owner} made it" if owner and owner != stack else "it is not in this stack's state"
+        origin = f"stack {owner} made it" if owner and owner != stack else "it is not in this stack's state"
         yield Problem(
             ("installMode",),
-            f"namespace {OPERATOR_NAMESPACE} exists on the cluster ({whose}){runs}; two stacks cannot share it: use "
+            f"namespace {settings.namespace} exists on the cluster ({origin}){runs}; two stacks cannot share it: use "
             "that stack, or another cluster, or take it over with adoptExisting: true",
         )
     elif others:
@@ -152,8 +152,8 @@ def _versions(answers: Answers, settings: StackSettings, profile: CheckedConfigu
 def _read(reader: ClusterReader, namespace: str) -> Answers:
     # Everybody may read the version: without it there is no cluster to ask.
     version = reader.get("/version") or {}
-    found = _MINOR.fullmatch(f"{version.get('major', '')}.{version.get('minor', '')}")
-    answers = Answers(version=f"{found[1]}.{found[2]}" if found else "")
+    number = _MINOR.fullmatch(f"{version.get('major', '')}.{version.get('minor', '')}")
+    answers = Answers(version=f"{number[1]}.{number[2]}" if number else "")
     try:
         selector = f"?labelSelector={_PART_OF}%3Dsecondary-scheduler"
         listed = reader.get(f"/api/v1/namespaces{selector}") or {}

@@ -32,6 +32,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         image=settings.scheduler_image,
         configuration=stack.profile.content,
         mode=mode,
+        namespace=settings.namespace,
         flavour=settings.flavour or "",
         operator_image=settings.operator_image,
         upstream_operator=upstream,

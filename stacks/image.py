@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.catalog import OPERATOR_NAMESPACE, Loc
+from scheduler.catalog import Loc
 from scheduler.config import (
     ClusterVersions,
     Configuration,
@@ -69,7 +69,7 @@ def overridden_key_warnings(settings: StackSettings, configuration: Configuratio
     timings = lease_timings(operator_of_stack(settings))
     if timings is None or settings.configuration_file is None:
         return
-    names = {"resourceName": _SCHEDULER_NAME, "resourceNamespace": OPERATOR_NAMESPACE}
+    names = {"resourceName": _SCHEDULER_NAME, "resourceNamespace": settings.namespace}
     flags = LeaseFlags.model_validate({**names, **timings})
     keys = overridden_lease_keys(configuration.data, flags)
     if keys:

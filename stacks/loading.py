@@ -12,7 +12,6 @@ import pulumi
 import pulumi.runtime.config as runtime_config
 
 from components.settings import CheckedConfiguration, MetricCredentialValues
-from scheduler.catalog import OPERATOR_NAMESPACE
 from scheduler.config import ConfigurationError, Problem
 from stacks.applied import log_changes, own_state, previous
 from stacks.checking import check
@@ -98,7 +97,7 @@ def _check_cluster(stack: Stack, state: Mapping[str, Any]) -> list[Problem]:
     content = runtime_config.CONFIG.get().get(f"{pulumi.get_project()}:{KUBECONFIG_KEY}")
     context = context_of(stack.settings.cluster, content, os.environ)
     try:
-        answers = ask(context, OPERATOR_NAMESPACE)
+        answers = ask(context, stack.settings.namespace)
     except NotAsked as error:
         unchecked = "its version, another installation and the owner of the namespace"
         pulumi.log.info(f"the cluster was not asked ({error}), so {unchecked} are not checked")

@@ -45,8 +45,11 @@ def check_removals(
         cluster_identifier: the name by which the engine will know the cluster.
 
     Raises:
-        pulumi.RunError: it would, and `allowRemoval` is not set.
+        pulumi.RunError: it would, and `allowRemoval` is not set; or the namespace is another one, which cannot be
+            changed in one update.
     """
+    if moved := _moved(state, settings.namespace):
+        raise pulumi.RunError(moved)
     gone = removals(state, settings, profile, cluster_identifier)
     if not gone:
         if settings.allow_removal:
@@ -79,6 +82,24 @@ def removals(
             stays = " (it stays if an earlier update applied retainCrds)" if part.is_crd and settings.keeps_crds else ""
             gone.append(Removal(f"{item.shown}, {part.loss.format(kind=item.served_kind)}{stays}", reason))
     return gone
+
+
+def _moved(state: Mapping[str, Any], namespace: str) -> str:
+    """Why the namespace cannot change; "" if it does not.
+
+    Every object would be replaced, the SecondaryScheduler while its operator goes, and the names of those without a
+    namespace follow from it.
+    """
+    for item in _live(state):
+        if (item.component, item.kind) in {("InstallationRecord", "ConfigMap"), ("Namespace", "Namespace")}:
+            was = item.name if item.kind == "Namespace" else item.namespace
+            if was not in ("", namespace):
+                return (
+                    f"namespace is {namespace}, and this stack lives in {was}: an update cannot move it; keep {was}, "
+                    f"or move in two steps: pulumi destroy, then pulumi up with namespace {namespace} (running pods "
+                    "stay, new ones wait in between)"
+                )
+    return ""
 
 
 def holds(state: Mapping[str, Any], component: str, kind: str) -> bool:
@@ -182,9 +203,12 @@ class _Object:
         return str(_mapping(self.outputs, "metadata").get("name", ""))
 
     @property
+    def namespace(self) -> str:
+        return str(_mapping(self.outputs, "metadata").get("namespace") or "")
+
+    @property
     def shown(self) -> str:
-        namespace = _mapping(self.outputs, "metadata").get("namespace")
-        return f"{self.kind} {namespace}/{self.name}" if namespace else f"{self.kind} {self.name}"
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     @property
     def served_kind(self) -> str:

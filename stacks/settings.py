@@ -30,11 +30,12 @@ from components.settings import (
     pruned_by,
 )
 from scheduler import __version__
-from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS
+from scheduler.catalog import INSTANCE_NAME, OPERATOR_NAMESPACE, STATUS_KINDS, is_label
 from scheduler.config import image_flavour, split_image
 from stacks.installing import AlertSettings, InstallMode, OperatorSource, OptionalObjects
 from stacks.tracing import TracingSettings
 
+_NOT_OURS = frozenset({"default", "openshift"})
 _OUR_NAME = "/kube-scheduler"
 _SET_OPERATOR = "set it: pulumi config set operatorImage"
 
@@ -134,6 +135,25 @@ def _catalog_for_catalog_mode(value: OperatorSettings, info: ValidationInfo) -> 
     return value
 
 
+def _served_by_upstream(value: OperatorSettings, info: ValidationInfo) -> OperatorSettings:
+    mode, namespace = info.data.get("install_mode"), info.data.get("namespace")
+    if mode is None or namespace in (None, OPERATOR_NAMESPACE) or mode == "direct" or not value.is_upstream(mode):
+        return value
+    raise ValueError(
+        f"upstream's operator serves namespace {OPERATOR_NAMESPACE} only; remove namespace, or use flavour ours or "
+        "installMode direct"
+    )
+
+
+def _namespace(value: str) -> str:
+    """A namespace that the stack may make, and delete with everything in it."""
+    if not is_label(value):
+        raise ValueError("is not the name of a namespace: at most 63 lower case letters, digits and -")
+    if value in _NOT_OURS or value.startswith("kube-"):
+        raise ValueError("belongs to the cluster: the stack would delete it when it is destroyed; name another one")
+    return value
+
+
 class Resources(SettingsModel):
     """Requests and limits of a container, as Kubernetes' quantities by resource."""
 
@@ -179,6 +199,8 @@ class StackSettings(ProfileSettings):
         install_plugin_crds: install the CRDs that enabled plugins need, such as PodGroup.
         protect: refuse to delete namespace, CRDs and SecondaryScheduler, and keep the CRDs when the stack is destroyed.
         install_mode: how the operator is installed, if there is one.
+        namespace: where operator and scheduler run, for a new stack; the stack makes it, and deletes it when it is
+            destroyed.
         retain_crds: keep the CRDs when the stack is destroyed, as protect does, without protecting anything.
         operator_image: default: the one beside `scheduler_image`, where that is this project's image by tag.
         adopt_existing: take over objects that already exist in the cluster, for one update.
@@ -208,6 +230,7 @@ class StackSettings(ProfileSettings):
     cluster: ClusterSettings = ClusterSettings()
     scheduler_image: Image
     install_mode: InstallMode = "manifests"
+    namespace: Annotated[str, AfterValidator(_namespace)] = OPERATOR_NAMESPACE
     log_level: Literal["Normal", "Debug", "Trace", "TraceAll"] = "Normal"
     compatibility_check: Literal["warn", "fail", "off"] = "warn"
     install_plugin_crds: bool = True
@@ -217,9 +240,9 @@ class StackSettings(ProfileSettings):
     allow_removal: bool = False
     check_cluster: bool = True
     force_conflicts: tuple[ObjectName, ...] = Field((), max_length=64)
-    operator: Annotated[OperatorSettings, AfterValidator(_catalog_for_catalog_mode)] = Field(
-        OperatorSettings(), validate_default=True
-    )
+    operator: Annotated[
+        OperatorSettings, AfterValidator(_catalog_for_catalog_mode), AfterValidator(_served_by_upstream)
+    ] = Field(OperatorSettings(), validate_default=True)
     operator_image: Annotated[Image | None, AfterValidator(_operator_beside_scheduler)] = Field(
         None, validate_default=True
     )

@@ -25,6 +25,7 @@ from tests.unit.operator.builders import World, config_map, scheduler, secret
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OURS = "secondary-scheduler-operator"
 UPSTREAM = "openshift-secondary-scheduler-operator"
+LEASE = "openshift-secondary-scheduler-operator-lock"
 PLUGINS_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
 WATCHER = {"watcherAddress": "https://load-watcher.monitoring.svc:2020"}
 WATCHING = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 10, "args": WATCHER}]}}
@@ -503,3 +504,30 @@ def test_manifests_install_upstreams_operator_by_its_image_with_its_rights(
         if each.manifest["subjects"][0]["name"] == "secondary-scheduler"
     }
     assert BASE_CLUSTER_ROLE in scheduler_roles, "which upstream's operator does not bind"
+
+
+@pytest.mark.parametrize("mode", ["manifests", "direct", "none", "catalog"])
+def test_a_namespace_of_its_own_is_everywhere(mode: str, local_environment: None) -> None:
+    """Scheduler, operator, what refers to them, and the names of what has no namespace itself."""
+    graph = run(mode, namespace="team-a")
+    for resource in graph.objects:
+        assert NAMESPACE not in json.dumps(resource.manifest).replace(LEASE, ""), resource.urn
+        assert resource.manifest["metadata"].get("namespace", "team-a") == "team-a", resource.urn
+    assert {item.object_name for item in graph.of("Namespace")} == ({"team-a"} if mode != "none" else set())
+    assert graph.outputs["scheduler"]["namespace"] == "team-a"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"namespace": "kube-system"}, "belongs to the cluster"),
+        ({"namespace": "default"}, "belongs to the cluster"),
+        ({"namespace": "Team"}, "is not the name of a namespace"),
+        ({"namespace": "team", "operator": {"flavour": "upstream"}}, f"serves namespace {NAMESPACE} only"),
+    ],
+)
+def test_a_namespace_that_cannot_be_the_stacks_is_refused(
+    settings: dict[str, Any], wrong: str, local_environment: None
+) -> None:
+    with pytest.raises(pulumi.RunError, match=wrong):
+        run("manifests", **settings)

@@ -27,14 +27,14 @@ def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def stacks(cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[Live, Live]]:
-    both = []
+    lives = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         stack = Live(cluster, tmp_path / name, name)
         stack.settings = {"installMode": "direct"}
-        both.append(stack)
-    yield both[0], both[1]
-    for stack in both:
+        lives.append(stack)
+    yield lives[0], lives[1]
+    for stack in lives:
         stack.close()
 
 
@@ -52,8 +52,10 @@ def test_on_an_empty_cluster_nothing_is_in_the_way(first: Live) -> None:
 def test_an_image_for_another_kubernetes_is_told_by_the_version_that_the_cluster_says(first: Live) -> None:
     plain = {"schedulerImage": OLD, "metricProvider": {}, "plugins": {}, "compatibilityCheck": "fail"}
     text = first.run("preview", fails=True, cluster={"clusterIdentifier": "local"}, **plain)
-    told = "scheduler-plugins@0.29 is built from Kubernetes 1.29, more than one release older than the cluster's"
-    assert told in text
+    incompatibility = (
+        "scheduler-plugins@0.29 is built from Kubernetes 1.29, more than one release older than the cluster's"
+    )
+    assert incompatibility in text
     assert "(the cluster says its version)" in text
 
 
@@ -78,6 +80,23 @@ def test_a_second_stack_is_told_which_one_is_there(stacks: tuple[Live, Live]) ->
     finally:
         first.run("destroy", "--yes", "--skip-preview")
     assert f"namespace {NAMESPACE} exists on the cluster (stack first made it), and runs secondary-scheduler (" in text
+
+
+def test_a_stack_lives_in_a_namespace_of_its_own_and_stays_there(first: Live) -> None:
+    first.up(installMode="manifests", namespace="team-a")
+    try:
+        first.places_a_pod("in-team-a")
+        first.nothing_to_change()
+        assert first.output()["scheduler"]["namespace"] == "team-a"
+        text = first.run("preview", fails=True, namespace="team-b")
+        assert "namespace is team-b, and this stack lives in team-a: an update cannot move it" in text
+        # The first of the two steps works with the setting changed already.
+        first.run("destroy", "--yes", "--skip-preview")
+        first.up(installMode="direct")
+        assert first.output()["scheduler"]["namespace"] == "team-b"
+    finally:
+        first.run("destroy", "--yes", "--skip-preview")
+    assert first.cluster_scoped() == first.before
 
 
 def test_without_an_answer_the_preview_says_what_it_did_not_check(first: Live, tmp_path: Path) -> None:

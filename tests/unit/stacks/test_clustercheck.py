@@ -139,9 +139,9 @@ def test_a_namespace_that_is_going_is_not_in_the_way(fake: FakeServer) -> None:
 
 @pytest.mark.parametrize(("check", "severities"), [("warn", ["warning"]), ("fail", ["error"]), ("off", [])])
 def test_an_image_too_old_for_the_cluster_is_told_as_the_stack_wants(check: str, severities: list[str]) -> None:
-    told = problems(Answers(version="1.37"), schedulerImage=GO_IMAGE, installMode="direct", compatibilityCheck=check)
-    assert [severity for severity, _ in told] == severities
-    assert all("schedulerImage" in text and "1.37" in text for _, text in told)
+    judged = problems(Answers(version="1.37"), schedulerImage=GO_IMAGE, installMode="direct", compatibilityCheck=check)
+    assert [severity for severity, _ in judged] == severities
+    assert all("schedulerImage" in text and "1.37" in text for _, text in judged)
 
 
 def test_a_version_that_the_stack_names_wrong_is_told() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pulumi
 import pytest
 
 from components.settings import CheckedConfiguration
 from scheduler.config import load_configuration
-from stacks.removal import removals
+from stacks.removal import check_removals, removals
 from stacks.settings import StackSettings
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
@@ -155,3 +156,15 @@ def test_another_name_of_the_cluster_removes_everything() -> None:
     removed = gone(of_manifests(), identifier="renamed")
     why = "cluster.clusterIdentifier is renamed and was prod"
     assert removed == dict.fromkeys([RESOURCE, OPERATOR, CRD, EVERYTHING], why)
+
+
+def test_a_live_stack_stays_in_its_namespace_whatever_is_allowed() -> None:
+    for state in (of_manifests(), of_manifests(recorded=False)):
+        settings = StackSettings.model_validate({"schedulerImage": IMAGE, "namespace": "team", "allowRemoval": True})
+        profile = CheckedConfiguration(HEAD, load_configuration(HEAD, source="a test"))
+        with pytest.raises(pulumi.RunError) as raised:
+            check_removals(state, settings, profile, "prod")
+        text = str(raised.value)
+        assert text.startswith(f"namespace is team, and this stack lives in {NAMESPACE}: an update cannot move it")
+        assert "move in two steps: pulumi destroy, then pulumi up with namespace team" in text
+        check_removals({}, settings.model_copy(update={"allow_removal": False}), profile, "prod")
