@@ -20,7 +20,8 @@ from .kube_object import KubeObject, child, name_of
 class SchedulerAlertsArgs:
     """Attributes:
     namespace: where scheduler and operator run.
-    operand: name of the scheduler's Deployment, from which that of its Service for metrics follows.
+    operand: name of the scheduler's Deployment, which is the label `job` of its metrics.
+    relabelled: the ServiceMonitor is ours, and sets that label; upstream's leaves it the Service's name.
     operator: alerts about our operator too, and about all instances that it serves; its metrics must be scraped.
     runbooks: address of the published page with the runbooks, `docs/runbooks.md` of this repository; "" if it is not.
     rebalancer: alerts about the scheduler's rebalancer, too; its metrics must be scraped.
@@ -28,6 +29,7 @@ class SchedulerAlertsArgs:
 
     namespace: pulumi.Input[str]
     operand: str = OPERAND
+    relabelled: bool = True
     operator: bool = False
     runbooks: str = ""
     rebalancer: bool = False
@@ -45,13 +47,15 @@ class SchedulerAlerts(pulumi.ComponentResource):
             rules = alert_rules(
                 namespace,
                 args.operand,
+                relabelled=args.relabelled,
                 operator=args.operator,
                 rebalancer=args.rebalancer,
                 runbooks=args.runbooks,
             )
+            objective = recorded(namespace, args.operand, relabelled=args.relabelled)
             return {
                 "groups": [
-                    {"name": "secondary-scheduler-objective", "rules": recorded(namespace, args.operand)},
+                    {"name": "secondary-scheduler-objective", "rules": objective},
                     {"name": "secondary-scheduler", "rules": rules},
                 ]
             }
@@ -70,17 +74,27 @@ class SchedulerAlerts(pulumi.ComponentResource):
         self.register_outputs({"name": self.name})
 
 
-def recorded(namespace: str, operand_name: str = OPERAND) -> list[dict[str, Any]]:
+def recorded(namespace: str, operand_name: str = OPERAND, *, relabelled: bool = True) -> list[dict[str, Any]]:
     """Return the recording rules about the scheduler of a namespace."""
-    return [*recording_rules(operand.metrics_service_name(operand_name), namespace)]
+    return [*recording_rules(_job(operand_name, relabelled=relabelled), namespace)]
+
+
+def _job(operand_name: str, *, relabelled: bool) -> str:
+    return operand_name if relabelled else operand.metrics_service_name(operand_name)
 
 
 def alert_rules(
-    namespace: str, operand_name: str = OPERAND, *, operator: bool = False, rebalancer: bool = False, runbooks: str = ""
+    namespace: str,
+    operand_name: str = OPERAND,
+    *,
+    relabelled: bool = True,
+    operator: bool = False,
+    rebalancer: bool = False,
+    runbooks: str = "",
 ) -> list[dict[str, Any]]:
     """Return the alerting rules about the scheduler of a namespace, and about our operator and the scheduler's
     rebalancer there if they are."""
-    job = operand.metrics_service_name(operand_name)
+    job = _job(operand_name, relabelled=relabelled)
     alerts = [*scheduler_alerts(job, namespace), objective_alert(job, namespace)]
     if operator:
         alerts += operator_alerts(namespace)

@@ -191,7 +191,8 @@ def _monitoring(installation: Installation, args: SchedulerArgs, parts: Parts) -
             part = "operator-monitor"
             resources.append(OperatorMonitor(parts.name(part), monitor, parts.options(part)))
         rebalancer = args.rebalanced and args.service_monitor is not False
-        alerts = SchedulerAlertsArgs(namespace, name, operator, args.runbooks, rebalancer)
+        relabelled = not installation.upstream or installation.mode == "direct"
+        alerts = SchedulerAlertsArgs(namespace, name, relabelled, operator, args.runbooks, rebalancer)
         resources.append(SchedulerAlerts(parts.name("alerts"), alerts, parts.options("alerts")))
     if args.grafana_dashboard:
         dashboard = SchedulerDashboardArgs(namespace, name)

@@ -111,6 +111,8 @@ def flow_schema_spec(purpose: str, operand: str, namespace: str) -> Json:
 def service_monitor_spec(operand: str, namespace: str, *, openshift: bool) -> Json:
     """Return the spec of a ServiceMonitor for the metrics Service."""
     endpoint = scrape_endpoint("https", f"{metrics_service_name(operand)}.{namespace}.svc" if openshift else "")
+    # The Service's name, which would be the label otherwise, says nothing of whose metrics they are.
+    endpoint["relabelings"] = [{"action": "replace", "targetLabel": "job", "replacement": operand}]
     # The namespace of the pod that a metric is about; `namespace` is that of the scheduler which reports it.
     endpoint["metricRelabelings"] = [
         {"action": "replace", "sourceLabels": ["exported_namespace"], "targetLabel": "pod_namespace"}

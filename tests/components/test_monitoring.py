@@ -119,5 +119,5 @@ def test_alerts_of_an_instance_with_a_name_of_its_own_are_about_its_metrics() ->
     graph = register(program, config={}, preview=True, statuses=STATUS)
     assert graph.only("PrometheusRule").object_name == "secondary-scheduler-batch"
     for rule in rules(graph).values():
-        assert 'job="secondary-scheduler-batch-metrics"' in rule["expr"]
+        assert 'job="secondary-scheduler-batch"' in rule["expr"]
         assert rule["annotations"]["runbook_url"].startswith("https://git.example.com/runbooks.md#")

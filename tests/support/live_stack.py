@@ -167,7 +167,7 @@ class Live:
         request = {"spec": {"expirationSeconds": 3600}}
         answer = self.core.create_namespaced_service_account_token(account, "default", request)
         (pod,) = self.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items
-        labels = {"job": "metrics", "namespace": NAMESPACE}
+        labels = {"job": NAME, "namespace": NAMESPACE}
         # Without "for": the test does not wait for half an hour.
         rules = [{"alert": rule["alert"], "expr": rule["expr"]} for rule in alert_rules(NAMESPACE)]
         target, groups = f"{pod.status.pod_ip}:10259", [{"name": "stack", "rules": rules}]
@@ -176,7 +176,7 @@ class Live:
         self.core.create_namespaced_pod("default", body)
         try:
             with scraping(directory, target, answer.status.token, labels=labels, rules=groups) as prometheus:
-                prometheus.wait_for(f'up{{job="metrics",namespace="{NAMESPACE}"}} == 1')
+                prometheus.wait_for(f'up{{job="{NAME}",namespace="{NAMESPACE}"}} == 1')
                 eventually(lambda: "SecondarySchedulerPodsUnschedulable" in prometheus.firing(), "an alert that fires")
                 eventually(lambda: "SecondarySchedulerDown" not in prometheus.firing(), "no alert that it is down")
         finally:

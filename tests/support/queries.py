@@ -48,7 +48,7 @@ def panels(board: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def dashboard_queries() -> dict[str, str]:
     """The dashboard's queries with values for its variables, by panel and reference."""
-    values = {"$__rate_interval": "5m", "$namespace": NAMESPACE, "$job": "metrics", "$cluster": ".*"}
+    values = {"$__rate_interval": "5m", "$namespace": NAMESPACE, "$job": "secondary-scheduler", "$cluster": ".*"}
     queries = {}
     for panel in panels(dashboard()):
         for target in panel["targets"]:

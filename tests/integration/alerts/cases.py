@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NAMESPACE = "scheduling"
-JOB = "metrics"
+JOB = "secondary-scheduler"
 OPERATOR = "secondary-scheduler-operator-metrics"
 REBALANCER = "secondary-scheduler-rebalancer"
 _LEADER = "leader_election_master_status"

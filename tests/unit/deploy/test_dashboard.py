@@ -12,6 +12,7 @@ import pytest
 from components._alert_rules import RUNBOOKS
 from components._dashboard import COLUMNS, SCHEMA_VERSION, dashboard
 from components.alerts import alert_rules
+from scheduler.operand import service_monitor_spec
 from tests.support.queries import QUERIES, alert_queries, mistakes, panels, registered
 from tools import dashboard as tool
 
@@ -160,6 +161,17 @@ def test_alerts_about_a_rebalancer_come_with_it_only() -> None:
 
 def test_alerts_of_another_instance_are_about_its_metrics() -> None:
     for rule in alert_rules("ns", "secondary-scheduler-batch", rebalancer=True):
-        about = "rebalancer" if "Rebalancer" in rule["alert"] else "metrics"
-        assert f'job="secondary-scheduler-batch-{about}",namespace="ns"' in rule["expr"]
-        assert 'job="metrics"' not in rule["expr"]
+        about = "-rebalancer" if "Rebalancer" in rule["alert"] else ""
+        assert f'job="secondary-scheduler-batch{about}",namespace="ns"' in rule["expr"]
+
+
+@pytest.mark.parametrize("name", ["secondary-scheduler", "secondary-scheduler-batch"])
+def test_alerts_select_the_job_that_our_servicemonitor_sets(name: str) -> None:
+    (endpoint,) = service_monitor_spec(name, "ns", openshift=False)["endpoints"]
+    (relabeling,) = endpoint["relabelings"]
+    assert (relabeling["targetLabel"], relabeling["replacement"]) == ("job", name)
+    assert all(f'job="{name}",namespace="ns"' in rule["expr"] for rule in alert_rules("ns", name))
+
+
+def test_alerts_beside_upstreams_operator_select_its_services_name() -> None:
+    assert all('job="metrics",namespace="ns"' in rule["expr"] for rule in alert_rules("ns", relabelled=False))
