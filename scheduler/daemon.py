@@ -356,6 +356,8 @@ class Daemon:
         self._leading = True
         if self._synced:  # what is listed from now on needs no second look
             self._takeover.begin()
+        if self.engine.history is not None:
+            self.engine.history.begin()
         self.metrics.leader.labels(self.election.name).set(1)
         log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
         self.engine.cycle.wake()

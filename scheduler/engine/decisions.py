@@ -27,7 +27,7 @@ from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
 from scheduler.engine.allowance import Allowance
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.rejectioncounts import RejectionCounts
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner, WallSeconds
 from scheduler.kube.primitives import format_time
 from scheduler.state import QueuedPod, Snapshot
 
@@ -147,6 +147,7 @@ class DecisionHistory:
         self._calm = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
         self._stream = Allowance(limits.detail_share, _STREAM_BURST_SECONDS, limits.processor_time, clocks.monotonic)
         self._decided_at = MonotonicSeconds(-math.inf)
+        self._leading_since = self._since = clocks.wall()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -155,6 +156,10 @@ class DecisionHistory:
     def size(self) -> int:
         """Bytes that the records take, about."""
         return self._bytes
+
+    def begin(self) -> None:
+        """This process leads from now on: before, another one decided."""
+        self._leading_since = self._since = self._clocks.wall()
 
     # What happens to a pod ------------------------------------------------------------------------------------------
 
@@ -258,6 +263,7 @@ class DecisionHistory:
         self._bytes += record.measure() if record.message or record.details else _RECORD_BYTES
         while len(self._records) > self._most or self._bytes > self._most_bytes:
             _, oldest = self._records.popitem(last=False)
+            self._since = WallSeconds(oldest.at)
             self._forget(oldest)
 
     def _drop(self, record: _Record) -> None:
@@ -315,6 +321,17 @@ class DecisionHistory:
         items = [_shown(record, namespace) for record in islice(wanted, most)]
         return {"apiVersion": API_VERSION, "kind": "DecisionList", "items": items}
 
+    def coverage(self) -> dict[str, Any]:
+        """Return what the history covers, JSON-ready: since when it has all attempts, and since when this process
+        leads; how many of those that looked at nodes it has, and how many of these with details."""
+        decided = [record for record in self._records.values() if record.evaluated]
+        return {
+            "since": _shown_time(self._since),
+            "leadingSince": _shown_time(self._leading_since),
+            "decisions": len(decided),
+            "withDetails": sum(record.details is not None for record in decided),
+        }
+
     def uid_of(self, namespace: str, name: str) -> str | None:
         """Return the UID of the pod of this name that was decided about last; None where it is not remembered."""
         records = reversed(self._records.values())
@@ -325,10 +342,14 @@ class DecisionHistory:
         return sum(record.node == node for record in self._records.values())
 
 
+def _shown_time(at: float) -> str:
+    return format_time(datetime.fromtimestamp(at, UTC))
+
+
 def _shown(record: _Record, namespace: str | None) -> dict[str, Any]:
     """Return a record as shown to somebody who may read the pods of one namespace, or of all."""
     shown: dict[str, Any] = {
-        "time": format_time(datetime.fromtimestamp(record.at, UTC)),
+        "time": _shown_time(record.at),
         "pod": f"{record.namespace}/{record.name}",
         "uid": record.uid,
         "schedulerName": record.scheduler_name,

@@ -166,10 +166,10 @@ class Engine:
                 lambda placement: extenders is not None and bool(extenders.interested(placement.pod)),
             )
         self.inspector = None
-        history = None
+        self.history = None
         if outputs.history is not None:
-            history = DecisionHistory(outputs.history, clocks, lambda: self.queue.ready > 0)
-            self.inspector = Inspector(history, self.queue, assembly.attempts, clocks, shadows)
+            self.history = DecisionHistory(outputs.history, clocks, lambda: self.queue.ready > 0)
+            self.inspector = Inspector(self.history, self.queue, assembly.attempts, clocks, shadows)
         traces = None
         if outputs.tracing is not None:
             traces = AttemptTraces(outputs.tracing.sample, outputs.tracing.queue.offer)
@@ -184,7 +184,7 @@ class Engine:
             metrics=outputs.metrics,
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
-            attempt_log=AttemptLog(outputs.verbosity, history, traces, shadows),
+            attempt_log=AttemptLog(outputs.verbosity, self.history, traces, shadows),
             extenders=outputs.extenders,
         )
         self._handling = outputs.metrics.event_handling

@@ -102,6 +102,8 @@ class Inspector:
     def _pods(self, question: PodsQuestion) -> dict[str, Any]:
         namespace, name = question.namespace, question.pod
         shown = self._history.show(namespace=namespace, pod=name, most=question.most)
+        shown["schedulerNames"] = sorted(self._attempts.runners)
+        shown["history"] = self._history.coverage()
         if namespace is None or name is None:
             return shown
         queued = self._waiting_named(namespace, name)

@@ -21,6 +21,25 @@ _NOT_SERVED = "404: Not Found"
 """What the scheduler's server says to a path that it does not know."""
 
 
+class UnknownPodError(CommandError):
+    """No scheduler that was asked knows a pod.
+
+    Attributes:
+        pods: of the schedulers that were asked.
+        scheduler_names: those that they decide for; empty where they are older and do not say.
+    """
+
+    def __init__(self, namespace: str, name: str, pods: tuple[str, ...], scheduler_names: tuple[str, ...]) -> None:
+        self.pods, self.scheduler_names = pods, scheduler_names
+        decides = f", which decides for {' and '.join(scheduler_names)}" if scheduler_names else ""
+        super().__init__(
+            printable(
+                f"{namespace}/{name}: unknown to {', '.join(pods)}{decides}; it belongs to another scheduler, was "
+                "never seen, or its attempts have been forgotten (--decision-history, or a restart)"
+            )
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Schedulers:
     """Pods of schedulers that can be asked.
@@ -69,20 +88,17 @@ class Schedulers:
             why_not: a node that its plugins shall be asked about, too.
 
         Raises:
-            CommandError: none of them knows it, or none answers.
+            UnknownPodError: none of them knows it.
+            CommandError: none answers.
         """
         path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
         query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
+        names: dict[str, None] = {}
         for _, answer in self.answers(path, query, f"get pods in namespace {namespace}"):
             if answer.get("items") or answer.get("waiting") or (answer.get("whyNot") or {}).get("verdict"):
                 return answer
-        pods = ", ".join(self.pods)
-        raise CommandError(
-            printable(
-                f"{namespace}/{name}: unknown to {pods}; it belongs to another scheduler, was never seen, or its "
-                "attempts have been forgotten (--decision-history, or a restart)"
-            )
-        )
+            names |= dict.fromkeys(map(str, answer.get("schedulerNames") or ()))
+        raise UnknownPodError(namespace, name, self.pods, tuple(names))
 
     def only(self) -> Schedulers:
         """Return these, if they are one.

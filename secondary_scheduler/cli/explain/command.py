@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
+from typer.core import TyperGroup
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
@@ -29,13 +31,17 @@ from secondary_scheduler.cli.kubeoptions import (
     namespace_name,
 )
 from secondary_scheduler.cli.output import FullOutputFormat
-from secondary_scheduler.cli.schedulers import PORT, Schedulers, find_schedulers
+from secondary_scheduler.cli.schedulers import PORT, Schedulers, UnknownPodError, find_schedulers
 from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.importing import importing
+
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.explain.objects import Subject
 
 _POD_EXAMPLES = (
     "explain pod web-1 -n shop",
     "explain pod web-1 -n shop --why-not node-7",
+    "explain deployment/web -n shop",
     "explain pod web-1 -n shop --snapshot cluster.json --config config.yaml",
 )
 _QUEUE_EXAMPLES = (
@@ -46,11 +52,28 @@ _QUEUE_EXAMPLES = (
 _NODE_EXAMPLES = ("explain node node-7", "explain node node-7 --snapshot cluster.json --config config.yaml")
 _SHADOW_EXAMPLES = ("explain shadow -n shop", "explain shadow -A --limit 50 -o json")
 _MOST = 500
+_TIMEOUT = 15.0
+
+
+class _Group(TyperGroup):
+    """Takes `explain pod/NAME` and `explain deployment/NAME`, as kubectl does, for `explain pod …`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        from secondary_scheduler.cli.explain.objects import type_of
+
+        word, slash, _ = args[0].partition("/")
+        kind = type_of(word)
+        if kind is not None and slash:
+            args = ["pod", *args]
+        elif kind == "deployment" and len(args) > 1:
+            args = ["pod", f"{word}/{args[1]}", *args[2:]]
+        return super().resolve_command(ctx, args)
 
 
 def register(parent: typer.Typer) -> None:
     """Add the command `explain`."""
     group = typer.Typer(
+        cls=_Group,
         help="Say why a pod is where it is, or nowhere, and what waits.",
         no_args_is_help=True,
         epilog=examples(_POD_EXAMPLES[0], _POD_EXAMPLES[1], _QUEUE_EXAMPLES[0], _NODE_EXAMPLES[0]),
@@ -64,7 +87,9 @@ def register(parent: typer.Typer) -> None:
 
 def explain_pod(
     call: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the pod.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the pod, pod/NAME, or deployment/NAME for one of its pods.")
+    ],
     namespace: NamespaceOption = None,
     why_not: Annotated[
         str | None, typer.Option("--why-not", metavar="NODE", help="Say what every plugin says of this node.")
@@ -85,24 +110,69 @@ def explain_pod(
     It shows the last attempts, the scores of the best nodes, who rejected which nodes, and where the pod waits. The
     scheduler is asked through the API server, by a forwarded port of its pod. It needs: list leases, and get and
     create pods/portforward, in the scheduler's namespace; and get pods in the pod's. With --snapshot nothing is asked.
+    Of a Deployment's pods the one that waits longest is explained, else the newest; it needs to get the Deployment and
+    list pods.
     """
+    from secondary_scheduler.cli.explain.objects import subject_of
     from secondary_scheduler.cli.explain.rendering import lines
 
-    valid = True
+    valid, subject = True, subject_of(name)
     request = offline_request(call, snapshot, config, load, now)
     if request is not None:
         with importing():
             # Here, not above: it takes longer than all the rest of the command line.
             from secondary_scheduler.cli.explain.offline import explain_offline
-        answer, valid = explain_offline(namespace or "default", name, why_not, request)
+        if subject.kind != "pod":
+            raise CommandError(f"{name}: with --snapshot name a pod", ExitCode.USAGE)
+        answer, valid = explain_offline(namespace or "default", subject.name, why_not, request)
     else:
         schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port)
-        answer = schedulers.about_pod(namespace or schedulers.config.namespace, name, why_not)
+        answer = _explained(schedulers, namespace or schedulers.config.namespace, subject, why_not)
     write(answer, output, lambda shown, wide: lines(shown, wide=wide))
     problem = (answer.get("whyNot") or {}).get("problem")
     if problem:
         raise CommandError(printable(f"--why-not {why_not}: {problem}"))
     _end(valid)
+
+
+def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not: str | None) -> dict[str, Any]:
+    """The answer about a pod, or about one pod of a Deployment; of a pod that no scheduler knows, the cluster's word.
+
+    Raises:
+        CommandError: there is no answer, and why.
+    """
+    from scheduler.kube.client import KubeError, SyncConnection
+    from secondary_scheduler.cli.explain.objects import may_not, name_of, pods_of, read_named
+    from secondary_scheduler.cli.explain.unknown import answer_about
+
+    summary: dict[str, Any] | None = None
+    name, right = subject.name, f"get {subject.kind}s in namespace {namespace}"
+    connection = SyncConnection(schedulers.config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
+    try:
+        if subject.kind == "deployment":
+            deployment = read_named(connection, "deployment", namespace, name)
+            right = f"list pods in namespace {namespace}"
+            pods = pods_of(connection, deployment, namespace)
+            summary, name, right = _summary(name, pods), name_of(pods[0]), f"get pods in namespace {namespace}"
+        try:
+            answer = schedulers.about_pod(namespace, name, why_not)
+        except UnknownPodError as unknown:
+            pod = read_named(connection, "pod", namespace, name)
+            answer = answer_about(pod, unknown, schedulers, namespace, name)
+    except KubeError as error:
+        raise may_not(error, right) from error
+    finally:
+        connection.close()
+    return answer if summary is None else {**answer, "deployment": summary}
+
+
+def _summary(name: str, pods: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many pods a Deployment has where, and which ones wait; the first is explained."""
+    from secondary_scheduler.cli.explain.objects import name_of, node_of
+
+    nodes = Counter(node for pod in pods if (node := node_of(pod)))
+    waiting = [name_of(pod) for pod in pods if not node_of(pod)]
+    return {"name": name, "pods": len(pods), "explained": name_of(pods[0]), "waiting": waiting, "nodes": dict(nodes)}
 
 
 def explain_queue(

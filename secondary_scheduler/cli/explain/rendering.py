@@ -11,6 +11,7 @@ from secondary_scheduler.cli.output import aligned, counted
 
 Json = Mapping[str, Any]
 _WIDTH = 110
+_MOST_NAMED = 5
 _NOT_KEPT = (
     "The scores of this decision were not kept: many pods came at once, and details may take a share of the time only "
     "(--decision-details)."
@@ -21,11 +22,16 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
     """Yield the text about a pod: its last attempt in full, where it waits, and the attempts before.
 
     Args:
-        answer: a DecisionList about one pod, with at least one decision or `waiting`.
+        answer: a DecisionList about one pod, with at least one decision, `waiting` or `forgotten`; with `deployment` if
+            it is about one of its pods.
         wide: show each score as computed, scaled and weighted, not only weighted.
     """
     items: Sequence[Json] = answer.get("items") or ()
     parts: list[Iterator[str]] = []
+    if answer.get("deployment"):
+        parts.append(_deployment(answer["deployment"]))
+    if answer.get("forgotten"):
+        parts.append(_forgotten(answer["forgotten"], answer))
     if items:
         parts.append(_decision(items[0], wide=wide))
     if answer.get("waiting"):
@@ -41,6 +47,42 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
         yield "Earlier attempts:"
         rows = [[str(item["time"]), _outcome(item), str(item.get("message") or "")] for item in items[1:]]
         yield from (printable(f"  {line}") for line in aligned(rows))
+
+
+def _deployment(summary: Json) -> Iterator[str]:
+    """The pods of a Deployment, and which of them is explained."""
+    waiting, nodes, explained = summary["waiting"], summary["nodes"], summary["explained"]
+    placed = ", ".join(f"{number} on {node}" for node, number in list(nodes.items())[:_MOST_NAMED])
+    more = ", …" if len(nodes) > _MOST_NAMED else ""
+    shares = [f"{len(waiting)} of them waiting"] if waiting else []
+    shares += [f"{placed}{more}"] if placed else []
+    yield f"Deployment {summary['name']}: {counted(summary['pods'], 'pod')}; {'; '.join(shares)}."
+    why = "which waits longest" if waiting else "the newest"
+    others = [name for name in waiting if name != explained]
+    rest = ", …" if len(others) > _MOST_NAMED else ""
+    also = f" (also waiting: {', '.join(others[:_MOST_NAMED])}{rest})" if others else ""
+    if summary["pods"] > 1:
+        yield f"About {explained}, {why}{also}:"
+
+
+def _forgotten(placed: Json, answer: Json) -> Iterator[str]:
+    """Where a pod is whose decision is no longer known, and what would be decided now."""
+    verdict = answer["whyNot"]["verdict"]
+    if verdict["rejection"] is not None:
+        rejection = verdict["rejection"]
+        now = f"{rejection['plugin']} would reject it ({', '.join(rejection['reasons'])})"
+    elif verdict["rank"] is not None:
+        now = f"it fits there, number {verdict['rank']} of {counted(verdict['feasible'], 'node')} that fit"
+    else:
+        now = str(verdict["error"])
+    restart = f" before the restart at {placed['before']}" if placed["before"] else ""
+    yield f"{placed['pod']}: placed on {placed['node']}{restart}; judged now: {now}"
+    when = f" at {placed['time']}" if placed["time"] else ""
+    yield f"  {placed['schedulerName']} placed it{when}, and why is no longer known:"
+    if restart:
+        yield "  its process ended without handing its history over, as after a crash."
+    else:
+        yield f"  the history reaches back to {placed['historySince']} (--decision-history)."
 
 
 def _decision(item: Json, *, wide: bool) -> Iterator[str]:
@@ -153,7 +195,10 @@ def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
 def _why_not(answer: Json, *, wide: bool) -> Iterator[str]:
     node, verdict, placed_on = answer["node"], answer["verdict"], answer["placedOn"]
     own_use = f", and without the pod's own use on {placed_on}" if placed_on else ""
-    yield f"Why not {node} (judged as it is now{own_use}):"
+    if node == placed_on:
+        yield f"Judged on {node}, as it is now, and without the pod's own use there:"
+    else:
+        yield f"Why not {node} (judged as it is now{own_use}):"
     if verdict.get("error"):
         yield f"  Nothing can be said about any node: {verdict['error']}"
         return

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import forwarding
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.explain import command
@@ -47,7 +47,7 @@ def tunnel(monkeypatch: pytest.MonkeyPatch) -> Tunnel:
 
 
 def schedulers(*pods: str, chosen: bool = False) -> Schedulers:
-    config: Any = SimpleNamespace(namespace="shop")
+    config = ClientConfig(server="http://127.0.0.1:1", namespace="shop")
     return Schedulers(config, "ns", pods, 10259, chosen)
 
 

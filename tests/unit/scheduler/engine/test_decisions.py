@@ -304,3 +304,23 @@ async def test_details_ask_a_plugin_once_more_in_the_same_attempt(
         engine.add_pod("p", containers=[{"name": "c", "image": "i"}])
         await eventually(lambda: bool(engine.api.bindings), "bound")
     assert points == ["filter", "score"] * calls
+
+
+def test_what_the_history_covers_begins_with_leading_and_moves_with_what_is_dropped() -> None:
+    now = 1_000.0
+    clocks = Clocks(lambda: MonotonicSeconds(now), lambda: WallSeconds(now))
+    history = DecisionHistory(HistoryLimits(records=2, bytes=1 << 20, detail_share=0.0), clocks)
+    snapshot = cluster(node("n1")).snapshot(NOW)
+    now = 2_000.0
+    history.begin()
+    began = history.coverage()
+    assert began == {
+        "since": "1970-01-01T00:33:20Z", "leadingSince": "1970-01-01T00:33:20Z", "decisions": 0, "withDetails": 0,
+    }  # fmt: skip
+    for name in ("a", "b", "c"):
+        now += 10.0
+        history.decided(snapshot, decide(snapshot, pod(name), PROFILE, random.Random(0)), PROFILE)
+    covered = history.coverage()
+    # The first of the three is gone.
+    assert (covered["since"], covered["leadingSince"]) == ("1970-01-01T00:33:30Z", began["since"])
+    assert (covered["decisions"], covered["withDetails"]) == (2, 0)

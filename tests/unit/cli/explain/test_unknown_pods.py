@@ -1,0 +1,200 @@
+"""`explain` of a pod that the scheduler does not know, and of a Deployment: fake tunnel, fake API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from scheduler.kube.client import ClientConfig
+from secondary_scheduler.cli import forwarding
+from secondary_scheduler.cli.explain import command
+from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.cli.schedulers import Schedulers
+from tests.support.simulating import Result, run
+from tests.unit.scheduler.load.fakes import FakeService, send
+
+API = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList"}
+SINCE, RESTART = "2026-11-24T09:00:00Z", "2026-11-24T10:00:00Z"
+HISTORY = {"since": RESTART, "leadingSince": RESTART, "decisions": 0, "withDetails": 0}
+PODS, DEPLOYMENTS = "/api/v1/namespaces/shop/pods", "/apis/apps/v1/namespaces/shop/deployments"
+VERDICT = {
+    "rejection": None, "nominated": False, "verdicts": [{"plugin": "NodeName", "code": "Success", "reasons": []}],
+    "feasible": 3, "rank": 2, "ties": 1, "nodes": [], "error": None,
+}  # fmt: skip
+
+
+class Cluster(FakeService):
+    """An API server with these objects by path, as lists where the path is a collection's; a number is a refusal."""
+
+    def __init__(self, objects: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.objects = {"/api/v1/namespaces/shop": {}, **objects}
+
+        def answer(handler: BaseHTTPRequestHandler) -> None:
+            address = urlsplit(handler.path)
+            stored = self.objects.get(address.path, 404)
+            if isinstance(stored, list):
+                query = parse_qs(address.query)
+                wanted = query.get("fieldSelector", [""])[0].removeprefix("metadata.name=")
+                stored = {"items": [each for each in stored if wanted in ("", each["metadata"]["name"])]}
+            status = stored if isinstance(stored, int) else 200
+            body = {"kind": "Status", "status": "Failure", "code": status} if isinstance(stored, int) else stored
+            send(handler, json.dumps(body).encode(), status)
+
+        self.answer = answer
+
+
+def pod(name: str, *, node: str = "", scheduler: str = "secondary-scheduler", **more: Any) -> dict[str, Any]:
+    conditions = more.pop("conditions", [])
+    if node:
+        conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": more.pop("placed", SINCE)}]
+    return {
+        "metadata": {"name": name, "namespace": more.get("namespace", "shop"), "creationTimestamp": SINCE, **more},
+        "spec": {"schedulerName": scheduler, **({"nodeName": node} if node else {})},
+        "status": {"phase": "Running" if node else "Pending", "conditions": conditions},
+    }
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the scheduler answers about a pod, by name; it knows no other pod, but judges each that has a node."""
+    known: dict[str, Any] = {}
+
+    def get(config: Any, namespace: str, asked: str, port: int, path: str, query: dict[str, str]) -> Answer:
+        answer = {**API, "items": [], "waiting": None, "schedulerNames": ["secondary-scheduler"], "history": HISTORY}
+        if "node" in query:
+            answer["whyNot"] = {"node": query["node"], "placedOn": query["node"], "problem": None, "verdict": VERDICT}
+        return Answer(200, json.dumps(known.get(query["pod"], answer)).encode())
+
+    monkeypatch.setattr(forwarding, "get", get)
+    return known
+
+
+def explained(monkeypatch: pytest.MonkeyPatch, objects: Mapping[str, Any], *arguments: str) -> Result:
+    cluster = Cluster(objects)
+    config = ClientConfig(server=cluster.url, namespace="shop")
+    monkeypatch.setattr(command, "find_schedulers", lambda *_: Schedulers(config, "ns", ("s-1",), 10259, False))
+    try:
+        return run("explain", *arguments)
+    finally:
+        cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        (
+            {"/api/v1/pods": [pod("web-1", namespace="store")]},
+            "shop/web-1: there is no such pod; one of this name is in store: -n store",
+        ),
+        ({PODS: [pod("web-2"), pod("db")]}, "shop/web-1: there is no such pod; did you mean web-2?"),
+        ({PODS: [pod("web-1-7d9c6b5f4-x2x1z")]}, "there is no such pod; did you mean web-1-7d9c6b5f4-x2x1z?"),
+        ({"/api/v1/pods": 403, PODS: 403}, "shop/web-1: there is no such pod\n"),
+        (
+            {"/api/v1/namespaces/shop": 404, "/api/v1/namespaces": [{"metadata": {"name": "shops"}}]},
+            "shop/web-1: there is no such pod, as there is no namespace shop; did you mean shops?",
+        ),
+        ({f"{PODS}/web-1": 403}, "this user needs to get pods in namespace shop"),
+        (
+            {f"{PODS}/web-1": pod("web-1", node="n1", scheduler="default-scheduler")},
+            "shop/web-1: placed on n1 by default-scheduler, which knows why; s-1 decides for secondary-scheduler\n",
+        ),
+        (
+            {f"{PODS}/web-1": pod("web-1", scheduler="secondary-schduler")},
+            "it waits for the scheduler secondary-schduler, which has not tried it in",
+        ),
+        (
+            {f"{PODS}/web-1": pod("web-1", scheduler="secondary-schduler")},
+            "s-1 decides for secondary-scheduler; did you mean secondary-scheduler? Create the pod anew",
+        ),
+        (
+            {f"{PODS}/web-1": pod("web-1", scheduler="batch", conditions=[{"type": "PodScheduled"}])},
+            "it waits for the scheduler batch; s-1 decides for secondary-scheduler\n",
+        ),
+        ({f"{PODS}/web-1": pod("web-1")}, "it waits for secondary-scheduler, and s-1 has not seen it yet: ask again"),
+        (
+            {f"{PODS}/web-1": {**pod("web-1", node="n1"), "status": {"phase": "Succeeded"}}},
+            "it has ended (Succeeded); it ran on n1; why is no longer remembered by s-1",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("answers")
+def test_a_pod_that_the_scheduler_does_not_know_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, objects: Mapping[str, Any], says: str
+) -> None:
+    refused = explained(monkeypatch, objects, "pod", "web-1")
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (1, "", 1)
+    assert says in refused.err
+
+
+@pytest.mark.parametrize(
+    ("placed", "heading", "reason"),
+    [
+        (
+            SINCE,
+            f"shop/web-1: placed on n1 before the restart at {RESTART}; judged now: it fits there, number 2 of 3 nodes",
+            "its process ended without handing its history over, as after a crash.",
+        ),
+        (
+            "2026-11-24T10:30:00Z",
+            "shop/web-1: placed on n1; judged now: it fits there, number 2 of 3 nodes that fit",
+            f"the history reaches back to {RESTART} (--decision-history).",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("answers")
+def test_a_placed_pod_that_is_forgotten_is_judged_now(
+    monkeypatch: pytest.MonkeyPatch, placed: str, heading: str, reason: str
+) -> None:
+    objects = {f"{PODS}/web-1": pod("web-1", node="n1", placed=placed)}
+    shown = explained(monkeypatch, objects, "pod/web-1")
+    assert (shown.code, shown.err) == (0, "")
+    text = shown.out.splitlines()
+    assert text[0].startswith(heading)
+    assert text[1] == f"  secondary-scheduler placed it at {placed}, and why is no longer known:"
+    assert text[2].strip() == reason
+    assert "Judged on n1, as it is now, and without the pod's own use there:" in text
+    answer = json.loads(explained(monkeypatch, objects, "pod", "web-1", "-o", "json").out)
+    assert (answer["forgotten"]["node"], answer["items"]) == ("n1", [])
+
+
+DEPLOYMENT = {
+    "metadata": {"name": "web"},
+    "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
+    "status": {"conditions": [{"type": "ReplicaFailure", "message": "exceeded quota: small"}]},
+}
+
+
+@pytest.mark.parametrize("arguments", [("deployment/web",), ("deploy", "web"), ("pod", "deployments.apps/web")])
+def test_of_a_deployment_the_pod_that_waits_longest_is_explained(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], arguments: tuple[str, ...]
+) -> None:
+    answers["web-old"] = {
+        **API, "items": [], "waiting": {"queue": "active", "seconds": 3, "attempts": 0, "wokenBy": {}},
+    }  # fmt: skip
+    pods = [pod("web-new"), pod("web-old", creationTimestamp="2026-11-24T08:00:00Z"), pod("web-0", node="n1")]
+    shown = explained(monkeypatch, {f"{DEPLOYMENTS}/web": DEPLOYMENT, PODS: pods}, *arguments)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines() == [
+        "Deployment web: 3 pods; 2 of them waiting; 1 on n1.",
+        "About web-old, which waits longest (also waiting: web-new):",
+        "",
+        "It waits in the active queue for 3 s, after 0 attempts.",
+    ]
+
+
+def test_a_deployment_without_pods_says_why(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
+    objects = {f"{DEPLOYMENTS}/web": DEPLOYMENT, PODS: [], DEPLOYMENTS: [DEPLOYMENT]}
+    assert "deployment shop/web has no pods: exceeded quota: small" in explained(
+        monkeypatch, objects, "deployment/web"
+    ).err  # fmt: skip
+    refused = explained(monkeypatch, objects, "deployment/wbe")
+    assert "shop/wbe: there is no such deployment; did you mean web?" in refused.err
+    refused = explained(monkeypatch, objects, "pod", "job/web")
+    assert (refused.code, answers) == (2, {})
+    assert "job/web: name a pod (NAME or pod/NAME) or a Deployment" in refused.err
