@@ -9,17 +9,19 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
 
-from scheduler.catalog import POD_GROUP_METRICS
+from scheduler.catalog import HANDOVER_DIRECTORY, POD_GROUP_METRICS
 from scheduler.clusterversion import leaders_minor
 from scheduler.config import Configuration, redacted
 from scheduler.engine import (
     HISTORY_BYTES,
     MAX_ANSWER_BYTES,
+    SYSTEM_CLOCKS,
     Engine,
     EventRecorder,
     HistoryLimits,
@@ -45,7 +47,7 @@ from scheduler.kube.client import (
     PageReader,
     Reflector,
 )
-from scheduler.kube.lease import LeaseElector, LeaseSettings
+from scheduler.kube.lease import LeaseElector, LeaseSettings, exit_process
 from scheduler.kube.model import NODES, PODS
 from scheduler.logs import report_problem
 from scheduler.observe import (
@@ -67,12 +69,18 @@ from scheduler.serving import health_checks, new_authorities, new_review_client,
 
 if TYPE_CHECKING:
     from scheduler.engine import Extending
+    from scheduler.handover import Handover
 
 EXIT_OK, EXIT_ERROR = 0, 1
 _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
 """How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
 with the Events and the Lease they stay below the 30 s that a pod is given by default."""
 _EVENTS_SECONDS = 5.0
+_OFFER_SECONDS, _OFFER_AFTER_LOSS_SECONDS = 10.0, 15.0
+"""How long the history is kept for the next leader, which tries to get a Lease that is free every 4.4 s at most; one
+that was lost it gets five seconds later, as it has to expire first."""
+_GRACE_SECONDS = 27.0
+"""How long all of that and the hand-over of the history may take together."""
 _REPORT_SECONDS, _FIRST_REPORT_SECONDS = 10.0, 0.5
 _FIRST_LOAD_SECONDS = 2.0
 _SYNC_WARNING_SECONDS = 10.0
@@ -159,6 +167,8 @@ class Daemon:
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
             pop_from_backoff=is_on("SchedulerPopFromBackoffQ", self._minor, options.feature_gates),
         )
+        self._handover = self._new_handover()
+        self._inheriting: asyncio.Task[None] | None = None
         self._takeover = Takeover(self._reflectors, self.engine.cycle.wake)
         self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
         self._reporter = Reporter(
@@ -209,11 +219,31 @@ class Daemon:
             self.client_config,
             settings,
             on_started_leading=self._on_started_leading,
+            on_lost=self._on_lost,
             on_restore=self._restores.notice,
         )
         introduce(elector, self.configuration)
         self.metrics.leader.labels(election.name).set(0)
         return elector
+
+    def _new_handover(self) -> Handover | None:
+        """Between pods that the operator or the program made: these have a token for it."""
+        history = self.engine.history
+        token_file = Path(HANDOVER_DIRECTORY) / "token"
+        if history is None or self.elector is None or not token_file.exists():
+            return None
+        from scheduler.handover import Handover  # here, as few processes have somebody to hand over to
+
+        return Handover(
+            self.client,
+            history,
+            lease=(self.election.namespace, self.election.name),
+            pod=socket.gethostname(),
+            port=self.options.secure_port,
+            most=self.options.decision_history,
+            wall=SYSTEM_CLOCKS.wall,
+            token_file=token_file,
+        )
 
     async def run(self) -> int:
         """Run until a signal or a lost Lease; returns the exit code."""
@@ -295,6 +325,7 @@ class Daemon:
         """Pop no more pods, let bindings end, write the Events, release the Lease once no write can land any more."""
         log.info("Requested to terminate, exiting")
         self._stopping = True
+        ends_by = self._loop.time() + _GRACE_SECONDS
         self._feeds.request_stop()
         await self.engine.cycle.finish(_FINISH_SECONDS)
         unresolved = await self.engine.cycle.stop_writing(_RESOLVE_SECONDS)
@@ -306,6 +337,11 @@ class Daemon:
             log.warning("writes without an answer may still be carried out: the Lease is not released", of=unresolved)
         if self.elector:
             await asyncio.to_thread(self.elector.stop, release=not unresolved)
+        if self._inheriting is not None:
+            self._inheriting.cancel()
+        if self._handover is not None and self._leading and server and not unresolved:
+            self._leading = False
+            await self._handover.offer(min(_OFFER_SECONDS, ends_by - self._loop.time()))
         if server:
             await asyncio.to_thread(server.stop)
         if self._tracing is not None:
@@ -358,9 +394,20 @@ class Daemon:
             self._takeover.begin()
         if self.engine.history is not None:
             self.engine.history.begin()
+        if self._handover is not None and self.elector is not None:
+            last = pod_of(self.elector.previous_holder)
+            self._inheriting = self._loop.create_task(self._handover.inherit(last), name="inherit history")
         self.metrics.leader.labels(self.election.name).set(1)
         log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
         self.engine.cycle.wake()
+
+    def _on_lost(self, reason: str) -> None:
+        """Called on a thread of the elector. No write is sent any more (`_may_write`); the history may still be asked
+        for. This thread ends the process in any case, whatever the loop is stuck in."""
+        if self._handover is not None and self._leading:
+            self._leading, self._stopping = False, True
+            self._handover.offer_from_thread(_OFFER_AFTER_LOSS_SECONDS)
+        exit_process(reason)
 
     def _may_write(self) -> bool:
         return self.elector is None or self.elector.is_leader()
@@ -440,6 +487,7 @@ class Daemon:
             loop_stacks=task_stacks,
             node_loads=self._feeds.node_loads,
             inspect=None if self.engine.inspector is None else self._inspect,
+            handover=self._handover,
             pod_resources=lambda: self.engine.pod_resources() if self._leading else [],
         )
         return new_server(options, answers, self.metrics.show_certificate, self.metrics.count_drop)
@@ -459,8 +507,7 @@ class Daemon:
         """
         inspector = self.engine.inspector
         if inspector is None or not self._leading:
-            # An identity is the pod's name and a UUID, as upstream's.
-            leader = self.elector.observed_holder.rpartition("_")[0] if self.elector else ""
+            leader = pod_of(self.elector.observed_holder) if self.elector else ""
             advice = f"{leader} does" if leader else "its Lease names the one that does"
             raise UnansweredError(503, f"this replica does not lead; {advice}")
         return {**inspector.answer(question), "configurationHash": self.configuration.hash}
@@ -487,6 +534,11 @@ class Daemon:
     def _on_refusal(self, resource: str, error: KubeError | None) -> None:
         self.metrics.watch_refused.labels(resource).set(error is not None)
         self._reporter.report_refusal(resource, error, self._reflectors[resource].state.unread)
+
+
+def pod_of(identity: str) -> str:
+    """Return the pod of a holder of the Lease, whose identity is the pod's name and a UUID, as upstream's."""
+    return identity.rpartition("_")[0]
 
 
 def _report_end(task: asyncio.Task[Any]) -> str:

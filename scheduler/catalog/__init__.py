@@ -65,6 +65,7 @@ from scheduler.catalog.descriptor import (
     PolicyRule,
     Watch,
 )
+from scheduler.catalog.handover import HANDOVER_AUDIENCE, HANDOVER_DIRECTORY, HANDOVER_PATH
 from scheduler.catalog.intree import IN_TREE, REMOVED_IN_V1
 from scheduler.catalog.metricsources import (
     DEFAULT_ADDRESSES,
@@ -166,6 +167,9 @@ __all__ = [
     "FLOW_SCHEMAS",
     "GO_CLUSTER_ROLES",
     "GO_INTERFACES",
+    "HANDOVER_AUDIENCE",
+    "HANDOVER_DIRECTORY",
+    "HANDOVER_PATH",
     "INSTANCE_NAME",
     "IN_TREE",
     "KUBERNETES_VERSIONS",

@@ -16,11 +16,12 @@ from scheduler.engine.environment import SYSTEM_CLOCKS, plugin_environment, read
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from scheduler.engine.decisions import HISTORY_BYTES, HistoryLimits
+    from scheduler.engine.decisions import HISTORY_BYTES, DecisionHistory, HistoryLimits
     from scheduler.engine.engine import Engine, Outputs, Permissions
     from scheduler.engine.extenderhttp import ExtenderEndpoint
     from scheduler.engine.extenderrecords import AnswerRecord, RecordedAnswers, UnrecordedError
     from scheduler.engine.extenders import Extending
+    from scheduler.engine.handedover import MAX_HANDOVER_BYTES, HistoryError, decode_history
     from scheduler.engine.inputs import NodeUpdate, reduce_node_update
     from scheduler.engine.loadfeeds import LoadFeeds
     from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules
@@ -36,7 +37,11 @@ if not TYPE_CHECKING:
         __name__,
         {
             "HISTORY_BYTES": "decisions",
+            "DecisionHistory": "decisions",
             "HistoryLimits": "decisions",
+            "MAX_HANDOVER_BYTES": "handedover",
+            "HistoryError": "handedover",
+            "decode_history": "handedover",
             "Engine": "engine",
             "Outputs": "engine",
             "Permissions": "engine",
@@ -67,15 +72,18 @@ if not TYPE_CHECKING:
 __all__ = [
     "HISTORY_BYTES",
     "MAX_ANSWER_BYTES",
+    "MAX_HANDOVER_BYTES",
     "SYSTEM_CLOCKS",
     "AnswerRecord",
     "Assembly",
     "AttemptPipeline",
+    "DecisionHistory",
     "Engine",
     "EventRecorder",
     "ExtenderEndpoint",
     "Extending",
     "GangReservation",
+    "HistoryError",
     "HistoryLimits",
     "LoadFeeds",
     "NodeUpdate",
@@ -90,6 +98,7 @@ __all__ = [
     "assemble",
     "check_rules",
     "declared_watches",
+    "decode_history",
     "describe_versions",
     "is_reserved",
     "new_reflector",

@@ -11,13 +11,11 @@ more the less each pod costs and the more others the machine has to serve.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from itertools import islice
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
@@ -25,11 +23,24 @@ from msgspec import Struct
 
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
 from scheduler.engine.allowance import Allowance
+from scheduler.engine.decisionrecords import (
+    API_VERSION,
+    MOST_MESSAGE,
+    MOST_VICTIMS,
+    RECORD_BYTES,
+    Record,
+    Result,
+    Victim,
+    shown,
+    shown_time,
+)
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.rejectioncounts import RejectionCounts
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner, WallSeconds
-from scheduler.kube.primitives import format_time
 from scheduler.state import QueuedPod, Snapshot
+
+if TYPE_CHECKING:
+    from scheduler.engine.handedover import HandedOver
 
 BEST_NODES: Final = 5
 """Nodes whose scores a record keeps, beside the chosen one."""
@@ -41,14 +52,7 @@ _STREAM_BURST_SECONDS: Final = 0.005
 """The same for what comes in a stream of pods: a thousand of them shall not pay for much more than their share."""
 _CALM_SECONDS: Final = 0.1
 """A pod that comes this long after the one before it is not of a stream."""
-_RECORD_BYTES: Final = 700
-"""What a record takes beside its message and details: 250 as measured with tracemalloc, and names that it keeps."""
-_MOST_VICTIMS: Final = 20
-"""Victims that are named; the others are counted."""
-_MOST_MESSAGE: Final = 2000
-API_VERSION: Final = "secondary-scheduler.io/v1"
 _encode = msgspec.json.Encoder().encode
-Result = Literal["binding", "scheduled", "unschedulable", "error"]
 log = structlog.get_logger(component="decisions")
 
 
@@ -66,56 +70,6 @@ class HistoryLimits(Struct, frozen=True):
     bytes: int
     detail_share: float
     processor_time: Callable[[], MonotonicSeconds] = lambda: MonotonicSeconds(time.process_time())
-
-
-class _Victim(NamedTuple):
-    namespace: str
-    name: str
-
-
-class _Record(msgspec.Struct, gc=False):
-    """One attempt to place a pod. It holds no object of the cluster: a pod may have a megabyte.
-
-    It is a Struct without garbage collection, which is made in a fifth of a dataclass's time and never walked: there is
-    one for every pod. What is shown is made of it when somebody asks.
-
-    `attempt` is 0 until the attempt ends; `size` is bytes, about, as they were when it was measured last.
-    """
-
-    number: int
-    at: float
-    namespace: str
-    name: str
-    uid: str
-    scheduler_name: str
-    result: Result
-    message: str
-    rejectors: tuple[str, ...]
-    node: str | None
-    total: int
-    evaluated: int
-    feasible: int
-    load_ages: Mapping[str, float]
-    details: bytes | None
-    attempt: int = 0
-    waited: float | None = None
-    queue: str = ""
-    nominated_node: str = ""
-    victims: tuple[_Victim, ...] = ()
-    victim_count: int = 0
-    size: int = _RECORD_BYTES
-
-    def measure(self) -> int:
-        """Note and return the size."""
-        size = _RECORD_BYTES
-        if self.details is not None:
-            size += len(self.details)
-        if self.message:
-            size += sys.getsizeof(self.message)
-        if self.victims:
-            size += sum(len(victim.namespace) + len(victim.name) for victim in self.victims)
-        self.size = size
-        return size
 
 
 class DecisionHistory:
@@ -139,15 +93,16 @@ class DecisionHistory:
         self._most, self._most_bytes = limits.records, limits.bytes
         self._clocks = clocks
         self.rejections = RejectionCounts()
-        self._records: OrderedDict[int, _Record] = OrderedDict()
+        self._records: OrderedDict[int, Record] = OrderedDict()
         self._next = 0
-        self._latest: dict[str, _Record] = {}
+        self._latest: dict[str, Record] = {}
         self._bytes = 0
         self._pods_wait = pods_wait
         self._calm = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
         self._stream = Allowance(limits.detail_share, _STREAM_BURST_SECONDS, limits.processor_time, clocks.monotonic)
         self._decided_at = MonotonicSeconds(-math.inf)
         self._leading_since = self._since = clocks.wall()
+        self._inherited_from = ""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -161,6 +116,25 @@ class DecisionHistory:
         """This process leads from now on: before, another one decided."""
         self._leading_since = self._since = self._clocks.wall()
 
+    def export(self) -> bytes:
+        """Return all of it for the next leader, as `handedover` reads it."""
+        from scheduler.engine.handedover import encode_history  # here, as it is needed at the end of a process
+
+        return encode_history(reversed(self._records.values()), self._since)
+
+    def inherit(self, history: HandedOver, leader: str) -> None:
+        """Have what the leader before remembers, which was in a pod of this name, go before what is here; once."""
+        own = list(self._records.values())
+        self._records.clear()
+        for number, record in enumerate(history.records, start=-len(history.records)):
+            record.number, record.decided_by = number, record.decided_by or leader
+            # Unlike our own it is no attempt that may still end, so `_latest` knows nothing of it.
+            self._records[number] = record
+            self._bytes += record.measure()
+        self._records.update((record.number, record) for record in own)
+        self._since, self._inherited_from = WallSeconds(history.since), leader
+        self._trim()
+
     # What happens to a pod ------------------------------------------------------------------------------------------
 
     def decided(self, snapshot: Snapshot, placement: Placement, runner: ProfileRunner) -> None:
@@ -173,7 +147,7 @@ class DecisionHistory:
         self._next += 1
         message = placement.message or placement.remark
         self._add(
-            _Record(
+            Record(
                 self._next,
                 self._clocks.wall(),
                 pod.namespace,
@@ -181,7 +155,7 @@ class DecisionHistory:
                 pod.uid,
                 pod.scheduler_name,
                 "unschedulable" if node is None else "binding",
-                message[:_MOST_MESSAGE] if message else "",
+                message[:MOST_MESSAGE] if message else "",
                 tuple(sorted(placement.rejectors)) if placement.rejectors else (),
                 node,
                 placement.total,
@@ -207,7 +181,7 @@ class DecisionHistory:
         record.nominated_node = outcome.nominated_node or ""
         # Those of the pod's own namespace first: they are named to whoever may read that.
         victims = sorted(outcome.victims, key=lambda victim: victim.namespace != pod.namespace)
-        record.victims = tuple(_Victim(victim.namespace, victim.name) for victim in victims[:_MOST_VICTIMS])
+        record.victims = tuple(Victim(victim.namespace, victim.name) for victim in victims[:MOST_VICTIMS])
         record.victim_count = len(outcome.victims)
         self._bytes += record.measure() - before
 
@@ -231,14 +205,14 @@ class DecisionHistory:
         before = record.size
         record.result, record.attempt = result, max(1, queued.attempts)
         record.node, record.queue = None, queue
-        record.message = failure.message[:_MOST_MESSAGE]
+        record.message = failure.message[:MOST_MESSAGE]
         record.rejectors = tuple(sorted(failure.rejectors))
         self._bytes += record.measure() - before
 
-    def _undecided(self, queued: QueuedPod, result: Result, failure: AttemptFailure, queue: str) -> _Record:
+    def _undecided(self, queued: QueuedPod, result: Result, failure: AttemptFailure, queue: str) -> Record:
         self._next += 1
         pod = queued.pod
-        return _Record(
+        return Record(
             number=self._next,
             at=self._clocks.wall(),
             namespace=pod.namespace,
@@ -246,7 +220,7 @@ class DecisionHistory:
             uid=pod.uid,
             scheduler_name=pod.scheduler_name,
             result=result,
-            message=failure.message[:_MOST_MESSAGE],
+            message=failure.message[:MOST_MESSAGE],
             rejectors=tuple(sorted(failure.rejectors)),
             node=None,
             total=0,
@@ -258,19 +232,22 @@ class DecisionHistory:
             queue=queue,
         )
 
-    def _add(self, record: _Record) -> None:
+    def _add(self, record: Record) -> None:
         self._records[record.number] = self._latest[record.uid] = record
-        self._bytes += record.measure() if record.message or record.details else _RECORD_BYTES
+        self._bytes += record.measure() if record.message or record.details else RECORD_BYTES
+        self._trim()
+
+    def _trim(self) -> None:
         while len(self._records) > self._most or self._bytes > self._most_bytes:
             _, oldest = self._records.popitem(last=False)
             self._since = WallSeconds(oldest.at)
             self._forget(oldest)
 
-    def _drop(self, record: _Record) -> None:
+    def _drop(self, record: Record) -> None:
         del self._records[record.number]
         self._forget(record)
 
-    def _forget(self, record: _Record) -> None:
+    def _forget(self, record: Record) -> None:
         self._bytes -= record.size
         if self._latest.get(record.uid) is record:
             del self._latest[record.uid]
@@ -318,16 +295,18 @@ class DecisionHistory:
             and (pod is None or record.name == pod)
             and (node is None or record.node == node)
         )
-        items = [_shown(record, namespace) for record in islice(wanted, most)]
+        items = [shown(record, namespace) for record in islice(wanted, most)]
         return {"apiVersion": API_VERSION, "kind": "DecisionList", "items": items}
 
     def coverage(self) -> dict[str, Any]:
-        """Return what the history covers, JSON-ready: since when it has all attempts, and since when this process
-        leads; how many of those that looked at nodes it has, and how many of these with details."""
+        """Return what the history covers, JSON-ready: since when it has all attempts; since when this process leads,
+        and from which pod it has what was before; how many decisions that looked at nodes, and how many with details.
+        """
         decided = [record for record in self._records.values() if record.evaluated]
         return {
-            "since": _shown_time(self._since),
-            "leadingSince": _shown_time(self._leading_since),
+            "since": shown_time(self._since),
+            "leadingSince": shown_time(self._leading_since),
+            "inheritedFrom": self._inherited_from or None,
             "decisions": len(decided),
             "withDetails": sum(record.details is not None for record in decided),
         }
@@ -340,39 +319,3 @@ class DecisionHistory:
     def count_chosen(self, node: str) -> int:
         """Return how many of the remembered decisions chose a node."""
         return sum(record.node == node for record in self._records.values())
-
-
-def _shown_time(at: float) -> str:
-    return format_time(datetime.fromtimestamp(at, UTC))
-
-
-def _shown(record: _Record, namespace: str | None) -> dict[str, Any]:
-    """Return a record as shown to somebody who may read the pods of one namespace, or of all."""
-    shown: dict[str, Any] = {
-        "time": _shown_time(record.at),
-        "pod": f"{record.namespace}/{record.name}",
-        "uid": record.uid,
-        "schedulerName": record.scheduler_name,
-        "attempt": record.attempt or None,
-        "result": record.result,
-        "node": record.node,
-        "message": record.message or None,
-        "total": record.total,
-        "evaluatedNodes": record.evaluated,
-        "feasibleNodes": record.feasible,
-        "loadAgeSeconds": {source: round(age, 1) for source, age in record.load_ages.items()},
-        "details": None if record.details is None else msgspec.Raw(record.details),
-    }
-    if record.waited is not None:
-        shown["waitedSeconds"] = round(record.waited, 3)
-    if record.rejectors:
-        shown["rejectedBy"] = list(record.rejectors)
-    if record.queue:
-        shown["queue"] = record.queue
-    if record.nominated_node:
-        shown["nominatedNode"] = record.nominated_node
-    if record.victim_count:
-        named = [victim for victim in record.victims if namespace is None or victim.namespace == namespace]
-        shown["victims"] = [f"{victim.namespace}/{victim.name}" for victim in named]
-        shown["victimCount"] = record.victim_count
-    return shown

@@ -17,7 +17,8 @@ import msgspec
 from scheduler.core import detail_of, explain, judge_node, without_own_use
 from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.decisions import API_VERSION, BEST_NODES, DecisionHistory
+from scheduler.engine.decisionrecords import API_VERSION
+from scheduler.engine.decisions import BEST_NODES, DecisionHistory
 from scheduler.engine.nodefacts import node_facts
 from scheduler.engine.shadows import Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo

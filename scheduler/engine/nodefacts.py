@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.core import load_of_node
-from scheduler.engine.decisions import API_VERSION
+from scheduler.engine.decisionrecords import API_VERSION
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_milli, format_value
 from scheduler.state import Snapshot

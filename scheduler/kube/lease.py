@@ -126,6 +126,7 @@ class LeaseElector:
         self._seen_spec: Mapping[str, Any] | None = None
         self._seen_at = -math.inf
         self._last_failure = ""
+        self._previous_holder = ""
         self._versions = QuorumVersions()
         self.slow_paths = 0
         """How often, while leading, the Lease had to be read before it could be renewed."""
@@ -141,6 +142,11 @@ class LeaseElector:
     def observed_holder(self) -> str:
         """The holder of the Lease when it was last read, or ""."""
         return _holder(self._seen_spec or {})
+
+    @property
+    def previous_holder(self) -> str:
+        """Who else held the Lease last, as far as this process saw; "" for nobody."""
+        return self._previous_holder
 
     def start(self) -> None:
         """Start to compete for the Lease."""
@@ -284,6 +290,7 @@ class LeaseElector:
             self._seen_spec, self._seen_at = spec, time.monotonic()
         holder = _holder(spec)
         if holder and holder != self._identity:
+            self._previous_holder = holder
             if leading:
                 self._lose(f"the Lease is held by {holder}")
                 return False

@@ -9,7 +9,7 @@ The endpoints are imported when they are asked for, in the server's thread: aioh
 from typing import TYPE_CHECKING
 
 from scheduler.lazy import lazy_attributes
-from scheduler.observe.answers import Answers, ReviewClient, SplitReviewClient
+from scheduler.observe.answers import Answers, HandedOverAnswer, ReviewClient, SplitReviewClient
 from scheduler.observe.authorization import Allowance, Authorizer
 from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed, validity
 from scheduler.observe.clients import ClientAuthorities
@@ -52,6 +52,7 @@ __all__ = [
     "Count",
     "Distribution",
     "GaugeRefresh",
+    "HandedOverAnswer",
     "HealthChecks",
     "Histograms",
     "LoadEstimate",

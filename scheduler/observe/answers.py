@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 from prometheus_client import CollectorRegistry
 
 from scheduler.observe.clients import ClientAuthorities
@@ -48,6 +48,34 @@ class SplitReviewClient:
         """Release the connections of both."""
         await self._authentication.close()
         await self._authorization.close()
+
+
+class HandoverSource(Protocol):
+    """Has a history to hand over."""
+
+    def export(self) -> bytes:
+        """Return the history as JSON; called on the scheduling loop. Raises UnansweredError where there is nothing to
+        be handed over, or not yet."""
+        ...
+
+    def right(self) -> dict[str, str]:
+        """Return what the next leader must be allowed, as attributes of a SubjectAccessReview."""
+        ...
+
+    def token(self) -> str:
+        """Return this pod's token; called on the serving thread."""
+        ...
+
+    def delivered(self) -> None:
+        """The history was sent; called on the serving thread."""
+        ...
+
+
+class HandedOverAnswer(Struct, frozen=True):
+    """The answer: a token that says which pod this is, and the history."""
+
+    token: str
+    history: Raw
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -90,6 +118,8 @@ class Answers(Struct, frozen=True, kw_only=True):
     inspect: Callable[[Question], dict[str, Any]] | None = None
     """Answers a question about decisions, or raises UnansweredError. Called on the loop. Without it `/debug/decisions`,
     `/debug/queue` and `/debug/nodes/NAME` are not served."""
+    handover: HandoverSource | None = None
+    """Has the history for the next leader; None where it is not handed over."""
     pod_resources: Callable[[], Iterable[PodResources]] = list
     """The pods that `/metrics/resources` shows; called on the loop, gone through on the serving thread. None where this
     process does not lead."""

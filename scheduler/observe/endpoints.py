@@ -16,10 +16,12 @@ import structlog
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from scheduler.catalog import HANDOVER_PATH
 from scheduler.observe.answers import Answers
 from scheduler.observe.authorization import TOO_MANY, Authorizer
 from scheduler.observe.clients import user_of
 from scheduler.observe.decisions import DecisionEndpoints
+from scheduler.observe.handover import HandoverEndpoint
 from scheduler.observe.health import FailureLog, report
 from scheduler.observe.healthmetrics import HealthMetrics
 from scheduler.observe.nodeloads import NodeLoadEndpoint
@@ -41,9 +43,11 @@ def _log_check(endpoint: str, check: str, reason: str | None) -> None:
 class Endpoints:
     """The handlers behind one server."""
 
-    def __init__(self, answers: Answers, authorizer: Authorizer) -> None:
+    def __init__(self, answers: Answers, authorizer: Authorizer, handover_authorizer: Authorizer | None = None) -> None:
+        """`handover_authorizer` knows the tokens of the other replicas; needed with `answers.handover`."""
         self._answers = answers
         self._authorizer = authorizer
+        self._handover_authorizer = handover_authorizer
         self._failures = FailureLog(_log_check)
         self._shown = Shown(answers.registry, answers.disabled_metrics, answers.metric_levels)
         # Each holds all pods in memory once more.
@@ -67,6 +71,8 @@ class Endpoints:
             ProfilingEndpoints(self._answers).add_to(application)
         if self._answers.inspect is not None:
             DecisionEndpoints(self._answers).add_to(application)
+        if self._answers.handover is not None:
+            HandoverEndpoint(self._answers.handover, self._answers.gauges).add_to(application)
         if self._answers.node_loads is not None:
             NodeLoadEndpoint(self._answers).add_to(application)
         return application
@@ -81,18 +87,23 @@ class Endpoints:
             request: web.Request, handler: Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
         ) -> web.StreamResponse:
             path = request.path
-            if any(_matches(path, allowed) for allowed in self._answers.always_allow):
+            authorizer = self._authorizer
+            is_handover = path == HANDOVER_PATH and self._handover_authorizer is not None
+            if is_handover and self._handover_authorizer is not None:
+                # Whatever is open to others: its answer holds a credential.
+                authorizer = self._handover_authorizer
+            elif any(_matches(path, allowed) for allowed in self._answers.always_allow):
                 return await handler(request)
-            user = user_of(request.get_extra_info("ssl_object"), time.time())
+            user = None if is_handover else user_of(request.get_extra_info("ssl_object"), time.time())
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             if user is None and (scheme.lower() != "bearer" or not token):
                 return web.Response(status=403, text=f"{path}: a bearer token is needed\n")
             address = request.remote or ""
             try:
                 if user is not None:
-                    status = await self._authorizer.status_of_user(user, path, address)
+                    status = await authorizer.status_of_user(user, path, address)
                 else:
-                    status = await self._authorizer.status(token.strip(), path, address)
+                    status = await authorizer.status(token.strip(), path, address)
             except Exception as error:
                 # Closed on every failure. The API server's text may be long, so it goes to the log.
                 log.warning("token review failed", error=str(error)[:200])

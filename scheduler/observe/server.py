@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from scheduler.catalog import HANDOVER_AUDIENCE
 from scheduler.connectionlimits import DEFAULT_LIMITS, ConnectionLimits
 from scheduler.observe.answers import Answers
 
@@ -113,7 +114,14 @@ class Server:
 
         client = self._answers.make_review_client()
         authorizer = Authorizer(client, *self._answers.review_seconds)
-        application = Endpoints(self._answers, authorizer).application()
+        handover = None
+        source = self._answers.handover
+        if source is not None:
+            access = {"resourceAttributes": source.right()}
+            handover = Authorizer(
+                client, *self._answers.review_seconds, audience=HANDOVER_AUDIENCE, access=lambda _: access
+            )
+        application = Endpoints(self._answers, authorizer, handover).application()
         stopped = asyncio.create_task(self._stop.wait(), name="stop")
         followed = asyncio.create_task(self._answers.authorities.follow(), name="client authorities")
         try:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from scheduler.catalog import OPERAND
+from scheduler.catalog import HANDOVER_AUDIENCE, HANDOVER_DIRECTORY, OPERAND
 from scheduler.config import Flavour, flavour_of
 from scheduler.operand.names import (
     CERTS_DIRECTORY,
@@ -40,6 +40,9 @@ _TEMPORARY_SIZE = "64Mi"
 _STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
 _TOKEN_SECONDS = 3600
+_HANDOVER_TOKEN_SECONDS = 600
+"""The shortest that Kubernetes issues."""
+HANDOVER_VOLUME = "handover-token"
 METRICS_VOLUME = "metric-credentials"
 ROLLING_UPDATE: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 """The Lease keeps two from scheduling at a time; the old one is removed only when the new one is ready."""
@@ -218,6 +221,8 @@ def _container(operand: Operand) -> Json:
     ]
     if operand.serving_cert_secret:
         mounts.append({"name": CERTS_VOLUME, "mountPath": CERTS_DIRECTORY, "readOnly": True})
+    if _takes_over(operand):
+        mounts.append({"name": HANDOVER_VOLUME, "mountPath": HANDOVER_DIRECTORY, "readOnly": True})
     if operand.metric_secret or operand.metric_audience:
         mounts.append({"name": METRICS_VOLUME, "mountPath": METRIC_CREDENTIALS_DIRECTORY, "readOnly": True})
     return {
@@ -246,8 +251,16 @@ def _volumes(operand: Operand) -> list[Json]:
     ]
     if operand.serving_cert_secret:
         volumes.append({"name": CERTS_VOLUME, "secret": {"secretName": operand.serving_cert_secret}})
+    if _takes_over(operand):
+        token = {"audience": HANDOVER_AUDIENCE, "path": "token", "expirationSeconds": _HANDOVER_TOKEN_SECONDS}
+        volumes.append({"name": HANDOVER_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}})
     credentials = metric_credentials_volume(operand.metric_secret or None, operand.metric_audience)
     return [*volumes, credentials] if credentials is not None else volumes
+
+
+def _takes_over(operand: Operand) -> bool:
+    """Whether the image hands the history of decisions over to the next leader."""
+    return flavour_of(operand.image).is_ours
 
 
 def _probe(path: str, *, period: int, timeout: int, failures: int) -> Json:

@@ -74,8 +74,17 @@ def network_policy_spec(
 def scheduler_network_policy_spec(
     operand: str, egress: Collection[int] | None, scrape_namespaces: Collection[str] = ()
 ) -> Json:
-    """Return the spec of a scheduler's NetworkPolicy; `egress` and the rest as for `network_policy_spec`."""
-    return network_policy_spec({LABEL_APP: operand}, [SECURE_PORT], egress, scrape_namespaces)
+    """Return the spec of a scheduler's NetworkPolicy; `egress` and the rest as for `network_policy_spec`.
+
+    Its replicas may reach each other: the next leader asks the one before for its history.
+    """
+    policy = network_policy_spec({LABEL_APP: operand}, [SECURE_PORT], egress, scrape_namespaces)
+    replicas, ports = [{"podSelector": {"matchLabels": {LABEL_APP: operand}}}], [_tcp(SECURE_PORT)]
+    if scrape_namespaces:
+        policy["ingress"].append({"from": replicas, "ports": ports})
+    if "egress" in policy:
+        policy["egress"].append({"to": replicas, "ports": ports})
+    return policy
 
 
 def fenced_network_policy_spec(

@@ -59,7 +59,8 @@ def test_scheduler_and_operator_admit_the_namespaces_of_the_stack(mode: str, loc
     values = {**stack_values("local"), "installMode": mode}
     named = {**values, "scrapeNamespaces": '["ops", "monitoring"]'}
     graph = run_program(named, preview=False, statuses=STATUS)
-    (rule,) = graph.only("NetworkPolicy").manifest["spec"]["ingress"]
+    rule, *of_replicas = graph.only("NetworkPolicy").manifest["spec"]["ingress"]
+    assert len(of_replicas) == (mode == "direct"), "schedulers reach each other, and operators need not"
     (peer,) = rule["from"]
     (expression,) = peer["namespaceSelector"]["matchExpressions"]
     assert expression == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["monitoring", "ops"]}

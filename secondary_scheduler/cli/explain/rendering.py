@@ -91,6 +91,8 @@ def _decision(item: Json, *, wide: bool) -> Iterator[str]:
         attempt += f", after {item['waitedSeconds']} s"
     yield f"{item['pod']}: {_outcome(item)} ({attempt}, {item['time']}, {item['schedulerName']})"
     yield from (f"  {line}" for line in textwrap.wrap(str(item.get("message") or ""), _WIDTH))
+    if item.get("decidedBy"):
+        yield f"  decided by {item['decidedBy']}, which led before and handed its history over"
     if item.get("victimCount"):
         named = ", ".join(item["victims"])
         others = item["victimCount"] - len(item["victims"])

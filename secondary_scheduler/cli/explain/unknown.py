@@ -34,14 +34,14 @@ def answer_about(
     """
     key, node = f"{namespace}/{name}", node_of(pod)
     scheduler, phase = str(part(pod, "spec").get("schedulerName") or ""), part(pod, "status").get("phase")
-    asked = ", ".join(unknown.pods)
+    names = ", ".join(unknown.pods)
     if phase in ("Succeeded", "Failed"):
-        where = f"it ran on {node}; " if node else ""
-        raise CommandError(printable(f"{key}: it has ended ({phase}); {where}why is no longer remembered by {asked}"))
+        ran_on = f"it ran on {node}; " if node else ""
+        raise CommandError(printable(f"{key}: it has ended ({phase}); {ran_on}why is no longer remembered by {names}"))
     if unknown.scheduler_names and scheduler not in unknown.scheduler_names:
         raise CommandError(printable(f"{key}: {_anothers(pod, scheduler, node, unknown, now or datetime.now(UTC))}"))
     if not node:
-        raise CommandError(printable(f"{key}: it waits for {scheduler}, and {asked} has not seen it yet: ask again"))
+        raise CommandError(printable(f"{key}: it waits for {scheduler}, and {names} has not seen it yet: ask again"))
     answer = schedulers.about_pod(namespace, name, node)
     answer["forgotten"] = {
         "pod": key,

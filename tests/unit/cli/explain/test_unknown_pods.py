@@ -65,7 +65,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the scheduler answers about a pod, by name; it knows no other pod, but judges each that has a node."""
     known: dict[str, Any] = {}
 
-    def get(config: Any, namespace: str, asked: str, port: int, path: str, query: dict[str, str]) -> Answer:
+    def get(
+        config: Any, namespace: str, scheduler: str, port: int, path: str, query: dict[str, str], **_: Any
+    ) -> Answer:
         answer = {**API, "items": [], "waiting": None, "schedulerNames": ["secondary-scheduler"], "history": HISTORY}
         if "node" in query:
             answer["whyNot"] = {"node": query["node"], "placedOn": query["node"], "problem": None, "verdict": VERDICT}
@@ -78,7 +80,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def explained(monkeypatch: pytest.MonkeyPatch, objects: Mapping[str, Any], *arguments: str) -> Result:
     cluster = Cluster(objects)
     config = ClientConfig(server=cluster.url, namespace="shop")
-    monkeypatch.setattr(command, "find_schedulers", lambda *_: Schedulers(config, "ns", ("s-1",), 10259, False))
+    monkeypatch.setattr(command, "find_schedulers", lambda *_, **__: Schedulers(config, "ns", ("s-1",), 10259, False))
     try:
         return run("explain", *arguments)
     finally:

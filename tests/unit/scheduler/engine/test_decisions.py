@@ -308,14 +308,15 @@ async def test_details_ask_a_plugin_once_more_in_the_same_attempt(
 
 def test_what_the_history_covers_begins_with_leading_and_moves_with_what_is_dropped() -> None:
     now = 1_000.0
-    clocks = Clocks(lambda: MonotonicSeconds(now), lambda: WallSeconds(now))
+    clocks = Clocks(lambda: WallSeconds(now), lambda: MonotonicSeconds(now))
     history = DecisionHistory(HistoryLimits(records=2, bytes=1 << 20, detail_share=0.0), clocks)
     snapshot = cluster(node("n1")).snapshot(NOW)
     now = 2_000.0
     history.begin()
     began = history.coverage()
     assert began == {
-        "since": "1970-01-01T00:33:20Z", "leadingSince": "1970-01-01T00:33:20Z", "decisions": 0, "withDetails": 0,
+        "since": "1970-01-01T00:33:20Z", "leadingSince": "1970-01-01T00:33:20Z", "inheritedFrom": None,
+        "decisions": 0, "withDetails": 0,
     }  # fmt: skip
     for name in ("a", "b", "c"):
         now += 10.0

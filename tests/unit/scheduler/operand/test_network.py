@@ -33,7 +33,9 @@ def configuration(args: dict[str, Any], plugin: str = "TargetLoadPacking") -> An
 
 
 def allowed(policy: dict[str, Any]) -> set[tuple[str, int]]:
-    return {(port["protocol"], port["port"]) for rule in policy["egress"] for port in rule["ports"]}
+    """What may be reached on any host."""
+    rules = (rule for rule in policy["egress"] if "to" not in rule)
+    return {(port["protocol"], port["port"]) for rule in rules for port in rule["ports"]}
 
 
 @pytest.mark.parametrize(("address", "ports"), LOAD_WATCHER_ADDRESSES.items())
@@ -42,6 +44,19 @@ def test_the_port_of_the_metric_source_may_be_reached(address: str, ports: tuple
     assert needed == ports
     policy = operand.scheduler_network_policy_spec("secondary-scheduler", needed)
     assert {("TCP", port) for port in ports} <= allowed(policy)
+
+
+@pytest.mark.parametrize("scrape_namespaces", [(), ("monitoring",)])
+def test_replicas_reach_each_other_and_nothing_else_on_that_port(scrape_namespaces: tuple[str, ...]) -> None:
+    policy = operand.scheduler_network_policy_spec("s", (), scrape_namespaces)
+    replicas = [{"podSelector": {"matchLabels": {"app": "s"}}}]
+    ports = [{"protocol": "TCP", "port": 10259}]
+    assert [rule["to"] for rule in policy["egress"] if rule["ports"] == ports] == [replicas]
+    # Without namespaces that scrape, everybody reaches the port already.
+    assert [rule.get("from") for rule in policy["ingress"]][bool(scrape_namespaces) :] == (
+        [replicas] if scrape_namespaces else [None]
+    )
+    assert "egress" not in operand.scheduler_network_policy_spec("s", None)
 
 
 def test_a_source_without_an_address_is_reached_at_its_default() -> None:
@@ -77,7 +92,7 @@ def test_whoever_can_may_reach_the_port_where_no_namespace_is_named() -> None:
 
 def test_only_pods_of_the_namespaces_that_are_named_may_reach_the_port() -> None:
     policy = operand.scheduler_network_policy_spec("secondary-scheduler", [], ["ops", "monitoring", "ops"])
-    assert policy["ingress"] == [
+    assert policy["ingress"][:1] == [
         {
             "ports": [{"protocol": "TCP", "port": 10259}],
             "from": [

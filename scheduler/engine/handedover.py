@@ -1,0 +1,129 @@
+"""The history of decisions on its way from one leader to the next, as JSON.
+
+What arrives is only ever shown. It is checked all the same, record by record: the one that sent it may be of another
+version, or worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.core import DecisionDetail
+from scheduler.engine.decisionrecords import API_VERSION, MOST_MESSAGE, MOST_VICTIMS, Record
+
+MAX_HANDOVER_BYTES: Final = 8 << 20
+"""Of a history; a thousand decisions on a large cluster have some 4 MiB."""
+_KIND: Final = "DecisionHistory"
+_LONGEST_NAME: Final = 253
+_MOST_DETAILS: Final = 64 << 10
+"""Bytes; the largest that were seen have some 10 KiB."""
+_MOST_NAMES: Final = 100
+_encode = msgspec.json.Encoder().encode
+
+
+class HandedOver(Struct, frozen=True):
+    """A history that was handed over.
+
+    Attributes:
+        since: seconds since 1970 from which on it has all attempts.
+        records: the oldest first.
+        refused: records that could not be used.
+    """
+
+    since: float
+    records: Sequence[Record]
+    refused: int
+
+
+class HistoryError(ValueError):
+    """What arrived is no history."""
+
+
+class _Document(Struct, rename="camel"):
+    api_version: str
+    kind: str
+    since: float
+    records: list[msgspec.Raw]
+
+
+_document = msgspec.json.Decoder(_Document)
+_record = msgspec.json.Decoder(Record)
+_details = msgspec.json.Decoder(DecisionDetail)
+
+
+def encode_history(newest_first: Iterable[Record], since: float, most_bytes: int = MAX_HANDOVER_BYTES) -> bytes:
+    """Return a history as JSON of so many bytes at most, without the oldest where there are more."""
+    parts: list[msgspec.Raw] = []
+    size = 0
+    for record in newest_first:
+        encoded = _encode(record)
+        size += len(encoded) + 1
+        if size > most_bytes - 1024:
+            since = record.at
+            break
+        parts.append(msgspec.Raw(encoded))
+    return _encode(_Document(API_VERSION, _KIND, since, parts))
+
+
+def decode_history(body: bytes, now: float, most: int) -> HandedOver:
+    """Read a history; of its records only the newest `most` are looked at. Takes some 20 µs for each.
+
+    Args:
+        body: as `encode_history` returns it.
+        now: seconds since 1970; no time is later.
+        most: records.
+
+    Raises:
+        HistoryError: it is something else.
+    """
+    try:
+        document = _document.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise HistoryError(f"not a history: {error}") from error
+    if (document.api_version, document.kind) != (API_VERSION, _KIND):
+        raise HistoryError(f"not a history: {document.api_version[:80]} {document.kind[:80]}")
+    looked_at = document.records[:most]
+    records = list(_usable(looked_at, now))
+    since = min(max(0.0, document.since), now)
+    if len(document.records) > most and records:
+        since = max(since, records[-1].at)
+    return HandedOver(since, records[::-1], len(looked_at) - len(records))
+
+
+def _usable(encoded: Iterable[msgspec.Raw], now: float) -> Iterator[Record]:
+    for raw in encoded:
+        try:
+            record = _record.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if _is_bounded(record):
+            record.at = min(max(0.0, record.at), now)
+            record.details = _checked(record.details)
+            yield record
+
+
+def _is_bounded(record: Record) -> bool:
+    names = [record.namespace, record.name, record.uid, record.scheduler_name, record.node or "", record.queue]
+    names += [record.nominated_node, record.decided_by, *record.rejectors, *record.load_ages]
+    names += [name for victim in record.victims for name in victim]
+    counts = len(record.rejectors), len(record.load_ages)
+    return (
+        all(len(name) <= _LONGEST_NAME for name in names)
+        and len(record.message) <= MOST_MESSAGE
+        and len(record.victims) <= MOST_VICTIMS
+        and all(count <= _MOST_NAMES for count in counts)
+    )
+
+
+def _checked(details: bytes | None) -> bytes | None:
+    """Details in the form that this version has; None for others."""
+    if details is None or len(details) > _MOST_DETAILS:
+        return None
+    try:
+        return _encode(_details.decode(details))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
