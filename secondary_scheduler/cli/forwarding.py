@@ -30,10 +30,11 @@ _CHUNK = 64 << 10
 
 
 class Answer(NamedTuple):
-    """An HTTP answer."""
+    """An HTTP answer; `asker` is who asked, as a message has it."""
 
     status: int
     body: bytes
+    asker: str = "this user"
 
     @property
     def reason(self) -> str:
@@ -51,28 +52,45 @@ class Answer(NamedTuple):
         reason = self.reason
         advice = ""
         if self.status == 403 and right:
-            advice = f"; this user needs {right}"
+            advice = f"; {self.asker} needs {right}"
         elif self.status == 404 and absent:
             advice = f"; {absent}"
         if "bearer token is needed" in reason:
+            needs = f", which needs {right}" if right else ""
             advice = (
                 "; this kubeconfig's user has a client certificate, which a scheduler without --client-ca-file does "
-                "not know: use a user with a token"
+                f"not know: name a ServiceAccount with --as-service-account{needs}, or use a user with a token"
             )
         return f"{self.status}: {reason}{advice}"
 
 
-def get(config: ClientConfig, namespace: str, pod: str, port: int, path: str, query: Mapping[str, str]) -> Answer:
-    """GET a path of a pod's HTTPS port as the kubeconfig's user.
+def get(
+    config: ClientConfig,
+    namespace: str,
+    pod: str,
+    port: int,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    asker: ClientConfig | None = None,
+) -> Answer:
+    """GET a path of a pod's HTTPS port as the kubeconfig's user, or as `asker`, whose `source` then names it.
 
     Raises:
         CommandError: the API server refuses the tunnel, or the pod does not answer.
     """
-    return asyncio.run(fetch(config, namespace, pod, port, path, query))
+    return asyncio.run(fetch(config, namespace, pod, port, path, query, asker=asker))
 
 
 async def fetch(
-    config: ClientConfig, namespace: str, pod: str, port: int, path: str, query: Mapping[str, str]
+    config: ClientConfig,
+    namespace: str,
+    pod: str,
+    port: int,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    asker: ClientConfig | None = None,
 ) -> Answer:
     """As `get`, for a caller with more than one question at a time."""
     target = f"{path}?{urlencode(query)}" if query else path
@@ -94,7 +112,8 @@ async def fetch(
                 ssl=credentials.ssl_context() if credentials.secure else True,
             ) as tunnel,
         ):
-            return await _exchange(tunnel, config, f"{place} port {port}", target)
+            answer = await _exchange(tunnel, asker or config, f"{place} port {port}", target)
+            return answer if asker is None else answer._replace(asker=asker.source)
     except aiohttp.WSServerHandshakeError as error:
         raise CommandError(_refusal(error.status, namespace, place)) from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:

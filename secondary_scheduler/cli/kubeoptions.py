@@ -34,6 +34,12 @@ def _pod_name(value: str | None) -> str | None:
     return value
 
 
+def _account_name(value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(rf"({_LABEL}/)?{_LABEL}(\.{_LABEL})*", value):
+        raise typer.BadParameter(f"{value!r} is neither NAME nor NAMESPACE/NAME of a ServiceAccount")
+    return value
+
+
 KubeconfigOption = Annotated[
     Path | None,
     typer.Option("--kubeconfig", help="Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config)."),
@@ -66,3 +72,13 @@ SchedulerPodOption = Annotated[
     typer.Option("--scheduler-pod", callback=_pod_name, help="Pod of the scheduler to ask (default: those that lead)."),
 ]
 PortOption = Annotated[int, typer.Option("--port", min=1, max=65535, help="The scheduler's --secure-port.")]
+AsServiceAccountOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as-service-account",
+        metavar="NAME",
+        callback=_account_name,
+        help="Ask the scheduler as this ServiceAccount (NAME or NAMESPACE/NAME), by a token that is valid for ten "
+        "minutes; for a kubeconfig with a client certificate.",
+    ),
+]

@@ -48,6 +48,7 @@ class Schedulers:
         namespace: theirs.
         pods: their names, at least one.
         chosen: whether the user named the pod.
+        asker: whose token is shown to them; None for the user's own.
     """
 
     config: ClientConfig
@@ -55,6 +56,7 @@ class Schedulers:
     pods: tuple[str, ...]
     port: int
     chosen: bool
+    asker: ClientConfig | None = None
 
     def answers(self, path: str, query: Mapping[str, str], right: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the answers, each with the pod that gave it.
@@ -116,7 +118,7 @@ class Schedulers:
     def _ask(self, pod: str, path: str, query: Mapping[str, str], right: str) -> dict[str, Any]:
         from secondary_scheduler.cli.forwarding import get
 
-        answer = get(self.config, self.namespace, pod, self.port, path, query)
+        answer = get(self.config, self.namespace, pod, self.port, path, query, asker=self.asker)
         place = f"{self.namespace}/{pod}"
         if answer.status != 200:
             raise CommandError(
@@ -151,9 +153,10 @@ def find_schedulers(
     port: int,
     *,
     command: str = "explain",
+    account: str | None = None,
 ) -> Schedulers:
     """Return the schedulers that lead in a namespace, or the one that the user names; the API server hears from which
-    `command` the question is.
+    `command` the question is. They are asked as the ServiceAccount `account`, if one is given.
 
     Raises:
         CommandError: there is none, or the cluster does not say.
@@ -161,6 +164,7 @@ def find_schedulers(
     from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.serviceaccounts import asking_as
 
     try:
         config = load_connection(kubeconfig, context)
@@ -168,7 +172,7 @@ def find_schedulers(
         pods = (pod,) if pod else tuple(_leaders(config, place, command))
     except (ConfigError, KubeError) as error:
         raise CommandError(printable(str(error))) from error
-    return Schedulers(config, place, pods, port, pod is not None)
+    return Schedulers(config, place, pods, port, pod is not None, asking_as(config, account))
 
 
 def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:

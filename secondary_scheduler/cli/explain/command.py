@@ -21,6 +21,7 @@ from secondary_scheduler.cli.explain.request import (
 )
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
+    AsServiceAccountOption,
     ContextOption,
     FullOutputOption,
     KubeconfigOption,
@@ -101,6 +102,7 @@ def explain_pod(
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,
+    as_service_account: AsServiceAccountOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
@@ -126,7 +128,9 @@ def explain_pod(
             raise CommandError(f"{name}: with --snapshot name a pod", ExitCode.USAGE)
         answer, valid = explain_offline(namespace or "default", subject.name, why_not, request)
     else:
-        schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port)
+        schedulers = find_schedulers(
+            kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
+        )
         answer = _explained(schedulers, namespace or schedulers.config.namespace, subject, why_not)
     write(answer, output, lambda shown, wide: lines(shown, wide=wide))
     problem = (answer.get("whyNot") or {}).get("problem")
@@ -195,6 +199,7 @@ def explain_queue(
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,
+    as_service_account: AsServiceAccountOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
@@ -216,7 +221,9 @@ def explain_queue(
         write(answer, output, lambda shown, wide: lines(shown))
         _end(valid)
         return
-    schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
+    schedulers = find_schedulers(
+        kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
+    ).only()
     namespaces = list(dict.fromkeys(namespace or [schedulers.config.namespace]))
     if all_namespaces:
         namespaces = []
@@ -236,6 +243,7 @@ def explain_node(
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,
+    as_service_account: AsServiceAccountOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
@@ -255,7 +263,9 @@ def explain_node(
         write(answer, output, lambda shown, wide: lines(shown))
         _end(valid)
         return
-    schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
+    schedulers = find_schedulers(
+        kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
+    ).only()
     path = f"/debug/nodes/{quote(name, safe='')}"
     answer = _only(schedulers, path, {}, f"get the node {name}")
     try:
@@ -275,6 +285,7 @@ def explain_shadow(
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,
+    as_service_account: AsServiceAccountOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
@@ -287,7 +298,9 @@ def explain_shadow(
     from secondary_scheduler.cli.explain.renderingshadow import lines
 
     require_apart(call, "namespace", "all_namespaces")
-    schedulers = find_schedulers(kubeconfig, context, scheduler_namespace, scheduler_pod, port).only()
+    schedulers = find_schedulers(
+        kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
+    ).only()
     place = None if all_namespaces else namespace or schedulers.config.namespace
     answer = _about_pods(schedulers, "/debug/shadow", place, limit)
     write(answer, output, lambda shown, wide: lines(shown))

@@ -13,7 +13,7 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 
-_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "kubeconfig", "context")
+_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "as_service_account", "kubeconfig", "context")
 
 SnapshotOption = Annotated[
     list[str] | None,

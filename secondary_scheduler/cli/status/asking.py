@@ -71,20 +71,23 @@ class LiveState:
     missing: tuple[str, ...]
 
 
-def ask_all(config: ClientConfig, questions: Sequence[Question], now: datetime) -> list[LiveState]:
-    """Return what each scheduler answers, in order; one that does not answer says so in `missing`."""
+def ask_all(
+    config: ClientConfig, questions: Sequence[Question], now: datetime, asker: ClientConfig | None = None
+) -> list[LiveState]:
+    """Return what each scheduler answers, in order; one that does not answer says so in `missing`. They are asked with
+    the credentials of `asker`, if there is one."""
 
     async def ask_each() -> list[LiveState]:
-        return list(await asyncio.gather(*(_ask(config, question, now) for question in questions)))
+        return list(await asyncio.gather(*(_ask(config, question, now, asker) for question in questions)))
 
     return asyncio.run(ask_each())
 
 
-async def _ask(config: ClientConfig, question: Question, now: datetime) -> LiveState:
+async def _ask(config: ClientConfig, question: Question, now: datetime, asker: ClientConfig | None) -> LiveState:
     place = f"{question.namespace}/{question.pod}"
 
     async def get(path: str, **query: str) -> Answer:
-        return await fetch(config, question.namespace, question.pod, question.port, path, query)
+        return await fetch(config, question.namespace, question.pod, question.port, path, query, asker=asker)
 
     missing: list[str] = []
     metrics: Json = {}
@@ -92,7 +95,7 @@ async def _ask(config: ClientConfig, question: Question, now: datetime) -> LiveS
     try:
         answer = await get("/metrics")
         if answer.is_unknown_user:
-            refusal = answer.refusal("", "")
+            refusal = answer.refusal("get on the paths /metrics and /debug/decisions (nonResourceURLs)", "")
             return LiveState({}, {}, (f"queue, attempts and load by source: {place} answers {refusal}",))
         if answer.status == 200:
             metrics = metrics_part(answer.body.decode("utf-8", "replace"))

@@ -13,6 +13,7 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
+    AsServiceAccountOption,
     ContextOption,
     FullOutputOption,
     KubeconfigOption,
@@ -38,6 +39,7 @@ def status(
     call: typer.Context,
     namespace: OnlyNamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
+    as_service_account: AsServiceAccountOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
@@ -55,6 +57,7 @@ def status(
     require_watch(call, watch=watch)
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.serviceaccounts import asking_as
     from secondary_scheduler.cli.status.document import read_status
 
     try:
@@ -64,7 +67,8 @@ def status(
 
     def look() -> dict[str, Any]:
         try:
-            return read_status(config, namespace, everywhere=all_namespaces)
+            asker = asking_as(config, as_service_account)
+            return read_status(config, namespace, everywhere=all_namespaces, asker=asker)
         except KubeError as error:
             raise CommandError(printable(f"{config.server}: {error}")) from error
 

@@ -15,8 +15,11 @@ from secondary_scheduler.cli.status.health import State, problems_of, worst
 from secondary_scheduler.cli.status.instances import instance_part
 
 
-def read_status(config: ClientConfig, namespace: str | None, *, everywhere: bool) -> dict[str, Any]:
-    """Read the installations of a namespace (None: of all) and ask the schedulers that lead.
+def read_status(
+    config: ClientConfig, namespace: str | None, *, everywhere: bool, asker: ClientConfig | None = None
+) -> dict[str, Any]:
+    """Read the installations of a namespace (None: of all) and ask the schedulers that lead, with the credentials of
+    `asker`, if there is one.
 
     Raises:
         KubeError: the API server does not answer.
@@ -26,7 +29,7 @@ def read_status(config: ClientConfig, namespace: str | None, *, everywhere: bool
     instances = instances_of(read)
     now = datetime.now(UTC)
     led = [instance for instance in instances if instance.leader]
-    answers = ask_all(config, [_question(instance) for instance in led], now) if led else []
+    answers = ask_all(config, [_question(instance) for instance in led], now, asker) if led else []
     live = {instance.place: answer for instance, answer in zip(led, answers, strict=True)}
     for answer in answers:
         for line in answer.missing:

@@ -10,6 +10,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
+    AsServiceAccountOption,
     ContextOption,
     FullOutputOption,
     KubeconfigOption,
@@ -53,6 +54,7 @@ def nodes(
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = _PORT,
+    as_service_account: AsServiceAccountOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
@@ -68,6 +70,7 @@ def nodes(
     from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.serviceaccounts import asking_as
 
     try:
         config = load_connection(kubeconfig, context)
@@ -77,7 +80,8 @@ def nodes(
 
     def look() -> str:
         try:
-            document = _read(config, selector, place, scheduler_pod, port, sort_by)
+            asker = asking_as(config, as_service_account)
+            document = _read(config, asker, selector, place, scheduler_pod, port, sort_by)
         except KubeError as error:
             raise CommandError(printable(f"{config.server}: {error}")) from error
         return _text(document, output, several=watch)
@@ -88,7 +92,13 @@ def nodes(
 
 
 def _read(
-    config: ClientConfig, selector: str, namespace: str, pod: str | None, port: int, key: SortKey
+    config: ClientConfig,
+    asker: ClientConfig | None,
+    selector: str,
+    namespace: str,
+    pod: str | None,
+    port: int,
+    key: SortKey,
 ) -> dict[str, Any]:
     from scheduler.catalog import DEFAULT_KUBERNETES, nearest_kubernetes
     from scheduler.config import ClusterVersions, kubernetes_minor
@@ -124,7 +134,7 @@ def _read(
         missing.append(f"requests of {pods.unreadable} pods, which cannot be read")
     if pods is not None and not pods.complete:
         missing.append("further pods: too many to be counted")
-    loads = read_loads(config, namespace, leaders, port) if leaders else Loads()
+    loads = read_loads(config, namespace, leaders, port, asker) if leaders else Loads()
     return usage_document(shown, pods, loads, missing, key, datetime.now(UTC))
 
 

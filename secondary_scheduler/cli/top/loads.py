@@ -64,11 +64,13 @@ class Loads:
     missing: list[str] = field(default_factory=list)
 
 
-def read_loads(config: ClientConfig, namespace: str, pods: Sequence[str], port: int) -> Loads:
-    """Ask these pods of a namespace, all at the same time."""
+def read_loads(
+    config: ClientConfig, namespace: str, pods: Sequence[str], port: int, asker: ClientConfig | None = None
+) -> Loads:
+    """Ask these pods of a namespace, all at the same time; with the credentials of `asker`, if there is one."""
 
     async def ask_each() -> list[list[Source] | str]:
-        return list(await asyncio.gather(*(_ask(config, namespace, pod, port) for pod in pods)))
+        return list(await asyncio.gather(*(_ask(config, namespace, pod, port, asker) for pod in pods)))
 
     loads = Loads()
     for answer in asyncio.run(ask_each()):
@@ -80,10 +82,12 @@ def read_loads(config: ClientConfig, namespace: str, pods: Sequence[str], port: 
     return loads
 
 
-async def _ask(config: ClientConfig, namespace: str, pod: str, port: int) -> list[Source] | str:
+async def _ask(
+    config: ClientConfig, namespace: str, pod: str, port: int, asker: ClientConfig | None
+) -> list[Source] | str:
     place = f"{namespace}/{pod}"
     try:
-        answer = await fetch(config, namespace, pod, port, PATH, {})
+        answer = await fetch(config, namespace, pod, port, PATH, {}, asker=asker)
     except CommandError as error:
         return f"load: {error}"
     if answer.status != 200:

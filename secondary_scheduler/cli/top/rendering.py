@@ -37,8 +37,11 @@ def lines(document: Json, *, wide: bool) -> Iterator[str]:
         wide: with the node's state, the source of the load and all scheduler names.
     """
     rows = [[*_HEADING, *(["STATUS", "LOAD SOURCE"] if wide else [])]]
+    # Otherwise a scheduler has answered, and has no load of the node.
+    unknown = not document["loadSources"] and any(line.startswith("load:") for line in document["notShown"])
+    without_load = "not shown" if unknown else "not measured"
     for item in document["items"]:
-        rows.append([printable(cell) for cell in _row(item, wide=wide)])
+        rows.append([printable(cell) for cell in _row(item, wide=wide, without_load=without_load)])
     yield from aligned(rows)
     for source in document["loadSources"]:
         if not source["fresh"]:
@@ -47,13 +50,13 @@ def lines(document: Json, *, wide: bool) -> Iterator[str]:
     yield from (printable(f"Not shown: {line}") for line in document["notShown"])
 
 
-def _row(item: Json, *, wide: bool) -> Iterator[str]:
+def _row(item: Json, *, wide: bool, without_load: str) -> Iterator[str]:
     load = item["load"][0] if item["load"] else None
     yield item["name"]
     for resource in ("cpu", "memory"):
         yield _percent(load and load[resource])
         yield _percent(load and load["estimated"][resource])
-    yield _age(load)
+    yield without_load if load is None else _age(load)
     requested, allocatable = item["requested"], item["allocatable"]
     for resource, text_of in (("cpuMilli", _cores), ("memoryBytes", _gibibytes)):
         amount = "-" if requested is None else text_of(requested[resource])
@@ -84,9 +87,7 @@ def _gibibytes(amount: int) -> str:
     return f"{amount / _GIBIBYTE:.4g}Gi"
 
 
-def _age(load: Json | None) -> str:
-    if load is None:
-        return "not measured"
+def _age(load: Json) -> str:
     age = "?" if load["ageSeconds"] is None else duration(load["ageSeconds"])
     return age if load["fresh"] else f"{age}, stale"
 

@@ -175,6 +175,23 @@ def test_a_rollout_keeps_the_history(replicas: Replicas) -> None:
     assert f"decided by {first}" in replicas.text("before-rollout")
 
 
+def test_who_has_a_certificate_asks_as_a_service_account(replicas: Replicas) -> None:
+    replicas.place("asked-about")
+    words = ["explain", "pod", "asked-about", "-n", NAMESPACE, "--scheduler-namespace", NAMESPACE]
+    words += ["--kubeconfig", str(replicas.administrator)]
+    refused = run(*words)
+    assert (refused.code, refused.out) == (1, "")
+    assert "name a ServiceAccount with --as-service-account, which needs to get pods in namespace" in refused.err
+    assert "handover/asked-about: scheduled on real-0" in run(*words, "--as-service-account", f"{NAMESPACE}/asker").out
+    replicas.api.create("serviceaccounts", "nobody")
+    refused = run(*words, "--as-service-account", f"{NAMESPACE}/nobody")
+    assert "ServiceAccount handover/nobody needs to get pods in namespace handover" in refused.err
+    words = ["top", "nodes", "--scheduler-namespace", NAMESPACE, "--kubeconfig", str(replicas.administrator)]
+    assert "not shown" in run(*words).out
+    # This scheduler has no source of load.
+    assert "not measured" in run(*words, "--as-service-account", f"{NAMESPACE}/asker").out
+
+
 def test_a_leader_that_lost_its_lease_hands_its_history_over_before_it_ends(replicas: Replicas) -> None:
     replicas.place("before-loss")
     holder, leader = replicas.holder(), replicas.leader()

@@ -29,7 +29,9 @@ class Tunnel:
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.respond: Respond = lambda pod, path, query: NOTHING
 
-    def get(self, config: Any, namespace: str, pod: str, port: int, path: str, query: dict[str, str]) -> Answer:
+    def get(
+        self, config: Any, namespace: str, pod: str, port: int, path: str, query: dict[str, str], *, asker: Any
+    ) -> Answer:
         self.asked.append((pod, path, query))
         answer = self.respond(pod, path, query)
         if isinstance(answer, Exception):
@@ -81,7 +83,11 @@ def test_a_pod_that_only_the_cluster_knows_is_judged(tunnel: Tunnel) -> None:
     ("status", "body", "advice"),
     [
         (403, "the token is not allowed to read this", "this user needs to get pods in namespace shop"),
-        (403, "/debug: a bearer token is needed", "use a user with a token"),
+        (
+            403,
+            "/debug: a bearer token is needed",
+            "with --as-service-account, which needs to get pods",
+        ),
         (404, "404: Not Found", "it is older, or runs with --decision-history=0"),
         (503, "this replica does not lead; s-1 does", "s-1 does; leave --scheduler-pod out to ask the one that leads"),
         (429, "too much was asked lately; try again in some seconds", "try again in some seconds"),
@@ -100,7 +106,7 @@ def test_an_answer_of_no_use_says_what_to_do(tunnel: Tunnel, status: int, body: 
 
 
 def test_of_several_schedulers_one_has_to_be_named_for_a_queue(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
-    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a", "b"))
+    monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a", "b"))
     refused = run("explain", "queue")
     assert (refused.code, refused.out) == (1, "")
     assert "--scheduler-pod (a, b)" in refused.err
@@ -135,7 +141,7 @@ def test_the_queue_of_each_namespace_is_asked_for_by_itself_and_shown_together(
         ),
     }
     tunnel.respond = lambda pod, path, query: answers[path]
-    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     shown = run("explain", "queue", "-n", "shop", "-n", "batch", "--limit", "1")
     assert (shown.code, shown.err) == (0, "")
     assert [query for _, _, query in tunnel.asked] == [{"limit": "1"}] * 2
@@ -161,7 +167,7 @@ def test_the_queue_of_all_namespaces_is_one_question(monkeypatch: pytest.MonkeyP
     tunnel.respond = lambda pod, path, query: queues(
         backoff=[waiting("a/b", 3.0, backoffSeconds=2.4)], gated=[waiting("a/g", 9.0, gate=gate)]
     )
-    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     shown = run("explain", "queue", "-A")
     assert tunnel.asked == [("a", "/debug/queue", {"limit": "20"})]
     assert "gated: 1 pod" in shown.out.splitlines()
@@ -188,7 +194,7 @@ def test_a_shadow_is_asked_about_by_namespace_and_its_differences_have_the_score
     tunnel.respond = lambda pod, path, query: {
         **API, "kind": "ShadowReport", "namespace": "shop", "profiles": [profile], "items": [item],
     }  # fmt: skip
-    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     shown = run("explain", "shadow", "-n", "shop", "--limit", "5")
     assert tunnel.asked == [("a", "/debug/shadow/namespaces/shop", {"limit": "5"})]
     assert shown.code == 0
@@ -225,7 +231,7 @@ def test_a_node_is_shown_with_its_history_and_the_pods_that_the_user_may_list(
 ) -> None:
     chosen = {"time": "2026-11-24T10:00:00Z", "pod": "shop/web", "result": "scheduled", "schedulerName": "s"}
     tunnel.respond = lambda pod, path, query: {**API, "items": [chosen]} if path.endswith("/decisions") else NODE
-    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     shown = run("explain", "node", "n7")
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.splitlines() == [
@@ -251,7 +257,7 @@ def test_who_may_not_list_pods_sees_the_node_and_is_told_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel
 ) -> None:
     tunnel.respond = lambda pod, path, query: (403, "not allowed") if path.endswith("/decisions") else NODE
-    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     shown = run("explain", "node", "n7")
     assert shown.code == 0
     assert "Placed there last" not in shown.out
@@ -261,7 +267,7 @@ def test_who_may_not_list_pods_sees_the_node_and_is_told_what_is_missing(
 
 def test_an_answer_of_another_version_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
     tunnel.respond = lambda pod, path, query: KNOWN
-    monkeypatch.setattr(command, "find_schedulers", lambda *args: schedulers("a"))
+    monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     refused = run("explain", "pod", "p")
     assert (refused.code, refused.out, len(refused.err.splitlines())) == (1, "", 1)
     assert "-o json" in refused.err

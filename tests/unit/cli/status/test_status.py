@@ -286,7 +286,9 @@ class FakeScheduler:
     def __init__(self, **answers: Answer | CommandError) -> None:
         self._answers = answers
 
-    async def fetch(self, _config: Any, _namespace: str, _pod: str, _port: int, path: str, _query: Any) -> Answer:
+    async def fetch(
+        self, _config: Any, _namespace: str, _pod: str, _port: int, path: str, *_: Any, **__: Any
+    ) -> Answer:
         answer = self._answers[path.rpartition("/")[2]]
         if isinstance(answer, CommandError):
             raise answer

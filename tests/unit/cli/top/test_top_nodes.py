@@ -181,10 +181,12 @@ LEASE = {
 SHOWN = [
     ([], Answer(200, REPORT), "", "35%"),
     (["/api/v1/pods"], Answer(200, REPORT), "this user needs to list pods in all namespaces", "35%"),
-    ([LEASES], Answer(200, REPORT), "this user needs to list leases in namespace", "not measured"),
-    ([], Answer(403, b"the token is not allowed"), "this user needs to get nodes", "not measured"),
-    ([], Answer(404, b""), "an older version", "not measured"),
-    ([], Answer(200, b'{"sources": 3}'), "cannot be read", "not measured"),
+    ([LEASES], Answer(200, REPORT), "this user needs to list leases in namespace", "not shown"),
+    ([], Answer(403, b"the token is not allowed"), "this user needs to get nodes", "not shown"),
+    ([], Answer(403, b"a bearer token is needed"), "with --as-service-account, which needs to get nodes", "not shown"),
+    ([], Answer(404, b""), "an older version", "not shown"),
+    ([], Answer(200, b'{"sources": 3}'), "cannot be read", "not shown"),
+    ([], Answer(200, b'{"sources": []}'), "", "not measured"),
 ]
 
 
@@ -202,7 +204,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Any:
             def close(self) -> None:
                 pass
 
-        async def fetch(_config: Any, _namespace: str, of: str, _port: int, path: str, _query: Any) -> Answer:
+        async def fetch(_config: Any, _namespace: str, of: str, _port: int, path: str, *_: Any, **__: Any) -> Answer:
             assert (of, path) == ("leader", "/debug/nodes")
             return answer
 
