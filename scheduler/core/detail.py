@@ -102,7 +102,7 @@ def detail_of(
         chosen: the node that the pod got, if it got one.
         most: scored nodes to keep, the chosen one not counted.
     """
-    names = [name for name, _ in explanation.nodes(most)]
+    names = [snapshot.name(row) for row in explanation.best_rows(most).tolist()]
     lacks_room = not len(explanation.feasible) and explanation.error is None
     if chosen is not None and chosen not in names and snapshot.row(chosen) >= 0:
         names.append(chosen)

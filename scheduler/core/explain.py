@@ -120,12 +120,22 @@ class Explanation:
         """Yield (name, explanation): of all nodes, of none, or of the best K and nothing else."""
         if detail == "none":
             return
-        if isinstance(detail, int):
-            rows = self.feasible[np.argsort(-self.totals, kind="stable")[:detail]]
-        else:
-            rows = self._snapshot.rows
+        rows = self.best_rows(detail) if isinstance(detail, int) else self._snapshot.rows
         for row in rows.tolist():
             yield self._snapshot.name(row), self._node(row)
+
+    def best_rows(self, most: int) -> RowArray:
+        """Return so many of the feasible rows, those with the largest totals first, equal ones in the table's order."""
+        totals = self.totals
+        if not 0 < most < len(totals):
+            sorted_rows: RowArray = self.feasible[np.argsort(-totals, kind="stable")[:most]]
+            return sorted_rows
+        # Not all of them are sorted: that takes as long as all filters.
+        least = np.partition(totals, -most)[-most]
+        above = (totals > least).nonzero()[0]
+        equal = (totals == least).nonzero()[0][: most - len(above)]
+        best: RowArray = self.feasible[np.concatenate((above[np.argsort(-totals[above], kind="stable")], equal))]
+        return best
 
     def to_dict(self, detail: Literal["full", "none"] | int = "full") -> dict[str, Any]:
         """Return the message and the nodes as JSON-ready data."""

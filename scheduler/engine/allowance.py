@@ -60,6 +60,43 @@ class Allowance:
         self.left -= seconds
 
 
+@dataclass(slots=True)
+class Credit:
+    """So many times something may go beyond its allowance, for bursts: it comes back while nothing goes on.
+
+    Attributes:
+        most: times in a row.
+        seconds: which all of them may take together: where each takes long, there are fewer.
+        period: seconds of calm after which all of it is back.
+    """
+
+    most: int
+    seconds: float
+    period: float
+    _times: float = field(init=False)
+    _seconds: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._times, self._seconds = float(self.most), self.seconds
+
+    def take(self) -> bool:
+        """Take one time; False when none is left."""
+        if self._times < 1.0 or self._seconds <= 0.0:
+            return False
+        self._times -= 1.0
+        return True
+
+    def spend(self, seconds: float) -> None:
+        """Note how long what was taken took."""
+        self._seconds -= seconds
+
+    def refill(self, calm: float) -> None:
+        """Give back what so many seconds of calm bring."""
+        share = min(1.0, calm / self.period)
+        self._times = min(float(self.most), self._times + self.most * share)
+        self._seconds = min(self.seconds, self._seconds + self.seconds * share)
+
+
 class FairAllowance:
     """An allowance for all askers together, of which each may take half.
 

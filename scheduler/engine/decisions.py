@@ -2,10 +2,10 @@
 
 Every attempt leaves a short record. Its details (who rejected which nodes, the scores of the best) are computed once
 more on the same snapshot, before anything else changes it. That costs many times what the decision did, which the
-columns of a class make cheap, so it may take a fixed share of the processor's time: on a calm cluster each decision has
-its details, in a stream of pods a sample of them has. While pods come one after the other, or wait to be tried, it is a
-share of the time that this process gets: the same share of all the time that goes by would be a multiple of that, the
-more the less each pod costs and the more others the machine has to serve.
+columns of a class make cheap, so it may take a fixed share of the processor's time: on a calm cluster, and in a burst
+of a hundred pods, each decision has its details, in a stream of pods a sample of them has. While pods come one after
+the other, or wait to be tried, it is a share of the time that this process gets: the same share of all the time that
+goes by would be a multiple of that, the more the less each pod costs and the more others the machine has to serve.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import structlog
 from msgspec import Struct
 
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
-from scheduler.engine.allowance import Allowance
+from scheduler.engine.allowance import Allowance, Credit
 from scheduler.engine.decisionrecords import (
     API_VERSION,
     MOST_MESSAGE,
@@ -50,6 +50,13 @@ _BURST_SECONDS: Final = 0.02
 """Processor time for details that a calm period may save up."""
 _STREAM_BURST_SECONDS: Final = 0.005
 """The same for what comes in a stream of pods: a thousand of them shall not pay for much more than their share."""
+_BURST_DECISIONS: Final = 100
+"""Decisions of a burst that have details whatever these cost, within limits: the allowance pays for it afterwards, so a
+storm has no more of them in all."""
+_BURST_PERIOD: Final = 10.0
+"""Seconds of calm after which there may be such a burst again."""
+_BURST_MOST_SECONDS: Final = 0.25
+"""Processor time for a burst's details: four times what they take on 5,000 nodes."""
 _CALM_SECONDS: Final = 0.1
 """A pod that comes this long after the one before it is not of a stream."""
 _encode = msgspec.json.Encoder().encode
@@ -100,6 +107,9 @@ class DecisionHistory:
         self._pods_wait = pods_wait
         self._calm = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
         self._stream = Allowance(limits.detail_share, _STREAM_BURST_SECONDS, limits.processor_time, clocks.monotonic)
+        most = _BURST_DECISIONS if limits.detail_share > 0.0 else 0
+        self._credit = Credit(most, _BURST_MOST_SECONDS, _BURST_PERIOD)
+        self._on_credit = self._pods_waited = False
         self._decided_at = MonotonicSeconds(-math.inf)
         self._leading_since = self._since = clocks.wall()
         self._inherited_from = ""
@@ -268,12 +278,22 @@ class DecisionHistory:
             seconds = time.perf_counter() - began
             self._calm.spend(seconds)
             self._stream.spend(seconds)
+            if self._on_credit:
+                self._credit.spend(seconds)
 
     def _may_take_details(self) -> bool:
         now, before = self._clocks.monotonic(), self._decided_at
         self._decided_at = now
-        is_stream = now - before < _CALM_SECONDS or self._pods_wait()
-        return (self._stream if is_stream else self._calm).available()
+        follows_closely, pods_waited = now - before < _CALM_SECONDS, self._pods_waited
+        self._pods_waited = self._pods_wait()
+        if not (follows_closely or pods_waited):
+            self._credit.refill(now - before)
+        allowance = self._stream if follows_closely or self._pods_waited else self._calm
+        if allowance.available():
+            self._on_credit = False
+            return True
+        self._on_credit = self._credit.take()
+        return self._on_credit
 
     # What is shown --------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ Json = Mapping[str, Any]
 _WIDTH = 110
 _MOST_NAMED = 5
 _NOT_KEPT = (
-    "The scores of this decision were not kept: many pods came at once, and details may take a share of the time only "
-    "(--decision-details)."
+    "The scores of this decision were not kept: more than 100 pods came at once, and details may take a share of the "
+    "time only (--decision-details)."
 )
 
 
@@ -33,7 +33,7 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
     if answer.get("forgotten"):
         parts.append(_forgotten(answer["forgotten"], answer))
     if items:
-        parts.append(_decision(items[0], wide=wide))
+        parts.append(_decision(items[0], answer.get("history") or {}, wide=wide))
     if answer.get("waiting"):
         parts.append(_waiting(answer["waiting"], wide=wide))
     if (answer.get("whyNot") or {}).get("verdict"):
@@ -85,7 +85,7 @@ def _forgotten(placed: Json, answer: Json) -> Iterator[str]:
         yield f"  the history reaches back to {placed['historySince']} (--decision-history)."
 
 
-def _decision(item: Json, *, wide: bool) -> Iterator[str]:
+def _decision(item: Json, history: Json, *, wide: bool) -> Iterator[str]:
     attempt = f"attempt {item['attempt']}" if item["attempt"] else "simulated" if item.get("simulated") else "under way"
     if "waitedSeconds" in item:
         attempt += f", after {item['waitedSeconds']} s"
@@ -105,6 +105,10 @@ def _decision(item: Json, *, wide: bool) -> Iterator[str]:
     if details is None:
         if item["evaluatedNodes"]:
             yield f"{item['feasibleNodes']} of {item['evaluatedNodes']} nodes fit. {_NOT_KEPT}"
+            if decisions := history.get("decisions"):
+                kept = history["withDetails"]
+                share = f"{100 * kept / decisions:.0f} %"
+                yield f"Of {counted(decisions, 'decision')} since {history['since']}, {kept} have theirs ({share})."
         else:
             yield "No node was looked at."
         return

@@ -102,6 +102,9 @@ def test_victims_of_other_namespaces_are_a_number() -> None:
 
 def test_a_decision_without_details_says_why() -> None:
     assert any("scores of this decision were not kept" in line for line in shown(decision(details=None)))
+    history = {"since": "2026-11-24T09:00:00Z", "decisions": 1000, "withDetails": 140}
+    text = list(lines({"items": [decision(details=None)], "history": history}, wide=False))
+    assert text[-1] == "Of 1000 decisions since 2026-11-24T09:00:00Z, 140 have theirs (14 %)."
 
 
 def test_earlier_attempts_are_a_line_each() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,3 +123,13 @@ def test_of_a_pod_that_fits_where_it_is_nominated_no_other_node_is_said_to_be_un
     detail = detail_of(explanation, snapshot, DEFAULT, "n1", 5)
     assert (detail.nominated, [scored.name for scored in detail.nodes], detail.rejected) == (True, ["n1"], ())
     assert explanation.node("n0").rejection is None
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(0, 8))
+@settings(max_examples=tries(200))
+def test_the_best_rows_are_those_of_a_stable_sort(totals: list[int], most: int) -> None:
+    snapshot = cluster(*(node(f"n{index:02}") for index in range(len(totals)))).snapshot(NOW)
+    explanation = explain(snapshot, pod("p"), DEFAULT)
+    explanation.totals = np.array(totals)
+    ordered = sorted(range(len(totals)), key=lambda index: -totals[index])
+    assert explanation.best_rows(most).tolist() == [int(explanation.feasible[index]) for index in ordered[:most]]

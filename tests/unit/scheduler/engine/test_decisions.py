@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from scheduler.core import PostFilterOutcome, decide
+from scheduler.engine import decisions as decisions_module
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
@@ -178,6 +179,46 @@ def test_pods_that_come_in_a_stream_share_details_by_the_time_that_the_process_g
         pass
     # One that comes later has the share of all the time that went by.
     assert details_of(10, apart=100.0) == 10
+
+
+def test_bursts_of_a_hundred_pods_have_details_and_a_storm_pays_for_them_afterwards() -> None:
+    clock, used, waiting = Clock(), Clock(), [0]
+    limits = HistoryLimits(records=5000, bytes=1 << 30, detail_share=0.01, processor_time=used.monotonic)
+    clocks = Clocks(lambda: WallSeconds(NOW), clock.monotonic)
+    decisions = DecisionHistory(limits, clocks, lambda: waiting[0] > 0)
+
+    def details_of_burst(number: int) -> int:
+        for index in range(number):
+            waiting[0] = number - index - 1
+            clock.seconds += 0.001
+            record(decisions, pod(f"p{index}", container("1")))
+        return sum(item["details"] is not None for item in decisions.show(most=number)["items"])
+
+    for _ in range(3):
+        # The process uses next to no time in between, so its share of that brings nothing.
+        assert details_of_burst(100) == 100
+        clock.seconds += 10.0
+    used.seconds += 1.0
+    storm = details_of_burst(2000)
+    assert 100 <= storm < 200
+    # The share pays back first what the burst took beyond it.
+    assert details_of_burst(500) == 0
+
+
+def test_where_details_are_dear_a_burst_has_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    processor = Clock(step=0.1)
+    monkeypatch.setattr(decisions_module.time, "perf_counter", processor.monotonic)
+    decisions = history(HistoryLimits(1000, 1 << 30, 0.01, Clock().monotonic), Clock(step=0.001))
+    for index in range(100):
+        record(decisions, pod(f"p{index}", container("1")))
+    items = decisions.show(most=100)["items"]
+    assert 1 <= sum(item["details"] is not None for item in items) <= 5
+
+
+def test_without_a_share_not_even_a_burst_has_details() -> None:
+    decisions = history(HistoryLimits(records=100, bytes=1 << 30, detail_share=0.0))
+    record(decisions, pod("p", container("1")))
+    assert decisions.show()["items"][0]["details"] is None
 
 
 def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
