@@ -41,8 +41,6 @@ AllowInsecureOption = Annotated[
 WindowOption = Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")]
 
 OF_A_CLUSTER = (
-    "kubeconfig",
-    "context",
     "prometheus",
     "watcher",
     "token_file",

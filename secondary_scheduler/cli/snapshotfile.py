@@ -15,6 +15,7 @@ from scheduler.kube.client import ClientConfig, ConfigError, KubeError
 from scheduler.load import LoadError
 from secondary_scheduler.cli.connecting import load_connection, renewed_connection
 from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.installedconfigurations import installed_documents
 from secondary_scheduler.cli.privatefile import private_file
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 from secondary_scheduler.clustersnapshot.taking import Say, read_snapshot
@@ -50,9 +51,23 @@ def cluster_to_read(kubeconfig: Path | None, context: str | None, *, renewed: bo
 
 
 def take_snapshot(
-    config: ClientConfig, origin: LoadOrigin | None, file: Path | None, *, as_yaml: bool, say: Say
+    config: ClientConfig,
+    origin: LoadOrigin | None,
+    file: Path | None,
+    *,
+    as_yaml: bool,
+    say: Say,
+    with_configuration: bool = False,
 ) -> Counter[str]:
     """Write a cluster's objects and load to a file or stdout; returns how many there are of each kind.
+
+    Args:
+        config: the cluster.
+        origin: of the load; None: without it.
+        file: None: stdout.
+        as_yaml: YAML, or else JSON.
+        say: gets what is left out.
+        with_configuration: also what the installed schedulers run, without secrets.
 
     Raises:
         KubeError: the cluster does not answer, or does not let us list nodes or pods.
@@ -60,6 +75,8 @@ def take_snapshot(
         CommandError: the file cannot be written.
     """
     documents = read_snapshot(config, origin, say)
+    if with_configuration:
+        documents += installed_documents(config, say)
     with _target(file) as out:
         _write([document.data for document in documents], out, as_yaml=as_yaml)
     return Counter(document.kind for document in documents if document.kind != VERSION_KIND)

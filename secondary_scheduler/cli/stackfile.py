@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,31 +14,35 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from scheduler.config import Configuration, ConfigurationError, Problem
-from secondary_scheduler.cli.stackmodels import PROJECT, load_stack_models
+from secondary_scheduler.cli.stackmodels import PROJECT, is_named_as_stack, load_stack_models
 
 _PREFIX = f"{PROJECT}:"
+_CONFIG = re.compile("^config:", re.MULTILINE)
 _ASSUMED_URL = "https://assumed.invalid"
 
 
 def is_stack_file(path: Path, text: str) -> bool:
     """Tell a stack file by its name (`Pulumi.<stack>.yaml`) and by its keys of this project under `config`."""
-    named = path.name.startswith("Pulumi.") and path.name not in ("Pulumi.yaml", "Pulumi.yml")
-    return named or (text.lstrip().startswith("config:") and _PREFIX in text)
+    return is_named_as_stack(path) or (_PREFIX in text and _CONFIG.search(text) is not None)
 
 
 ENCRYPTED = "encrypted"
 """What stands in for a value that only the engine can decrypt."""
 
 
-def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Problem, ...]]:
+def check_stack(path: Path, text: str, beside: Path | None = None) -> tuple[Configuration | None, tuple[Problem, ...]]:
     """Return the configuration that follows from a stack file, or None, and what is wrong with the file.
 
     What stands encrypted or in an environment variable that is not set here is assumed to be good, with a warning.
 
+    Args:
+        path, text: the file.
+        beside: another file of its project, if it may lie in none.
+
     Raises:
         CommandError: the file's project, whose models decide what it may say, does not exist or cannot be loaded.
     """
-    examined = examine_stack(path, text)
+    examined = examine_stack(path, text, beside)
     return examined.configuration, examined.problems
 
 
@@ -60,7 +65,7 @@ class ExaminedStack(NamedTuple):
     opt_in: Any = None
 
 
-def examine_stack(path: Path, text: str) -> ExaminedStack:
+def examine_stack(path: Path, text: str, beside: Path | None = None) -> ExaminedStack:
     """As `check_stack`, with what reads the metric source."""
     source = str(path)
     try:
@@ -75,7 +80,7 @@ def examine_stack(path: Path, text: str) -> ExaminedStack:
         hint = f"set one with: pulumi config set {_PREFIX}schedulerImage IMAGE"
         problem = Problem(("config",), "the stack file holds no configuration", 1, 1, "error", hint, source)
         return ExaminedStack(None, (problem,))
-    models = load_stack_models(path)
+    models = load_stack_models(path, beside)
     values, encrypted = _engine_values(config)
     names = sorted(set(_environment_references(config)))
     missing = [name for name in names if not os.environ.get(name[1])]
@@ -86,7 +91,7 @@ def examine_stack(path: Path, text: str) -> ExaminedStack:
         try:
             # The kubeconfig may be encrypted or differ on the machine that runs the update: it is not checked here.
             environment = {**os.environ, **assumed}
-            checked = models.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
+            checked = models.check(values, encrypted, environment, models.directory, with_kubeconfig=False)
             settings, profile, credentials = checked
         except ConfigurationError as error:
             return ExaminedStack(None, tuple(models.locate(error.problems, path, PROJECT, source=source)))
@@ -100,6 +105,11 @@ def examine_stack(path: Path, text: str) -> ExaminedStack:
         )
         for _, name in missing
     ]
+    if not is_named_as_stack(path) and settings.configuration_file is not None:
+        # A former stack file beside a former configuration would be one thing; this is another.
+        message = f"{settings.configuration_file} is read as it is in {models.directory} now, not as it was then"
+        hint = "give the former configuration itself"
+        notes.append(Problem(("configurationFile",), message, 0, 0, "warning", hint, source))
     watcher = getattr(profile, "load_watcher", None)  # the project may be of an earlier version
     reader = watcher.configuration if watcher is not None else profile.configuration
     opt_in = models.opt_in(settings, profile) if models.opt_in is not None else None

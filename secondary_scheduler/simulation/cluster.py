@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from scheduler.catalog import minor_of, nearest_kubernetes
+from scheduler.catalog import nearest_kubernetes
 from scheduler.framework import LoadReading, PodInfo
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import NODES, PODS, RESOURCECLAIMTEMPLATES, Codec, DecodeError, Namespace, ObjectMeta
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_value
 from scheduler.state import WATCHED_KINDS, ClusterState
 from secondary_scheduler.errors import InputError
-from secondary_scheduler.nodeload import LOAD_KIND, VERSION_KIND
+from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.claims import ClaimTemplates
 from secondary_scheduler.simulation.defaults import (
     DEFAULT_CLASS_ANNOTATION,
@@ -29,7 +29,7 @@ from secondary_scheduler.simulation.defaults import (
     object_uid,
 )
 from secondary_scheduler.simulation.misread import of_objects
-from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
+from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects
 from secondary_scheduler.simulation.report import Report, with_field
 from secondary_scheduler.simulation.watcherload import read_load
 
@@ -63,11 +63,6 @@ class _Scheduling(Struct):
     spec: Spec | None = None
 
 
-class _ClusterVersion(Struct, rename="camel"):
-    git_version: str = ""
-
-
-_cluster_version = msgspec.json.Decoder(_ClusterVersion)
 _scheduling = msgspec.json.Decoder(_Scheduling)
 _priority_class = msgspec.json.Decoder(_PriorityClass)
 _node_times = msgspec.json.Decoder(_NodeTimes)
@@ -125,32 +120,6 @@ class PodSelection:
     anew: Collection[str] = ()
 
 
-def read_cluster(
-    files: Iterable[str],
-    report: Report,
-    *,
-    scheduler_names: Collection[str],
-    pod_file: str | None = None,
-    state: ClusterState | None = None,
-    taken_over: Mapping[str, str] | None = None,
-) -> SimulatedCluster:
-    """Read snapshot files, and the pod of `pod_file`, which a configuration with a single profile takes in any case.
-
-    Args:
-        files: paths; `-` is stdin.
-        report: gets what is left out, and why.
-        scheduler_names: whose pods are pending.
-        pod_file: holds one more pod.
-        state: what is filled; an empty one where none is given.
-        taken_over: other schedulers whose pods are decided too, each with the one of `scheduler_names` that does so.
-
-    Raises:
-        InputError: a file cannot be read at all, or `pod_file` does not hold one pod without a node.
-    """
-    objects = read_recorded(files, report, pod_file=pod_file)
-    return build_cluster(objects, report, PodSelection(scheduler_names, taken_over or {}), state)
-
-
 def build_cluster(
     objects: RecordedObjects, report: Report, selection: PodSelection, state: ClusterState | None = None
 ) -> SimulatedCluster:
@@ -175,7 +144,7 @@ class _Builder:
         """Put everything into the state: what others depend on first."""
         self._read_classes()
         self._read_load()
-        self._read_version()
+        self._cluster.minor = self._objects.minor
         for kind, codec in _CODECS.items():
             for obj in self._objects.of(kind):
                 item = self._decode(obj, codec)
@@ -220,13 +189,6 @@ class _Builder:
     def _read_load(self) -> None:
         for obj in self._objects.of(LOAD_KIND):
             self._cluster.load = read_load(bytes(obj.entry.data), str(obj.entry.place), self._report)
-
-    def _read_version(self) -> None:
-        for obj in self._objects.of(VERSION_KIND):
-            try:
-                self._cluster.minor = minor_of(_cluster_version.decode(obj.entry.data).git_version)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                self._report.leave_out(obj.entry.place, obj.entry.kind, with_field(error))
 
     def _node(self, obj: NamedObject) -> None:
         node = self._decode(obj, NODES)

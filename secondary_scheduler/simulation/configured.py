@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
+from scheduler.catalog import nearest_kubernetes
 from scheduler.config import Configuration
 from secondary_scheduler.errors import CommandError, ExitCode
 from secondary_scheduler.simulation.report import Report
-
-
-class ConfigurationSource(Protocol):
-    """Where a configuration stands. What it says depends on the cluster's version, which a snapshot names."""
-
-    def load(self, report: Report, minor: int | None = None) -> Configuration:
-        """Return the configuration as it is on a cluster of a minor version."""
-        ...
 
 
 def taken_over(options: Sequence[str], configuration: Configuration) -> dict[str, str]:
@@ -48,9 +40,11 @@ def taken_over(options: Sequence[str], configuration: Configuration) -> dict[str
 def note_versions(configuration: Configuration, report: Report) -> None:
     """Say which version of kube-scheduler decides, and why that."""
     for profile in configuration.profiles:
+        minor = configuration.cluster_minor
         if profile.options.kubernetes_version is not None:
-            origin = "its kubernetesVersion"
-        elif configuration.cluster_minor is not None:
+            other = minor is not None and nearest_kubernetes(minor).name != profile.kubernetes.name
+            origin = f"its kubernetesVersion{f', though the cluster is 1.{minor}' if other else ''}"
+        elif minor is not None:
             origin = "the cluster's version"
         else:
             origin = "the default, as the snapshot names no version"

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from scheduler.catalog import minor_of
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.errors import InputError
-from secondary_scheduler.nodeload import LOAD_KIND, VERSION_KIND
+from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_KIND, VERSION_KIND
 from secondary_scheduler.simulation.documents import Entry, read_entries
 from secondary_scheduler.simulation.misread import OLD_GROUP, WORKLOADS, no_pods_of
 from secondary_scheduler.simulation.report import Report, with_field
@@ -44,6 +45,7 @@ _GROUPS: Mapping[str, str] = {
     "PriorityClass": "scheduling.k8s.io",
     LOAD_KIND: "secondary-scheduler.io",
     VERSION_KIND: "secondary-scheduler.io",
+    CONFIGURATION_KIND: "secondary-scheduler.io",
     **{watched.kind: watch.api_version.rpartition("/")[0] for watch, watched in WATCHED_KINDS.items()},
 }
 """API group of every kind that is read."""
@@ -60,7 +62,12 @@ class _Identity(Struct):
     metadata: _Meta | None = None
 
 
+class _ClusterVersion(Struct, rename="camel"):
+    git_version: str = ""
+
+
 _identity = msgspec.json.Decoder(_Identity)
+_cluster_version = msgspec.json.Decoder(_ClusterVersion)
 
 
 class NamedObject(NamedTuple):
@@ -85,6 +92,7 @@ class RecordedObjects:
         old_group: titles of those of the group that scheduler-plugins had up to 0.24.
         workloads: titles of what controllers make pods of, if no cluster has made it.
         requested: the pod that an option named apart from the snapshot.
+        minor: minor version of the cluster's Kubernetes 1.x; None where the files do not say.
     """
 
     def __init__(self, report: Report) -> None:
@@ -95,6 +103,7 @@ class RecordedObjects:
         self.old_group: list[str] = []
         self.workloads: list[str] = []
         self.requested: NamedObject | None = None
+        self.minor: int | None = None
 
     def of(self, kind: str) -> Collection[NamedObject]:
         """Return the objects of a kind in the order of the files."""
@@ -114,6 +123,8 @@ class RecordedObjects:
                 self._report.leave_out(entry.place, obj.title, entry.problem)
             elif obj is not None:
                 self._store(obj)
+                if entry.kind == VERSION_KIND:
+                    self._read_version(entry)
 
     def _ignore(self, entry: Entry, group: str) -> None:
         workload = WORKLOADS.get(entry.kind) == group
@@ -145,6 +156,12 @@ class RecordedObjects:
         pods = self._objects["Pod"]
         pods[obj.namespace, obj.name] = pods.pop((obj.namespace, obj.name))
         self.requested = obj
+
+    def _read_version(self, entry: Entry) -> None:
+        try:
+            self.minor = minor_of(_cluster_version.decode(entry.data).git_version)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._report.leave_out(entry.place, entry.kind, with_field(error))
 
     def _store(self, obj: NamedObject) -> None:
         objects = self._objects.setdefault(obj.entry.kind, {})

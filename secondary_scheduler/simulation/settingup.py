@@ -15,7 +15,7 @@ from secondary_scheduler.errors import CommandError, ExitCode
 from secondary_scheduler.importing import importing
 from secondary_scheduler.simulation.chance import SeededByPod
 from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster, build_cluster
-from secondary_scheduler.simulation.configured import ConfigurationSource, note_versions
+from secondary_scheduler.simulation.configured import note_versions
 from secondary_scheduler.simulation.deciding import Simulation, none_explained
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.remarks import remarks
@@ -83,7 +83,6 @@ class ReadyCluster:
 
 
 def set_up(
-    file: ConfigurationSource,
     configuration: Configuration,
     selection: PodSelection,
     objects: RecordedObjects,
@@ -96,8 +95,7 @@ def set_up(
     """Build the cluster and give the configuration to it.
 
     Args:
-        file: where the configuration stands.
-        configuration: as the file says it for a cluster of an unknown version.
+        configuration: as it is on a cluster of this version.
         selection: pods to decide.
         objects: of the cluster.
         conditions: what else there is.
@@ -109,9 +107,6 @@ def set_up(
         CommandError: a plugin refuses its args, or cannot be imported.
     """
     cluster = build_cluster(objects, report, selection)
-    # Which plugins run by default depends on the version, which only the snapshot knows.
-    if cluster.minor is not None:
-        configuration = file.load(report, cluster.minor)
     note_versions(configuration, report)
     ready = make_ready(cluster, configuration, conditions)
     for name in decided_elsewhere:

@@ -15,7 +15,7 @@ from scheduler.operand import CONFIG_KEY, SECURE_PORT
 from secondary_scheduler.cli.bundle import answering
 from secondary_scheduler.cli.bundle.archive import README, Members
 from secondary_scheduler.cli.bundle.explaining import readme
-from secondary_scheduler.cli.bundle.keeping import command_line, keep_configuration, keep_object
+from secondary_scheduler.cli.bundle.keeping import command_line, keep_object
 from secondary_scheduler.cli.bundle.problems import Problems, Right
 from secondary_scheduler.cli.bundle.reading import Reader, was_cut
 from secondary_scheduler.cli.bundle.redaction import MOST_SECRETS, KnownSecrets, Redaction
@@ -31,6 +31,7 @@ from secondary_scheduler.cli.bundle.selecting import (
 )
 from secondary_scheduler.cli.errors import CommandError, InputError
 from secondary_scheduler.cli.forwarding import Answer, get
+from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.leaders import leading_pods
 from secondary_scheduler.cli.listing import part, parts, read_object
 from secondary_scheduler.cli.resource import API_VERSION, KIND

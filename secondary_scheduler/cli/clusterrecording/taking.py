@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -79,9 +79,16 @@ def recorded_resources() -> tuple[SnapshotResource, ...]:
 
 
 def take_recording(
-    config: ClientConfig, origin: LoadOrigin | None, file: Path | None, request: RecordingRequest, say: Say
+    config: ClientConfig,
+    origin: LoadOrigin | None,
+    file: Path | None,
+    request: RecordingRequest,
+    say: Say,
+    documents: Sequence[bytes] = (),
 ) -> Recorded:
     """Record a cluster into a file, or to stdout, until it is enough or a signal comes.
+
+    `documents` are what the beginning holds beside the cluster's objects, as JSON.
 
     Raises:
         KubeError: the cluster does not answer, or does not let us list nodes or pods.
@@ -90,25 +97,37 @@ def take_recording(
         Interrupted: a signal has come before the recording began.
     """
     with growing_file(file, "--file") as target:
-        return asyncio.run(record(config, origin, target, request, say))
+        return asyncio.run(record(config, origin, target, request, say, documents))
 
 
 async def record(
-    config: ClientConfig, origin: LoadOrigin | None, target: GrowingFile, request: RecordingRequest, say: Say
+    config: ClientConfig,
+    origin: LoadOrigin | None,
+    target: GrowingFile,
+    request: RecordingRequest,
+    say: Say,
+    documents: Sequence[bytes] = (),
 ) -> Recorded:
     """Record into an open file, as `take_recording` does; on the main thread, where signals come."""
-    return await _Recorder(config, origin, target, request, say).run()
+    return await _Recorder(config, origin, target, request, say, documents).run()
 
 
 class _Recorder:
     def __init__(
-        self, config: ClientConfig, origin: LoadOrigin | None, target: GrowingFile, request: RecordingRequest, say: Say
+        self,
+        config: ClientConfig,
+        origin: LoadOrigin | None,
+        target: GrowingFile,
+        request: RecordingRequest,
+        say: Say,
+        documents: Sequence[bytes],
     ) -> None:
         self._config = config
         self._origin = origin
         self._target = target
         self._request = request
         self._say = say
+        self._documents = documents
         self._writer = RecordingWriter(target.out, request.most)
         self._interrupted = False
         self._woken = asyncio.Event()
@@ -192,6 +211,8 @@ class _Recorder:
         if version:
             document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
             self._writer.object(LineType.SNAPSHOT, msgspec.json.encode({**document, "gitVersion": version}))
+        for data in self._documents:
+            self._writer.object(LineType.SNAPSHOT, data)
         for kind in kinds:
             kind.begin(self._writer)
         if load is not None:

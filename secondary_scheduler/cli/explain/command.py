@@ -13,7 +13,6 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.explain.output import write
 from secondary_scheduler.cli.explain.request import (
-    ConfigOption,
     LoadOption,
     NowOption,
     SnapshotOption,
@@ -33,6 +32,7 @@ from secondary_scheduler.cli.kubeoptions import (
 )
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.schedulers import PORT, Schedulers, UnknownPodError, find_schedulers
+from secondary_scheduler.cli.snapshotoptions import ConfigOption, SchedulerOption
 from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.importing import importing
 
@@ -43,14 +43,14 @@ _POD_EXAMPLES = (
     "explain pod web-1 -n shop",
     "explain pod web-1 -n shop --why-not node-7",
     "explain deployment/web -n shop",
-    "explain pod web-1 -n shop --snapshot cluster.json --config config.yaml",
+    "explain pod web-1 -n shop --snapshot cluster.json",
 )
 _QUEUE_EXAMPLES = (
     "explain queue -n shop -n batch",
     "explain queue -A --limit 50",
-    "explain queue --snapshot cluster.json --config config.yaml",
+    "explain queue --snapshot cluster.json",
 )
-_NODE_EXAMPLES = ("explain node node-7", "explain node node-7 --snapshot cluster.json --config config.yaml")
+_NODE_EXAMPLES = ("explain node node-7", "explain node node-7 --snapshot cluster.json")
 _SHADOW_EXAMPLES = ("explain shadow -n shop", "explain shadow -A --limit 50 -o json")
 _MOST = 500
 _TIMEOUT = 15.0
@@ -97,6 +97,7 @@ def explain_pod(
     ] = None,
     snapshot: SnapshotOption = None,
     config: ConfigOption = None,
+    scheduler: SchedulerOption = None,
     load: LoadOption = None,
     now: NowOption = None,
     scheduler_namespace: SchedulerNamespaceOption = None,
@@ -194,6 +195,7 @@ def explain_queue(
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Pods shown of each queue.")] = 20,
     snapshot: SnapshotOption = None,
     config: ConfigOption = None,
+    scheduler: SchedulerOption = None,
     load: LoadOption = None,
     now: NowOption = None,
     scheduler_namespace: SchedulerNamespaceOption = None,
@@ -238,6 +240,7 @@ def explain_node(
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Decisions shown.")] = 10,
     snapshot: SnapshotOption = None,
     config: ConfigOption = None,
+    scheduler: SchedulerOption = None,
     load: LoadOption = None,
     now: NowOption = None,
     scheduler_namespace: SchedulerNamespaceOption = None,

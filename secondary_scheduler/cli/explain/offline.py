@@ -14,7 +14,7 @@ from msgspec import Struct
 from scheduler.core import NodeVerdict, detail_of, explain, judge_node, without_own_use
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.configurationfile import ConfigurationFile
+from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
@@ -53,14 +53,13 @@ def read_offline(request: OfflineRequest) -> Offline:
         CommandError: a file cannot be used.
     """
     report = Report(lambda text: typer.echo(text, err=True))
-    file = ConfigurationFile.read("--config", request.config)
-    configuration = file.load(report)
+    objects = read_recorded(request.files, report)
+    configuration = chosen_configuration("--config", request.config, request.place, objects, report)
     selection = PodSelection(configuration.scheduler_names, {})
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    objects = read_recorded(request.files, report)
     conditions = Conditions(_SEED, request.now, measured)
     # Whether anything waits matters to those who ask about the queue, and is told there.
-    ready = set_up(file, configuration, selection, objects, conditions, report, about_pending=False)
+    ready = set_up(configuration, selection, objects, conditions, report, about_pending=False)
     return Offline(ready, objects, report)
 
 

@@ -11,17 +11,14 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 
-_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "as_service_account", "kubeconfig", "context")
+_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "as_service_account")
 
 SnapshotOption = Annotated[
     list[str] | None,
     typer.Option("--snapshot", metavar="FILE", help="Ask no scheduler but decide on this snapshot; repeatable."),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="With --snapshot: KubeSchedulerConfiguration, ConfigMap or stack file to use."),
 ]
 LoadOption = Annotated[
     str | None, typer.Option("--load", metavar="FILE", help="With --snapshot: measured load, as of simulate.")
@@ -38,12 +35,14 @@ class OfflineRequest:
     Attributes:
         files: of the snapshot.
         config: whose profiles decide.
+        place: of the scheduler whose configuration decides where `config` names none.
         load: file with the measured load; None: the snapshot's own.
         now: seconds since the epoch; None: as the load or the objects say.
     """
 
     files: Sequence[str]
-    config: Path
+    config: Path | None
+    place: InstalledPlace
     load: str | None
     now: float | None
 
@@ -57,11 +56,12 @@ def offline_request(
         CommandError: options that exclude each other, or one that is missing.
     """
     if not snapshot:
-        if silenced := was_typed(call, "config", "load", "now"):
+        if silenced := was_typed(call, "config", "scheduler", "load", "now"):
             raise CommandError(f"{silenced}: only with --snapshot", ExitCode.USAGE)
         return None
     require_apart(call, "snapshot", *_ONLINE)
-    if config is None:
-        raise CommandError("--snapshot: needs --config, whose profiles decide", ExitCode.USAGE)
+    require_apart(call, "config", "scheduler", "kubeconfig", "context")
     require_single_stdin([*snapshot, load])
-    return OfflineRequest(snapshot, config, load, moment(now, "--now") if now is not None else None)
+    options = call.params
+    place = InstalledPlace(options["scheduler"], options["kubeconfig"], options["context"], "explain")
+    return OfflineRequest(snapshot, config, place, load, moment(now, "--now") if now is not None else None)

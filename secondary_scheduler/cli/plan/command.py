@@ -9,13 +9,21 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanRequest
 from secondary_scheduler.cli.reading import require_single_stdin
-from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
+from secondary_scheduler.cli.snapshotoptions import (
+    InstalledPlace,
+    LoadOption,
+    MoreFilesArgument,
+    SchedulerOption,
+    SeedOption,
+)
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(
+    "plan --new changed.yaml --snapshot cluster.json",
     "plan --old config.yaml --new changed.yaml --snapshot cluster.json",
     "plan --old config.yaml --new changed.yaml --snapshot cluster.json --over all -o wide",
     "plan --old config.yaml --new changed.yaml --recording cluster.recording",
@@ -30,10 +38,17 @@ def register(parent: typer.Typer) -> None:
 
 def plan(
     call: typer.Context,
-    old: Annotated[
-        Path, typer.Option("--old", help="KubeSchedulerConfiguration, ConfigMap or stack file as it is now.")
+    new: Annotated[
+        Path, typer.Option("--new", help="KubeSchedulerConfiguration, ConfigMap or stack file as it is to be.")
     ],
-    new: Annotated[Path, typer.Option("--new", help="The same as it is to be.")],
+    old: Annotated[
+        Path | None,
+        typer.Option(
+            "--old",
+            help="The same as it is now (default: the one that the snapshot holds, else that of the installed "
+            "scheduler).",
+        ),
+    ] = None,
     snapshot: Annotated[
         list[str] | None, typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
     ] = None,
@@ -81,6 +96,9 @@ def plan(
             help="Place the pods of this other scheduler, too, as those of the profile; repeatable.",
         ),
     ] = None,
+    scheduler: SchedulerOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     summary: Annotated[
         bool, typer.Option("--summary", help="Print at most five lines of text instead of the tables.")
     ] = False,
@@ -96,11 +114,25 @@ def plan(
     files = [*(snapshot or ()), *(more or ())]
     over = _over(call, over, files, recording)
     require_single_stdin([str(old), str(new), *files, recording, load, extender_recording])
+    require_apart(call, "old", "scheduler", "kubeconfig", "context")
+    place = InstalledPlace(scheduler, kubeconfig, context, "plan")
     time = moment(now, "--now") if now is not None else None
     if summary and output not in (PlanFormat.TABLE, PlanFormat.MARKDOWN):
         raise CommandError(f"--summary: is text or Markdown, not -o {output}; leave one of them out", ExitCode.USAGE)
     request = PlanRequest(
-        old, new, files, over, load, seed, time, as_scheduler or [], extender_recording, output, summary, recording
+        old,
+        new,
+        place,
+        files,
+        over,
+        load,
+        seed,
+        time,
+        as_scheduler or [],
+        extender_recording,
+        output,
+        summary,
+        recording,
     )
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.

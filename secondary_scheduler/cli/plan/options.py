@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+
 
 class Over(enum.StrEnum):
     """Which pods are placed."""
@@ -29,8 +31,10 @@ class PlanFormat(enum.StrEnum):
 class PlanRequest:
     """The options of one call."""
 
-    old: Path
+    old: Path | None
     new: Path
+    place: InstalledPlace
+    """Of the scheduler whose configuration is the old one where `old` names none."""
     files: list[str]
     over: Over
     load: str | None

@@ -14,6 +14,7 @@ import typer
 
 from scheduler.config import Configuration, differences
 from secondary_scheduler.balance import NodeFigures, node_figures
+from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.cli.clusterrecording.reading import read_recording as read_cluster_recording
 from secondary_scheduler.cli.configurationfile import ConfigurationFile
@@ -45,12 +46,6 @@ class PlanOutcome:
 
     differs: bool
     valid: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    file: ConfigurationFile
-    configuration: Configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +84,21 @@ class _Decided:
 def run(request: PlanRequest) -> PlanOutcome:
     """Decide for both configurations, compare, and write; what is wrong with the snapshot is reported on stderr."""
     of_files = Report(_say)
-    sides = [
-        _Side(file, file.load(of_files))
-        for file in (ConfigurationFile.read("--old", request.old), ConfigurationFile.read("--new", request.new))
-    ]
     measured = read_load(read_objects(request.load), request.load, of_files) if request.load is not None else None
     recording = read_cluster_recording(request.recording, of_files) if request.recording is not None else None
     if recording is not None:
         objects = recording.objects_at(-math.inf, of_files)
     else:
         objects = read_recorded(request.files, of_files)
+    sides = (
+        chosen_configuration("--old", request.old, request.place, objects, of_files, request.new),
+        ConfigurationFile.read("--new", request.new, request.old).load(of_files, objects.minor),
+    )
     recorded = read_recording(request.extender_recording, of_files) if request.extender_recording else None
     anew = request.over is Over.ALL
     now = request.now if recording is None else recording.start
     conditions = Conditions(request.seed, now, measured, recorded, without_taken_off if anew else None)
-    names = frozenset(name for side in sides for name in side.configuration.scheduler_names)
+    names = frozenset(name for side in sides for name in side.scheduler_names)
     snapshot = _Snapshot(objects, conditions, names, recording, pod_names(recording) if recording is not None else {})
     of_files.close()
     remarks = _RemarksOfBoth()
@@ -115,7 +110,7 @@ def run(request: PlanRequest) -> PlanOutcome:
     result = PlanResult(
         over=request.over,
         seed=request.seed,
-        old=SideSummary(str(request.old), old.configuration, old.figures, old.replayed),
+        old=SideSummary(str(request.old or old.configuration.source), old.configuration, old.figures, old.replayed),
         new=SideSummary(str(request.new), new.configuration, new.figures, new.replayed),
         changes=tuple(differences(old.configuration, new.configuration)),
         comparison=compare(old.placements, new.placements, new.equally_good),
@@ -126,17 +121,20 @@ def run(request: PlanRequest) -> PlanOutcome:
 
 
 def _decided(
-    side: _Side, request: PlanRequest, snapshot: _Snapshot, report: Report, former: Mapping[str, PodPlacement]
+    configuration: Configuration,
+    request: PlanRequest,
+    snapshot: _Snapshot,
+    report: Report,
+    former: Mapping[str, PodPlacement],
 ) -> _Decided:
     """Decide for one side. `former`: the placements of the other, with which these will be compared."""
-    profiles, anew = side.configuration.scheduler_names, request.over is Over.ALL
+    profiles, anew = configuration.scheduler_names, request.over is Over.ALL
     selection = PodSelection(
-        profiles, taken_over(request.as_scheduler, side.configuration), anew=snapshot.scheduler_names if anew else ()
+        profiles, taken_over(request.as_scheduler, configuration), anew=snapshot.scheduler_names if anew else ()
     )
     elsewhere = snapshot.scheduler_names - set(profiles)
     ready = set_up(
-        side.file,
-        side.configuration,
+        configuration,
         selection,
         snapshot.objects,
         snapshot.conditions,

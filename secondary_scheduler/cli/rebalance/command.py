@@ -24,8 +24,15 @@ from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
 from secondary_scheduler.cli.rebalance.process import run
-from secondary_scheduler.cli.snapshotoptions import LoadOption, MoreFilesArgument, SeedOption
-from secondary_scheduler.cli.typed import moment, was_typed
+from secondary_scheduler.cli.snapshotoptions import (
+    ConfigOption,
+    InstalledPlace,
+    LoadOption,
+    MoreFilesArgument,
+    SchedulerOption,
+    SeedOption,
+)
+from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 from secondary_scheduler.importing import importing
 
 _PLAN = examples(
@@ -57,9 +64,8 @@ def register(parent: typer.Typer) -> None:
 
 def plan(
     call: typer.Context,
-    config: Annotated[
-        Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file of the scheduler.")
-    ],
+    config: ConfigOption = None,
+    scheduler: SchedulerOption = None,
     snapshot: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,13 +121,15 @@ def plan(
         raise CommandError(f"{files[0]}: name the first file of a snapshot with --snapshot", ExitCode.USAGE)
     if files and (typed := was_typed(call, *_OF_A_CLUSTER)):
         raise CommandError(f"--snapshot and {typed} exclude each other: a snapshot is no cluster", ExitCode.USAGE)
+    require_apart(call, "config", "scheduler", *(("kubeconfig", "context") if files else ()))
     require_single_stdin([str(config), str(settings), *files, load])
     time = moment(now, "--now") if now is not None else None
     live = None
     if not files:
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
         live = LiveSource(kubeconfig, context, origin, not assume_scheduler)
-    request = RebalanceRequest(config, settings, files, live, load, seed, time, rounds, output)
+    place = InstalledPlace(scheduler, kubeconfig, context, "rebalance")
+    request = RebalanceRequest(config, place, settings, files, live, load, seed, time, rounds, output)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.rebalance.running import run

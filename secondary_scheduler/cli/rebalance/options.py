@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 
 
@@ -25,10 +26,12 @@ class RebalanceRequest:
 
     Attributes:
         files: of the snapshot; none where `live` is read.
+        place: of the scheduler whose configuration decides where `config` names none.
         settings: file with the settings; None for the defaults.
     """
 
-    config: Path
+    config: Path | None
+    place: InstalledPlace
     settings: Path | None
     files: list[str]
     live: LiveSource | None

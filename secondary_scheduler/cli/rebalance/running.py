@@ -14,7 +14,7 @@ import typer
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading, configured_extenders
 from scheduler.load import window_seconds
-from secondary_scheduler.cli.configurationfile import ConfigurationFile
+from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.errors import InputError, printable
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.facts import read_facts
@@ -59,13 +59,11 @@ def run(request: RebalanceRequest) -> PlanOutcome:
     """Make the plan and write it; what is wrong with the objects is reported on stderr."""
     report = Report(_say)
     settings = _settings(request)
-    file = ConfigurationFile.read("--config", request.config)
-    configuration = file.load(report)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     objects = _live_objects(request.live, report) if request.live is not None else read_recorded(request.files, report)
+    configuration = chosen_configuration("--config", request.config, request.place, objects, report)
     now = time.time() if request.now is None and request.live is not None else request.now
     ready = set_up(
-        file,
         configuration,
         PodSelection(configuration.scheduler_names),
         objects,

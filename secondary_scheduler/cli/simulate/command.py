@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, FullOutputOption
+from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, Request
-from secondary_scheduler.cli.snapshotoptions import AsSchedulerOption, LoadOption, MoreFilesArgument, SeedOption
+from secondary_scheduler.cli.snapshotoptions import (
+    AsSchedulerOption,
+    ConfigOption,
+    InstalledPlace,
+    LoadOption,
+    MoreFilesArgument,
+    SchedulerOption,
+    SeedOption,
+)
 from secondary_scheduler.cli.typed import moment, require_apart
 from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(
+    "simulate --snapshot cluster.json",
     "simulate --config config.yaml --snapshot cluster.json",
     "simulate --config config.yaml --snapshot cluster.json --pod new-pod.yaml -o wide",
     "simulate --config config.yaml --snapshot cluster.json --as-scheduler default-scheduler -n shop",
@@ -32,13 +40,12 @@ def register(parent: typer.Typer) -> None:
 
 def simulate(
     call: typer.Context,
-    config: Annotated[
-        Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file to use.")
-    ],
     snapshot: Annotated[
         list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
     ],
     more: MoreFilesArgument = None,
+    config: ConfigOption = None,
+    scheduler: SchedulerOption = None,
     load: LoadOption = None,
     pod: Annotated[str | None, typer.Option("--pod", help="File with one more pod to place.")] = None,
     seed: SeedOption = 0,
@@ -70,6 +77,8 @@ def simulate(
         str | None, typer.Option("--namespace", "-n", help="Show the pods of this namespace only; all are decided.")
     ] = None,
     all_namespaces: AllNamespacesOption = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Place the pending pods of a snapshot as the scheduler would.
@@ -81,8 +90,10 @@ def simulate(
     require_single_stdin([*files, load, pod, extender_recording])
     time = moment(now, "--now") if now is not None else None
     require_apart(call, "namespace", "all_namespaces")
+    require_apart(call, "config", "scheduler", "kubeconfig", "context")
     request = Request(
         config,
+        InstalledPlace(scheduler, kubeconfig, context),
         files,
         load,
         pod,

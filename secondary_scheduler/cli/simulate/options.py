@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 
 Detail = Literal["full", "none"] | int
 """Nodes shown per pod: all, none, or the best so many."""
@@ -16,7 +17,9 @@ Detail = Literal["full", "none"] | int
 class Request:
     """The options of one call."""
 
-    config: Path
+    config: Path | None
+    place: InstalledPlace
+    """Of the scheduler whose configuration decides where `config` names none."""
     files: list[str]
     load: str | None
     pod: str | None

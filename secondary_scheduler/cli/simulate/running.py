@@ -11,7 +11,7 @@ from typing import IO
 
 import typer
 
-from secondary_scheduler.cli.configurationfile import ConfigurationFile
+from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.simulate import output as forms
 from secondary_scheduler.cli.simulate.options import Detail, Request
@@ -29,21 +29,19 @@ from secondary_scheduler.simulation.watcherload import read_load
 def run(request: Request) -> bool:
     """Decide and write; false when the snapshot holds an invalid object, which is reported on stderr."""
     report = Report(lambda text: typer.echo(text, err=True))
-    file = ConfigurationFile.read("--config", request.config)
-    _decide(request, file, report)
+    _decide(request, report)
     report.close()
     return not report.invalid
 
 
-def _decide(request: Request, file: ConfigurationFile, report: Report) -> None:
-    configuration = file.load(report)
+def _decide(request: Request, report: Report) -> None:
+    objects = read_recorded(request.files, report, pod_file=request.pod)
+    configuration = chosen_configuration("--config", request.config, request.place, objects, report)
     selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    objects = read_recorded(request.files, report, pod_file=request.pod)
     recorded = read_recording(request.extender_recording, report) if request.extender_recording else None
-    ready = set_up(
-        file, configuration, selection, objects, Conditions(request.seed, request.now, measured, recorded), report
-    )
+    conditions = Conditions(request.seed, request.now, measured, recorded)
+    ready = set_up(configuration, selection, objects, conditions, report)
     simulation = ready.simulation(all_explained if _shows_matrix(request) else none_explained, preempt=request.preempt)
     outcomes = _outcomes(simulation, ready.cluster)
     if request.namespace is not None:

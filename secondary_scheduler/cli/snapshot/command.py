@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,9 @@ from secondary_scheduler.cli.loadoptions import (
 from secondary_scheduler.cli.reading import require_writable
 from secondary_scheduler.cli.typed import was_typed
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest
 
 
 class SnapshotFormat(enum.StrEnum):
@@ -61,6 +64,13 @@ def snapshot(
     ca_file: CaFileOption = None,
     allow_insecure: AllowInsecureOption = False,
     window: WindowOption = "15m",
+    configuration: Annotated[
+        bool,
+        typer.Option(
+            "--configuration/--no-configuration",
+            help="With what the installed schedulers run, without secrets: simulate and others decide with it.",
+        ),
+    ] = True,
     output: Annotated[SnapshotFormat, typer.Option("-o", "--output", help="Form of the file.")] = SnapshotFormat.JSON,
     record: Annotated[
         str | None,
@@ -80,9 +90,10 @@ def snapshot(
 ) -> None:
     """Write a cluster's objects and load to one file.
 
-    These are nodes, pods, volumes and policies. The cluster is only read. Only fields that a scheduler reads are kept:
-    no Secrets, no environment variables, no commands. With --record, exit code 1 means that the recording ended at
-    --record-limit, or while a watch was lost; the file can be used all the same.
+    These are nodes, pods, volumes and policies, and the configurations of installed schedulers. The cluster is only
+    read. Only fields that a scheduler reads are kept: no Secrets, no environment variables, no commands. With --record,
+    exit code 1 means that the recording ended at --record-limit, or while a watch was lost; the file can be used all
+    the same.
     """
     if record is not None:
         if typed := was_typed(call, "output"):
@@ -98,13 +109,23 @@ def snapshot(
     if record is not None:
         if origin is None and (typed := was_typed(call, "load_interval")):
             raise CommandError(f"{typed}: of a load source, which --prometheus or --watcher names", ExitCode.USAGE)
-        _record(kubeconfig, context, origin, file, seconds, limit, interval)
+        from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest
+
+        request = RecordingRequest(seconds, limit, interval)
+        _record(kubeconfig, context, origin, file, request, with_configuration=configuration)
         return
     # Here, not above: reading them takes longer than all the rest of the command line.
     from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 
     with cluster_to_read(kubeconfig, context) as config:
-        counts = take_snapshot(config, origin, file, as_yaml=output is SnapshotFormat.YAML, say=_say)
+        counts = take_snapshot(
+            config,
+            origin,
+            file,
+            as_yaml=output is SnapshotFormat.YAML,
+            say=_say,
+            with_configuration=configuration,
+        )
     _say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
 
 
@@ -113,16 +134,17 @@ def _record(
     context: str | None,
     origin: LoadOrigin | None,
     file: Path | None,
-    seconds: float,
-    limit: int,
-    interval: float,
+    request: RecordingRequest,
+    *,
+    with_configuration: bool,
 ) -> None:
-    from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest, ending, take_recording
+    from secondary_scheduler.cli.clusterrecording.taking import ending, take_recording
+    from secondary_scheduler.cli.installedconfigurations import installed_documents
     from secondary_scheduler.cli.snapshotfile import cluster_to_read
 
-    request = RecordingRequest(seconds, limit, interval)
     with cluster_to_read(kubeconfig, context, renewed=True) as config:
-        recorded = take_recording(config, origin, file, request, _say)
+        documents = installed_documents(config, _say) if with_configuration else []
+        recorded = take_recording(config, origin, file, request, _say, [document.data for document in documents])
     _say(
         f"{config.server}: recorded {recorded.seconds:.0f} s: {recorded.objects:,} objects at the beginning, "
         f"{recorded.events:,} changes, {recorded.size / (1 << 20):.1f} MiB"

@@ -27,7 +27,15 @@ from secondary_scheduler.cli.loadoptions import (
 )
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.schedulers import PORT
-from secondary_scheduler.cli.snapshotoptions import AsSchedulerOption, LoadOption, MoreFilesArgument, SeedOption
+from secondary_scheduler.cli.snapshotoptions import (
+    AsSchedulerOption,
+    ConfigOption,
+    InstalledPlace,
+    LoadOption,
+    MoreFilesArgument,
+    SchedulerOption,
+    SeedOption,
+)
 from secondary_scheduler.cli.typed import require_apart, was_typed
 from secondary_scheduler.importing import importing
 
@@ -35,7 +43,7 @@ _EXAMPLES = examples(
     "ui --snapshot cluster.json",
     "ui --snapshot cluster.json --config config.yaml --old before.yaml",
     "ui --recording cluster.recording --config config.yaml",
-    "ui --context prod --prometheus https://prometheus.example.com --token-file token --config config.yaml",
+    "ui --context prod --prometheus https://prometheus.example.com --token-file token",
 )
 
 
@@ -66,14 +74,8 @@ def ui(
             "moment of it.",
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            help="KubeSchedulerConfiguration, ConfigMap or stack file to decide with (default: the default profile of "
-            "kube-scheduler).",
-        ),
-    ] = None,
+    config: ConfigOption = None,
+    scheduler: SchedulerOption = None,
     old: Annotated[
         Path | None, typer.Option("--old", help="Another configuration; the page shows what differs from it.")
     ] = None,
@@ -104,6 +106,7 @@ def ui(
     """
     files = [*(snapshot or ()), *(more or ())]
     require_single_stdin([*files, recording, load])
+    require_apart(call, "config", "scheduler")
     if recording is not None:
         if files:
             raise CommandError("--recording and --snapshot exclude each other; leave one out", ExitCode.USAGE)
@@ -111,14 +114,17 @@ def ui(
     origin = None
     if not files and recording is None:
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
-    elif typed := was_typed(call, *_OF_CLUSTERS):
+    else:
+        require_apart(call, "config", "kubeconfig", "context")
+    if (files or recording is not None) and (typed := was_typed(call, *_OF_CLUSTERS)):
         files_option = "--snapshot" if recording is None else "--recording"
         raise CommandError(f"{typed}: of a running cluster; leave out {files_option}", ExitCode.USAGE)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.ui.reading import SceneRequest
         from secondary_scheduler.cli.ui.serving import serve_cluster, serve_recording, serve_snapshot
-    request = SceneRequest(files, config, old, load, as_scheduler or (), seed, recording=recording)
+    place = InstalledPlace(scheduler, kubeconfig, context, "ui", scheduler_namespace)
+    request = SceneRequest(files, config, old, load, as_scheduler or (), seed, recording=recording, place=place)
     if recording is not None:
         serve_recording(request, port)
         return

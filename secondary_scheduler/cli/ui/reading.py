@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scheduler.config import Configuration, default_configuration
+from secondary_scheduler.cli.chosenconfiguration import NoConfigurationError, chosen_configuration
 from secondary_scheduler.cli.configurationfile import ConfigurationFile
-from secondary_scheduler.simulation.cluster import read_cluster
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions
 from secondary_scheduler.simulation.watcherload import read_load
@@ -24,13 +27,14 @@ class SceneRequest:
 
     Attributes:
         files: of the snapshot.
-        config: file with the configuration; None for the one that kube-scheduler has by default.
+        config: file with the configuration; None for that of the scheduler at `place`.
         old: file with a configuration to compare with.
         load: file with the load; None for the snapshot's own.
         as_scheduler: `NAME` or `NAME=PROFILE`, as for `simulate`.
         seed: of the choice among equally good nodes.
         now: time of the decisions, seconds since the epoch; None: as the load or the objects say.
         recording: a recording in place of the files.
+        place: of the scheduler whose configuration decides where `config` names none.
     """
 
     files: Sequence[str]
@@ -41,36 +45,32 @@ class SceneRequest:
     seed: int = 0
     now: float | None = None
     recording: str | None = None
+    place: InstalledPlace = field(default_factory=InstalledPlace)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadConfigurations:
-    """The files with configurations, read once; what they say depends on the cluster's version."""
+def deciding_configuration(request: SceneRequest, objects: RecordedObjects, report: Report) -> Configuration:
+    """Return the configuration that decides; kube-scheduler's default one where there is no other, which is reported.
 
-    file: ConfigurationFile | None
-    old_file: ConfigurationFile | None
+    Raises:
+        CommandError: it cannot be read.
+        typer.Exit: it is not valid; its mistakes are on stderr.
+    """
+    try:
+        return chosen_configuration("--config", request.config, request.place, objects, report)
+    except NoConfigurationError as error:
+        report.warn(f"configuration: kube-scheduler's default profile, as {error.reason}; --config names another")
+        return default_configuration(allow_default_scheduler_name=True, cluster_minor=objects.minor)
 
-    @staticmethod
-    def of(request: SceneRequest) -> ReadConfigurations:
-        """Read the files that a request names."""
-        return ReadConfigurations(
-            ConfigurationFile.read("--config", request.config) if request.config is not None else None,
-            ConfigurationFile.read("--old", request.old) if request.old is not None else None,
-        )
 
-    def current(self, report: Report, minor: int | None = None) -> Configuration:
-        """Return the configuration that decides.
+def old_configuration(request: SceneRequest, objects: RecordedObjects, report: Report) -> Configuration | None:
+    """Return the configuration to compare with; None without one.
 
-        Raises:
-            typer.Exit: it is not valid; its mistakes are on stderr.
-        """
-        if self.file is None:
-            return default_configuration(allow_default_scheduler_name=True, cluster_minor=minor)
-        return self.file.load(report, minor)
-
-    def old(self, report: Report, minor: int | None) -> Configuration | None:
-        """Return the one to compare with."""
-        return self.old_file.load(report, minor) if self.old_file is not None else None
+    Raises:
+        CommandError, typer.Exit: as for the one that decides.
+    """
+    if request.old is None:
+        return None
+    return ConfigurationFile.read("--old", request.old).load(report, objects.minor)
 
 
 def kept_report(say: Callable[[str], None]) -> tuple[Report, list[str]]:
@@ -100,19 +100,12 @@ def read_scene(
         typer.Exit: a configuration is not valid; its mistakes are on stderr.
     """
     report, lines = kept_report(say)
-    files = ReadConfigurations.of(request)
-    configuration = files.current(report)
+    objects = read_recorded(request.files, report)
+    configuration = deciding_configuration(request, objects, report)
+    old = old_configuration(request, objects, report)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    cluster = read_cluster(
-        request.files,
-        report,
-        scheduler_names=configuration.scheduler_names,
-        taken_over=taken_over(request.as_scheduler, configuration),
-    )
-    if cluster.minor is not None:
-        # Which plugins run by default depends on the version, which only the snapshot knows.
-        configuration = files.current(report, cluster.minor)
-    old = files.old(report, cluster.minor)
+    selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
+    cluster = build_cluster(objects, report, selection)
     conditions = Conditions(request.seed, request.now, measured)
     shown = title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files)
     scene, remarks = decided_scene(shown, cluster, configuration, conditions, old=old, limits=limits)

@@ -11,7 +11,7 @@ from scheduler.config import Configuration
 from secondary_scheduler.cli.clusterrecording.reading import read_recording
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.course import Course, Replayable, replay_course
-from secondary_scheduler.cli.ui.reading import ReadConfigurations, SceneRequest, kept_report
+from secondary_scheduler.cli.ui.reading import SceneRequest, deciding_configuration, kept_report, old_configuration
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.remarks import remarks
@@ -88,15 +88,12 @@ def read_recording_scenes(
     """
     assert request.recording is not None
     report, lines = kept_report(say)
-    files = ReadConfigurations.of(request)
-    configuration = files.current(report)
     recording = read_recording(request.recording, report)
+    objects = recording.objects_at(-math.inf, report)
+    configuration = deciding_configuration(request, objects, report)
+    old = old_configuration(request, objects, report)
     selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
-    cluster = build_cluster(recording.objects_at(-math.inf, report), report, selection)
-    if cluster.minor is not None:
-        # Which plugins run by default depends on the version, which only the recording knows.
-        configuration = files.current(report, cluster.minor)
-    old = files.old(report, cluster.minor)
+    cluster = build_cluster(objects, report, selection)
     conditions = Conditions(request.seed, recording.start)
     replayable = Replayable(recording, cluster, conditions, taken_over(request.as_scheduler, configuration))
     course = replay_course(replayable, configuration, limits, report=report)

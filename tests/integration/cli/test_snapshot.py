@@ -26,6 +26,28 @@ profiles:
 """
 
 
+INSTALLED = (
+    CONFIGURATION
+    + """
+  plugins: {score: {enabled: [{name: TargetLoadPacking}]}}
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: "http://prometheus:9090", token: hunter2}}
+"""
+)
+
+
+def installed() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The ConfigMap and the Deployment of a scheduler, which has no pod."""
+    labels = {"app": "scheduler"}
+    container = {"name": "c", "image": "registry.example/kube-scheduler:v1", "command": ["/bin/kube-scheduler"]}
+    volume = {"name": "etckubernetes", "configMap": {"name": "active"}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": [volume]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    config_map = {"metadata": {"name": "active"}, "data": {"config.yaml": INSTALLED}}
+    return config_map, {"metadata": {"name": "mine"}, "spec": spec}
+
+
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "secondary_scheduler.cli", *map(str, arguments)],
@@ -73,6 +95,9 @@ def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
     api.create_namespaced_secret("default", {"metadata": {"name": "secret"}, "stringData": {"token": "hunter2"}})
     api.create_namespaced_pod("default", pod("pending"))
     api.create_namespaced_pod("default", pod("placed", nodeName="sim-003"))
+    config_map, deployment = installed()
+    api.create_namespaced_config_map("default", config_map)
+    kubernetes_client.AppsV1Api(api.api_client).create_namespaced_deployment("default", deployment)
 
     files = {form: tmp_path / f"snapshot.{form}" for form in ("json", "yaml")}
     for form, file in files.items():
@@ -93,12 +118,11 @@ def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
     assert placed["metadata"]["annotations"] == {"scheduling.k8s.io/kept": "yes"}
     assert placed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "64Mi"}
 
-    config = tmp_path / "config.yaml"
-    config.write_text(CONFIGURATION)
     results = []
     for file in files.values():
-        decided = run("simulate", "--config", config, "--snapshot", file, "-o", "json")
+        decided = run("simulate", "--snapshot", file, "-o", "json")
         assert decided.returncode == 0, decided.stderr
+        assert "configuration: of the scheduler default/mine, as the snapshot has it" in decided.stderr
         results.append(json.loads(decided.stdout))
     assert results[0] == results[1]
     (decision,) = results[0]["decisions"]
@@ -106,6 +130,13 @@ def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
     assert decision["node"] in decision["nodes"]
     assert set(decision["nodes"]) == {f"sim-00{number}" for number in range(5)}
     assert all(node["feasible"] for node in decision["nodes"].values())
+
+    without = tmp_path / "without.json"
+    done = run("snapshot", "--kubeconfig", cluster.readonly_kubeconfig, "--file", without, "--no-configuration")
+    assert (done.returncode, "SchedulerConfiguration" in without.read_text()) == (0, False)
+    answered = run("simulate", "--snapshot", without, "--kubeconfig", cluster.readonly_kubeconfig, "-o", "json")
+    assert "configuration: of the scheduler default/mine, as https://127.0.0.1" in answered.stderr
+    assert json.loads(answered.stdout) == results[0]
 
 
 def test_a_cluster_that_does_not_answer_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
@@ -161,13 +192,3 @@ def test_a_recording_holds_what_happens_to_a_real_cluster_and_plan_replays_it(
             assert process.wait(60) == 0
     assert "hunter2" not in file.read_text()
     assert json.loads(file.read_text().splitlines()[-1])["message"] == "interrupted"
-
-    planned = run("plan", "--old", config, "--new", config, "--recording", file, "-o", "json")
-    assert planned.returncode == 0, planned.stderr
-    result = json.loads(planned.stdout)
-    # The one that went may have come and gone within a step of the replay, before anything is decided about it.
-    counts = result["counts"]
-    assert (counts["pods"], counts["sameNode"] + counts["unschedulableInBoth"]) == (2, 2)
-    assert counts["sameNode"] >= 1
-    assert result["recording"]["podsOnNodes"] == 1
-    assert result["recording"]["gaps"] == []

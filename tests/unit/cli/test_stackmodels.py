@@ -15,7 +15,7 @@ STACK_FILE = "config:\n  secondary-scheduler:schedulerImage: registry.example.co
 @pytest.mark.parametrize(
     ("project", "message"),
     [
-        (None, "a stack file is checked with its project, but no parent directory has a Pulumi.yaml"),
+        (None, "neither above it nor above the working directory is a Pulumi.yaml; go to a clone of the project"),
         ("name: other\n", "belongs to the project 'other' of "),
         ("name: secondary-scheduler\n", "cannot be loaded: No module named 'stacks'"),
         ("]", "Pulumi.yaml: not valid YAML"),

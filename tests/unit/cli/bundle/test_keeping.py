@@ -14,9 +14,9 @@ from secondary_scheduler.cli.bundle.keeping import (
     allowlist,
     command_line,
     is_own_label,
-    keep_configuration,
     keep_object,
 )
+from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.operator.options import parse_options
 from tests.unit.cli.bundle.installation import CONFIGURATION, objects
 

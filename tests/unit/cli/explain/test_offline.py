@@ -119,9 +119,9 @@ def test_what_cannot_be_answered_says_why(
     assert reason in refused.err.splitlines()[-1]
 
 
-def test_options_of_a_snapshot_need_one_and_a_snapshot_needs_a_configuration(bench: Bench) -> None:
+def test_options_of_a_snapshot_need_one(bench: Bench) -> None:
     assert run("explain", "pod", "p", "--config", bench.config).code == 2
-    assert "--config" in run("explain", "pod", "p", "--snapshot", "f").err
+    assert run("explain", "pod", "p", "--scheduler", "a/b").code == 2
 
 
 def test_an_invalid_object_is_reported_and_the_rest_is_explained(bench: Bench) -> None:
@@ -198,6 +198,8 @@ def test_a_node_that_the_snapshot_lacks_is_told_with_those_that_it_has(bench: Be
 @pytest.mark.parametrize("command", ["queue", "node n1"])
 def test_the_other_commands_have_the_same_rules_of_options(bench: Bench, command: str) -> None:
     assert "--config: only with --snapshot" in run("explain", *command.split(), "--config", bench.config).err
+    refused = bench.ask(command, SMALL, more=("--scheduler-pod", "s"))
+    assert (refused.code, "--snapshot and --scheduler-pod exclude each other" in refused.err) == (2, True)
     refused = bench.ask(command, SMALL, more=("--context", "prod"))
-    assert (refused.code, "--snapshot and --context exclude each other" in refused.err) == (2, True)
+    assert (refused.code, "--config and --context exclude each other" in refused.err) == (2, True)
     assert bench.ask(command, node("n1"), {"apiVersion": "v1", "kind": "Node", "metadata": 3}).code == 4

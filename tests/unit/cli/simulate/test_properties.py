@@ -22,8 +22,9 @@ from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from secondary_scheduler.cli.simulate.output import write_json
-from secondary_scheduler.simulation.cluster import read_cluster
+from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.deciding import Simulation, all_explained
+from secondary_scheduler.simulation.objects import read_recorded
 from secondary_scheduler.simulation.report import Report
 from tests.support.drawnclusters import node_object, nodes, pod_object, pods
 from tests.support.selection import tries
@@ -68,7 +69,8 @@ def simulated(directory: Path, objects: list[dict[str, Any]], runner: ProfileRun
     file = directory / "snapshot.json"
     file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))
     lines: list[str] = []
-    cluster = read_cluster([str(file)], Report(lines.append), scheduler_names=[SCHEDULER])
+    report = Report(lines.append)
+    cluster = build_cluster(read_recorded([str(file)], report), report, PodSelection([SCHEDULER]))
     assert lines == []
     attempts = AttemptPipeline(
         cluster.state, {SCHEDULER: runner}, random.Random(seed), Clocks(lambda: NOW, lambda: NOW)

@@ -139,7 +139,7 @@ def test_the_version_that_decides_is_that_of_the_snapshot_unless_the_profile_nam
     assert done.stderr == "ours decides as kube-scheduler 1.36: the cluster's version\n"
     entry = {"name": "SecondarySchedulerOptions", "args": {"kubernetesVersion": "1.35"}}
     pinned = simulate(tmp_path, objects, profiles=[{"schedulerName": "ours", "pluginConfig": [entry]}])
-    assert pinned.stderr == "ours decides as kube-scheduler 1.35: its kubernetesVersion\n"
+    assert pinned.stderr == "ours decides as kube-scheduler 1.35: its kubernetesVersion, though the cluster is 1.36\n"
 
 
 @pytest.mark.parametrize(("git_version", "version"), [("v1.29.4", "1.34"), ("v1.41.0", "1.37"), ("nonsense", "1.34")])

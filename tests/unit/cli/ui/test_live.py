@@ -230,8 +230,12 @@ async def test_files_have_no_running_scheduler(cluster: FakeCluster, pages: Page
 
 
 def test_options_of_a_cluster_beside_files_are_refused() -> None:
-    words = ["ui", "--snapshot", "cluster.json", "--context", "prod"]
-    done = CliRunner().invoke(app.build(words), words)
-    assert isinstance(done.exception, CommandError)
-    assert str(done.exception) == "--context: of a running cluster; leave out --snapshot"
-    assert done.exception.code == 2
+    for options, message in (
+        (["--scheduler-pod", "s"], "--scheduler-pod: of a running cluster; leave out --snapshot"),
+        (["--config", "c.yaml", "--context", "prod"], "--config and --context exclude each other; leave one out"),
+    ):
+        words = ["ui", "--snapshot", "cluster.json", *options]
+        done = CliRunner().invoke(app.build(words), words)
+        assert isinstance(done.exception, CommandError)
+        assert str(done.exception) == message
+        assert done.exception.code == 2

@@ -235,10 +235,11 @@ def test_the_stacks_of_this_project_are_valid_and_a_slip_in_one_is_named(tmp_pat
     assert 'did you mean "targetUtilization"?' in result.stderr
 
 
-def test_a_stack_file_without_its_project_says_so(tmp_path: Path) -> None:
+def test_a_stack_file_without_its_project_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     result = call("validate", written(tmp_path, "config: {}\n", "Pulumi.x.yaml"))
     assert result.exit_code == ExitCode.INVALID_INPUT
-    assert "no parent directory has a Pulumi.yaml" in result.stderr
+    assert "neither above it nor above the working directory is a Pulumi.yaml" in result.stderr
 
 
 def test_convert_writes_v1_to_stdout_or_a_file_and_tells_the_changes(tmp_path: Path) -> None:
@@ -272,7 +273,10 @@ def test_convert_leaves_v1_and_the_name_default_scheduler_alone() -> None:
     assert (result.exit_code, result.stdout) == (0, text)
 
 
-def test_every_file_is_reported_also_after_one_that_cannot_be_read(tmp_path: Path) -> None:
+def test_every_file_is_reported_also_after_one_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     bad, good = written(tmp_path, BAD), written(tmp_path, GOOD, "good.yaml")
     orphan = written(tmp_path, "config: {}\n", "Pulumi.prod.yaml")
     absent = str(tmp_path / "absent.yaml")
