@@ -11,16 +11,19 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from scheduler.catalog import Loc
-from scheduler.config import Problem, path_text
+from scheduler.config import Problem, message_without_value, path_text
 
 _TYPE_NAMES = {
     "string_type": "a string",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
     "bool_type": "true or false",
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "tuple_type": "a list",
+    "list_type": "a list",
 }
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 # A wrong value below these keys may be the secret itself, put into the wrong place.
@@ -66,7 +69,7 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
         elif kind == "string_pattern_mismatch":
             message = f"{_shown(location, value, '{} ')}must match {context['pattern']}"
         else:
-            message = _shown(location, value, "{} ") + detail["msg"].removeprefix("Value error, ")
+            message = _shown(location, value, "{} ") + message_without_value(detail)
         yield Problem(location, message)
 
 

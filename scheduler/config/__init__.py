@@ -50,6 +50,7 @@ from scheduler.config.model import (
 )
 from scheduler.config.problems import ConfigurationError, Problem, path_text
 from scheduler.config.render import configuration_hash, names_secret, redacted, render
+from scheduler.config.wording import message_without_value
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ __all__ = [
     "kubernetes_minor",
     "lease_timings",
     "load_configuration",
+    "message_without_value",
     "names_secret",
     "nearest",
     "operator_of",

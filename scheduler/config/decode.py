@@ -13,27 +13,15 @@ from scheduler.catalog import Loc, descriptors
 from scheduler.config.document import REMOVED, Document
 from scheduler.config.legacy import FIELD_HINTS
 from scheduler.config.problems import Problem, path_text
+from scheduler.config.wording import message_of
 
 M = TypeVar("M", bound=BaseModel)
 
-UNKNOWN_FIELD = "unknown field"
-"""So begins the message about one."""
 _BELONGS = "it belongs under"
 _MOST_ROUNDS = 8
 """So often the rest is decoded again; what is taken out can only uncover what is around it."""
 _LOST_INDENTATION = 3
 """With this many keys that belong deeper, the whole file has lost its indentation."""
-_EXPECTED = {
-    "int_type": "an integer",
-    "int_from_float": "an integer",
-    "float_type": "a number",
-    "string_type": "text (put it in quotes)",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "dict_type": "a map",
-    "model_type": "a map",
-    "model_attributes_type": "a map",
-}
 
 
 class Usable:
@@ -89,7 +77,10 @@ class Usable:
         self._report(errors, model, base)
         changes: dict[Loc, Any] = {}
         for detail in errors:
-            at = self._existing((*base, *detail["loc"]))
+            named = (*base, *detail["loc"])
+            at = self._existing(named)
+            if detail["type"] == "missing" and at == named:
+                at = at[:-1]  # it is there, and null
             missing = (*at, detail["loc"][-1]) if detail["type"] == "missing" else None
             filled = (*self._document.original(at), detail["loc"][-1]) if missing else ()
             if missing is not None and filled not in self._filled:
@@ -148,23 +139,16 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
     # A location inside a union also names the branch ("str", "constrained-int"), which is not part of the data; the
     # position falls back to the closest enclosing location.
     loc: Loc = (*base, *detail["loc"])
-    kind = detail["type"]
-    # A token of the wrong type is still secret.
-    value = "…" if str(loc[-1]).lower() == "token" else detail["input"]
-    if kind == "extra_forbidden":
-        name = str(loc[-1])
-        hint = _hint_for_field(name, model, detail["loc"][:-1], base)
-        return document.problem(loc, f'{UNKNOWN_FIELD} "{name}"', hint=hint, at_key=True)
-    if kind == "missing":
-        return document.problem(loc, "is required", hint=f'add "{loc[-1]}"')
-    if kind == "literal_error":
-        expected = str(detail.get("ctx", {}).get("expected", ""))
-        return document.problem(loc, f"{describe_value(value)} is not allowed", hint=f"allowed values: {expected}")
-    if kind == "value_error":
-        return document.problem(loc, str(detail.get("ctx", {}).get("error", detail["msg"])))
-    if kind in _EXPECTED:
-        return document.problem(loc, f"should be {_EXPECTED[kind]}, not {describe_value(value)}")
-    return document.problem(loc, detail["msg"][:1].lower() + detail["msg"][1:])
+    message = message_of(detail)
+    if detail["type"] == "extra_forbidden":
+        hint = _hint_for_field(str(loc[-1]), model, detail["loc"][:-1], base)
+        return document.problem(loc, message, hint=hint, at_key=True)
+    if detail["type"] == "missing":
+        return document.problem(loc, message, hint=f'add "{loc[-1]}"')
+    if detail["type"] == "literal_error":
+        message, _, hint = message.rpartition("; ")
+        return document.problem(loc, message, hint=hint)
+    return document.problem(loc, message)
 
 
 def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...], base: Loc) -> str:
@@ -215,19 +199,6 @@ def _paths_to_field(name: str, model: type[BaseModel], path: Loc) -> Iterator[Lo
             yield below
     for child, below in inner:
         yield from _paths_to_field(name, child, below)
-
-
-def describe_value(value: Any) -> str:
-    """Return a value as text for a message: shortened, and with its kind."""
-    if isinstance(value, str):
-        return f'the text "{value if len(value) <= 40 else value[:37] + "..."}"'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a map"
-    if isinstance(value, list):
-        return "a list"
-    return "null" if value is None else str(value)[:40]
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion
 from scheduler.config.args import ArgsReader, kubernetes_of, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_top_level
-from scheduler.config.decode import UNKNOWN_FIELD, Usable
+from scheduler.config.decode import Usable
 from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
@@ -28,6 +28,7 @@ from scheduler.config.model import (
 from scheduler.config.problems import ConfigurationError, Problem, Severity
 from scheduler.config.render import hash_of
 from scheduler.config.shadows import check_shadows, shadow_names
+from scheduler.config.wording import UNKNOWN_FIELD
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from scheduler.catalog import Loc, StrictModel
 from scheduler.config.load import Configuration
+from scheduler.config.wording import messages_of
 from scheduler.kube.primitives import Selector, SelectorError, label_selector
 
 REBALANCED_RESOURCES = ("cpu", "memory")
@@ -235,7 +236,7 @@ def _read(model: type[_S], content: Any, root: str) -> _S:
     try:
         settings = model.model_validate(content if content is not None else {})
     except ValidationError as error:
-        problems = [(detail["loc"], detail["msg"]) for detail in error.errors()]
+        problems = list(messages_of(error))
     else:
         problems = list(settings.check())
         if not problems:

@@ -7,6 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from scheduler.catalog import LOG_VERBOSITY, SERVICE_ACCOUNT_TOKEN, CredentialRules, ExtensionPoint, address_problem
 from scheduler.config.flavours import ExtraPlugin, Flavour, image_flavour
+from scheduler.config.wording import messages_of
 
 Json = dict[str, Any]
 
@@ -172,5 +173,5 @@ def parse_spec(resource: Json) -> SecondarySchedulerSpec:
     try:
         return SecondarySchedulerSpec.model_validate(resource.get("spec") or {})
     except ValidationError as error:
-        problems = (f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        problems = (f"spec.{'.'.join(map(str, loc))}: {message}" for loc, message in messages_of(error))
         raise InvalidSpecError("; ".join(problems)) from error

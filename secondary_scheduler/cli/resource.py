@@ -100,7 +100,7 @@ def _problems(data: dict[str, Any]) -> Iterator[tuple[Loc, str, str]]:
     except InvalidSpecError as error:
         for text in str(error).split("; spec."):
             path, _, message = text.removeprefix("spec.").partition(": ")
-            yield ("spec", *_parts(path)), message.removeprefix("Value error, "), ""
+            yield ("spec", *_parts(path)), message, ""
         return
     for field, value, hint in (
         ("schedulerConfig", parsed.scheduler_config, "name the ConfigMap with the configuration"),

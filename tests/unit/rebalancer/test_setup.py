@@ -37,7 +37,7 @@ def test_the_one_source_of_the_configuration_is_read(tmp_path: Path) -> None:
         ("kind: [", None, "not valid YAML"),
         (LOAD_AWARE, "intervalSeconds: 1", "intervalSeconds: must be at least 10"),
         (LOAD_AWARE, "a: [", "not valid YAML"),
-        (LOAD_AWARE, "colour: red", "colour: Extra inputs are not permitted"),
+        (LOAD_AWARE, "colour: red", 'colour: unknown field "colour"'),
         (LOAD_AWARE, "intervalSeconds: .inf", "settings.yaml:1:18: intervalSeconds: unsupported value: .inf"),
         (LOAD_AWARE, "thresholds: {cpu: 1e400, memory: 90}", "settings.yaml:1:19: thresholds.cpu: unsupported value"),
         (LOAD_AWARE, "intervalSeconds: 60\nintervalSeconds: 90", "settings.yaml:2:1: intervalSeconds: "),

@@ -107,7 +107,8 @@ def test_settings_come_from_a_file(planner: Planner) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("colour: red\n", "colour: Extra inputs are not permitted"),
+        ("colour: red\n", 'colour: unknown field "colour"'),
+        ("minReplicas: two\n", 'minReplicas: should be an integer, not the text "two"'),
         ("thresholds: {cpu: 120, memory: 60}\n", "thresholds.cpu: must be between 0 and 100"),
         ("thresholds: {cpu: .nan, memory: 60}\n", "unsupported value: .nan: JSON has no such number"),
         ("thresholds: {cpu: 50}\n", "thresholds.memory: must be in thresholds and in targetThresholds, or in neither"),
@@ -118,7 +119,7 @@ def test_settings_come_from_a_file(planner: Planner) -> None:
         ("minReplicas: 0\n", "minReplicas: must be at least 1"),
         ("maxCooldownSeconds: 60\n", "maxCooldownSeconds: must be at least cooldownSeconds (900)"),
         ("podSelector: {matchExpressions: [{key: a, operator: Near}]}\n", "podSelector: "),
-        ("[1, 2]\n", "settings: Input should be"),
+        ("[1, 2]\n", "settings: should be a map, not a list"),
         ("a: 1\n---\nb: 2\n", "holds 2 documents"),
         ("{", "settings.yaml"),
     ],
