@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import json
 import os
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
 from devcluster.spec import MAX_NODES, MAX_REAL_NODES, ClusterSpec
-from secondary_scheduler.cli import CommandError, ExitCode
+from secondary_scheduler.cli import CommandError, ExitCode, FullOutputFormat, document_text
 
 _CONTAINERS = {"processes": "processes", "podman": "containers of podman"}
 DEFAULT_NAME = "dev"
@@ -49,11 +48,8 @@ class Containers(enum.StrEnum):
     PODMAN = "podman"
 
 
-class StatusFormat(enum.StrEnum):
-    """How data is written."""
-
-    TABLE = "table"
-    JSON = "json"
+Output = Annotated[FullOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
+_API_VERSION = "secondary-scheduler.io/v1"
 
 
 def register(parent: typer.Typer) -> None:
@@ -166,12 +162,13 @@ def down(
 
 def status(
     name: CurrentName,
-    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Output format.")] = StatusFormat.TABLE,
+    output: Output = FullOutputFormat.TABLE,
 ) -> None:
     """Show whether a cluster is running, and where its files and endpoints are."""
     cluster_status = LocalCluster.attach(name).status()
-    if output is StatusFormat.JSON:
-        typer.echo(json.dumps(_status_data(cluster_status), indent=2))
+    if output.is_document:
+        document = {"apiVersion": _API_VERSION, "kind": "LocalCluster", **_status_data(cluster_status)}
+        typer.echo(document_text(document, output), nl=False)
         return
     console = Console()
     facts = Table.grid(padding=(0, 2))
@@ -226,7 +223,7 @@ def set_load(
     nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Nodes to change or show.")] = None,
     cpu: Annotated[str | None, typer.Option(help="CPU utilisation to simulate: 85% or 0.85.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory utilisation to simulate: 50% or 0.5.")] = None,
-    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Output format.")] = StatusFormat.TABLE,
+    output: Output = FullOutputFormat.TABLE,
 ) -> None:
     """Show the load of the nodes, or set it: load sim-003 --cpu 85%."""
     change = {key: loads.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
@@ -242,8 +239,9 @@ def set_load(
         if change:
             known[node] = client.change(node, change)
     shown = {node: known[node] for node in nodes} if nodes else known
-    if output is StatusFormat.JSON:
-        typer.echo(json.dumps(shown, indent=2))
+    if output.is_document:
+        document = {"apiVersion": _API_VERSION, "kind": "LocalClusterLoad", "nodes": shown}
+        typer.echo(document_text(document, output), nl=False)
         return
     table = Table("node", "cpus", "cpu", "memory")
     for node, load in shown.items():

@@ -21,10 +21,12 @@ class NoConfigurationError(CommandError):
 
     Attributes:
         reason: without what to do about it.
+        answered: whether the cluster says so; else it could not be asked.
     """
 
-    def __init__(self, reason: str, option: str) -> None:
+    def __init__(self, reason: str, option: str, *, answered: bool = False) -> None:
         self.reason = printable(reason)
+        self.answered = answered
         super().__init__(f"{self.reason}; give {option}", ExitCode.INVALID_INPUT)
 
 
@@ -88,7 +90,8 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
             + f"; or give {option}"
         )
     if not installed:
-        raise NoConfigurationError(f"the snapshot holds no configuration, and {config.server} has no scheduler", option)
+        reason = f"the snapshot holds no configuration, and {config.server} has no scheduler"
+        raise NoConfigurationError(reason, option, answered=True)
     return _only(installed, place, config.server, option), config.server
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from secondary_scheduler.cli.output import DocumentOutputFormat, FullOutputFormat
+from secondary_scheduler.cli.output import FullOutputFormat
 
 _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
@@ -57,7 +57,6 @@ OnlyNamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", callback=namespace_name, help="Only this namespace.")
 ]
 AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
-DocumentOutputOption = Annotated[DocumentOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 FullOutputOption = Annotated[FullOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 SchedulerNamespaceOption = Annotated[
     str | None,

@@ -8,23 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
-class OutputFormat(enum.StrEnum):
-    """Values of `--output`."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-class DocumentOutputFormat(enum.StrEnum):
-    """Values of `--output`, for commands whose table has no wide form."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
 class FullOutputFormat(enum.StrEnum):
-    """Values of `--output`, for commands that have all of them."""
+    """Values of `--output`; a table that has no wide form is the same in both."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -37,7 +22,7 @@ class FullOutputFormat(enum.StrEnum):
         return self in (FullOutputFormat.JSON, FullOutputFormat.YAML)
 
 
-def document_text(document: Mapping[str, Any], output: FullOutputFormat | DocumentOutputFormat) -> str:
+def document_text(document: Mapping[str, Any], output: FullOutputFormat) -> str:
     """Return a document as YAML or, in every other form, as JSON; it ends with a newline."""
     if output == FullOutputFormat.YAML:
         from secondary_scheduler.yamltext import dump_yaml

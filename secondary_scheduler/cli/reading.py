@@ -52,15 +52,21 @@ def require_single_stdin(names: list[str | None]) -> None:
 
 
 def read_configuration(file: Path) -> Configuration:
-    """Read a scheduler's configuration as the scheduler itself would.
+    """Read a scheduler's configuration as the scheduler would; of a stack, the one that names the source of its load.
 
     Raises:
         CommandError: it is not valid; one line per mistake.
     """
     from scheduler.config import ConfigurationError, find_configuration
+    from secondary_scheduler.cli.stackfile import is_stack_file, read_stack_file
 
+    text = read_text(file)
+    if is_stack_file(file, text):
+        source = read_stack_file(file, text).source
+        assert source is not None
+        return source
     try:
-        return find_configuration(read_text(file), str(file)).load(
+        return find_configuration(text, str(file)).load(
             allow_token_in_config_map=True,
             allow_default_scheduler_name=True,
         )

@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from scheduler.config import Configuration, ConfigurationError, Problem
+from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.stackmodels import PROJECT, is_named_as_stack, load_stack_models
 
 _PREFIX = f"{PROJECT}:"
@@ -116,7 +117,25 @@ def examine_stack(path: Path, text: str, beside: Path | None = None) -> Examined
     return ExaminedStack(profile.configuration, (*located, *notes), credentials, reader, opt_in)
 
 
-def missing_variables(text: str) -> list[str]:
+def read_stack_file(path: Path, text: str) -> ExaminedStack:
+    """Return what a stack file says whose source of load is to be asked: nothing about that is assumed.
+
+    Raises:
+        CommandError: it is not valid, or refers to environment variables that are not set.
+    """
+    if missing := _missing_variables(text):
+        raise CommandError(
+            f"{path}: refers to {', '.join(missing)}, which is not set; for the local cluster:"
+            ' eval "$(secondary-scheduler cluster env)"'
+        )
+    examined = examine_stack(path, text)
+    errors = [problem for problem in examined.problems if problem.severity == "error"]
+    if examined.source is None or errors:
+        raise CommandError("\n".join(str(problem) for problem in errors), ExitCode.INVALID_INPUT)
+    return examined
+
+
+def _missing_variables(text: str) -> list[str]:
     """The environment variables that a stack file refers to and that are not set here."""
     try:
         document = YAML(typ="safe", pure=True).load(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class Options:
 
     Attributes:
         config: the scheduler's configuration.
+        extract: returns the configuration that stands in the text of that file.
         settings: file with what may be moved; None for the defaults.
         scheduler: namespace and name of the scheduler's Deployment.
         namespace: of the Lease and the status; None: where this process runs.
@@ -48,6 +49,7 @@ class Options:
     connection_limits: ConnectionLimits = DEFAULT_LIMITS
     rules: CredentialRules = field(default_factory=CredentialRules)
     verbosity: int = 2
+    extract: Callable[[str], str] = str
     identity: str | None = None
 
 

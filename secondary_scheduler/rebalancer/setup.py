@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scheduler.catalog import CredentialRules
-from scheduler.config import Configuration, ConfigurationError, load_configuration, read_document
+from scheduler.config import Configuration, ConfigurationError, find_configuration, read_document
 from scheduler.load import LoadSettings, configured_sources
 from secondary_scheduler.rebalancer.options import Options
 from secondary_scheduler.rebalancing import RebalanceSettings, SettingsError, read_settings
@@ -41,7 +40,7 @@ def read_setup(options: Options, cluster_minor: int | None) -> Setup:
     Raises:
         SetupError: a file cannot be read, is not valid, or names no load source, or several.
     """
-    configuration = _configuration(options.config, options.rules, cluster_minor)
+    configuration = _configuration(options, cluster_minor)
     sources, _ = configured_sources(configuration.profiles, options.rules)
     if len(sources) != 1:
         number = f"{len(sources)} load sources" if sources else "no load source"
@@ -52,15 +51,13 @@ def read_setup(options: Options, cluster_minor: int | None) -> Setup:
     return Setup(configuration, _settings(options.settings), source, load)
 
 
-def _configuration(path: Path, rules: CredentialRules, cluster_minor: int | None) -> Configuration:
-    text = _text(path, "--config")
+def _configuration(options: Options, cluster_minor: int | None) -> Configuration:
+    text = options.extract(_text(options.config, "--config"))
     try:
-        return load_configuration(
-            text,
-            source=str(path),
+        return find_configuration(text, str(options.config)).load(
             allow_token_in_config_map=True,  # as for the scheduler: the preview has judged it
             allow_default_scheduler_name=True,
-            credential_rules=rules,
+            credential_rules=options.rules,
             cluster_minor=cluster_minor,
         )
     except ConfigurationError as error:

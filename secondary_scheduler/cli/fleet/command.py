@@ -12,7 +12,8 @@ import typer
 from secondary_scheduler.cli.errors import ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.fleet.results import FleetPlan, Operation, StackResult, exit_code
-from secondary_scheduler.cli.output import OutputFormat
+from secondary_scheduler.cli.kubeoptions import FullOutputOption
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.reading import require_writable
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ ClusterTimeout = Annotated[
 ]
 Markdown = Annotated[Path | None, typer.Option("--markdown", help="Write a pull-request comment to this file.")]
 ProjectDirectory = Annotated[Path, typer.Option("--project", help="The project's directory, or one below it.")]
-Form = Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 HERE = Path()
 
 
@@ -62,7 +62,7 @@ def preview(
     ] = False,
     markdown: Markdown = None,
     project: ProjectDirectory = HERE,
-    output: Form = OutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Show what an update would change.
 
@@ -86,7 +86,7 @@ def up(
     ] = 300,
     markdown: Markdown = None,
     project: ProjectDirectory = HERE,
-    output: Form = OutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Update the stacks wave by wave.
 
@@ -113,7 +113,7 @@ def refresh(
     ] = False,
     markdown: Markdown = None,
     project: ProjectDirectory = HERE,
-    output: Form = OutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Update the stacks' states from their clusters.
 
@@ -139,7 +139,7 @@ def _run(
     parallel: int,
     markdown: Path | None,
     directory: Path,
-    output: OutputFormat,
+    output: FullOutputFormat,
 ) -> None:
     from rich.console import Console
 
@@ -169,8 +169,8 @@ def _run(
     )
     if markdown is not None:
         markdown.write_text(comment(plan.operation, results), encoding="utf-8")
-    if output is OutputFormat.JSON:
-        typer.echo(report.document(plan.operation, results))
+    if output.is_document:
+        typer.echo(document_text(report.document(plan.operation, results), output), nl=False)
     else:
         report.print_table(Console(), plan.operation, results)
     code = exit_code(results, previewed=plan.previews)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,15 +52,14 @@ def print_table(console: Console, operation: Operation, results: Sequence[StackR
             console.print(f"{result.stack}: {drift.line()}", markup=False, highlight=False, soft_wrap=True)
 
 
-def document(operation: Operation, results: Sequence[StackResult]) -> str:
-    """Everything that is known, as JSON."""
-    content: dict[str, Any] = {
+def document(operation: Operation, results: Sequence[StackResult]) -> dict[str, Any]:
+    """Everything that is known."""
+    return {
         "apiVersion": "secondary-scheduler.io/v1",
         "kind": "FleetResult",
         "operation": str(operation),
         "stacks": [_stack(result) for result in results],
     }
-    return json.dumps(content, indent=2, allow_nan=False)
 
 
 def _stack(result: StackResult) -> dict[str, Any]:

@@ -34,7 +34,10 @@ class Provider(enum.StrEnum):
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Read the source and the load options from this KubeSchedulerConfiguration."),
+    typer.Option(
+        "--config",
+        help="KubeSchedulerConfiguration, ConfigMap or stack file whose source and load options are taken.",
+    ),
 ]
 ProviderOption = Annotated[
     Provider, typer.Option("--provider", envvar="METRICS_PROVIDER_NAME", help="The source, without --config.")

@@ -16,11 +16,11 @@ from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
-    DocumentOutputOption,
+    FullOutputOption,
     KubeconfigOption,
     NamespaceOption,
 )
-from secondary_scheduler.cli.output import DocumentOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def status(
     all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: DocumentOutputOption = DocumentOutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Count pods and pod templates by scheduler, per namespace.
 
@@ -72,7 +72,7 @@ def status(
         census = Census(policies, _labels(connection, chosen), datetime.now(UTC))
         take_census(connection, census, chosen, _say)
     rows, unserved = list(census.namespaces.values()), census.unserved()
-    if output is DocumentOutputFormat.TABLE:
+    if not output.is_document:
         for line in status_lines(rows, unserved):
             typer.echo(line)
     else:
@@ -86,7 +86,7 @@ def check(
     ] = 5.0,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: DocumentOutputOption = DocumentOutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Ask the API server which pods of a namespace it would move.
 
@@ -100,7 +100,7 @@ def check(
     with _connected(kubeconfig, context) as (connection, own):
         situation = _situation(connection, namespace or own)
         reason, detail, answers = _examine(connection, situation, wait)
-    if output is DocumentOutputFormat.TABLE:
+    if not output.is_document:
         for line in check_lines(situation, reason, detail, answers):
             typer.echo(line)
     else:

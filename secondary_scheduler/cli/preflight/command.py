@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,8 +11,8 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption, NamespaceOption
-from secondary_scheduler.cli.output import OutputFormat
+from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption, NamespaceOption
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.reading import require_file
 from secondary_scheduler.cli.typed import require_apart
 
@@ -26,7 +25,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"
 
 
 _EXAMPLES = examples(
-    "preflight --stack stacks/Pulumi.prod.yaml",
+    "preflight --config stacks/Pulumi.prod.yaml",
     "preflight --address https://prometheus.example.com --token-file token",
     "preflight --config config.yaml --context prod -o json",
 )
@@ -40,9 +39,13 @@ def register(parent: typer.Typer) -> None:
 def preflight(
     call: typer.Context,
     config: Annotated[
-        Path | None, typer.Option("--config", help="Check sources and extenders of this KubeSchedulerConfiguration.")
+        Path | None,
+        typer.Option(
+            "--config",
+            help="KubeSchedulerConfiguration, ConfigMap or stack file whose sources and extenders are checked; of a "
+            "stack file also its credentials, and what optIn needs.",
+        ),
     ] = None,
-    stack: Annotated[Path | None, typer.Option("--stack", help="Check the source of this stack file.")] = None,
     address: Annotated[
         str | None,
         typer.Option("--address", help="Check this Prometheus; overrides the address in the file, and needs no file."),
@@ -72,7 +75,7 @@ def preflight(
         Path | None,
         typer.Option("--write", help="Write the address into this stack file if no check fails."),
     ] = None,
-    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")] = OutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Check the load source, extenders and what optIn needs.
 
@@ -81,7 +84,6 @@ def preflight(
     OpenShift it finds the route to the cluster's monitoring and uses a short-lived token of a ServiceAccount. It
     changes nothing in the cluster, and calls no extender. Exit code 1: a check failed, and its line says what to do.
     """
-    require_apart(call, "config", "stack")
     require_apart(call, "token_file", "service_account")
     _check(address, service_account, token_file, ca_file)
     if write is not None:
@@ -93,7 +95,6 @@ def preflight(
 
     request = PreflightRequest(
         config,
-        stack,
         address,
         token_file,
         ca_file,
@@ -128,8 +129,8 @@ def _check(address: str | None, account: str | None, token_file: Path | None, ca
     require_file(ca_file, "--ca-file")
 
 
-def _show(results: Iterable[tuple[AnyTarget, list[Check]]], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
+def _show(results: Iterable[tuple[AnyTarget, list[Check]]], output: FullOutputFormat) -> None:
+    if output.is_document:
         sources = [
             {
                 "source": target.description,
@@ -139,7 +140,7 @@ def _show(results: Iterable[tuple[AnyTarget, list[Check]]], output: OutputFormat
             for target, checks in results
         ]
         document = {"apiVersion": "secondary-scheduler.io/v1", "kind": "PreflightResult", "sources": sources}
-        typer.echo(json.dumps(document, indent=2, allow_nan=False))
+        typer.echo(document_text(document, output), nl=False)
         return
     from rich import box
     from rich.console import Console

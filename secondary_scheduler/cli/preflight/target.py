@@ -39,7 +39,6 @@ class PreflightRequest:
     """The command's options."""
 
     config: Path | None
-    stack: Path | None
     address: str | None
     token_file: Path | None
     ca_file: Path | None
@@ -190,7 +189,7 @@ class _TargetBuilder:
         """
         if not self._on_openshift:
             raise CommandError(
-                "nothing to check: give --config, --stack or --address (only on OpenShift does preflight find the"
+                "nothing to check: give --config or --address (only on OpenShift does preflight find the"
                 " monitoring by itself)",
                 ExitCode.USAGE,
             )
@@ -322,9 +321,11 @@ def _sources(
     credential, opt_in = StackCredential(), None
     configuration: Configuration | None = None
     if request.config is not None:
-        configuration = read_configuration(request.config)
-    elif request.stack is not None:
-        configuration, credential, opt_in = _stack(request.stack)
+        text = read_text(request.config)
+        if stackfile.is_stack_file(request.config, text):
+            configuration, credential, opt_in = _stack(request.config, text)
+        else:
+            configuration = read_configuration(request.config)
     if request.address and (problem := address_problem(request.address)):
         raise CommandError(f"--address: {problem}", ExitCode.USAGE)
     if configuration is None:
@@ -339,9 +340,8 @@ def _sources(
     sources, _ = configured_sources(configuration.profiles, rules)
     extenders = configuration.model.extenders
     if not sources and not extenders and opt_in is None:
-        file = request.config or request.stack
         raise CommandError(
-            f"{file}: no enabled plugin reads the load of nodes, and there is neither an extender nor optIn",
+            f"{request.config}: no enabled plugin reads the load of nodes, and there is neither an extender nor optIn",
             ExitCode.INVALID_INPUT,
         )
     needed: dict[str, frozenset[str]] = {}
@@ -359,18 +359,9 @@ def _sources(
     return sources, needed, credential, extenders, opt_in
 
 
-def _stack(file: Path) -> tuple[Configuration, StackCredential, Any]:
-    text = read_text(file)
-    if missing := stackfile.missing_variables(text):
-        raise CommandError(
-            f"{file}: refers to {', '.join(missing)}, which is not set; for the local cluster:"
-            ' eval "$(secondary-scheduler cluster env)"'
-        )
-    examined = stackfile.examine_stack(file, text)
-    errors = [problem for problem in examined.problems if problem.severity == "error"]
-    configuration, credentials = examined.source, examined.credentials
-    if configuration is None or errors:
-        raise CommandError("\n".join(str(problem) for problem in errors), ExitCode.INVALID_INPUT)
+def _stack(file: Path, text: str) -> tuple[Configuration, StackCredential, Any]:
+    examined = stackfile.read_stack_file(file, text)
+    credentials = examined.credentials
     encrypted = credentials.token == stackfile.ENCRYPTED
     secret = credentials.existing_secret
     credential = StackCredential(
@@ -382,4 +373,5 @@ def _stack(file: Path) -> tuple[Configuration, StackCredential, Any]:
         secret_keys=(secret.key, secret.ca_key) if secret else ("", None),
         allow_insecure=credentials.allow_insecure,
     )
-    return configuration, credential, examined.opt_in
+    assert examined.source is not None
+    return examined.source, credential, examined.opt_in

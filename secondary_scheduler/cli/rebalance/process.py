@@ -31,7 +31,9 @@ _DEFAULT_SCHEDULER = "openshift-secondary-scheduler-operator/secondary-scheduler
 
 
 def run(
-    config: Annotated[Path, typer.Option("--config", help="KubeSchedulerConfiguration of the scheduler.")],
+    config: Annotated[
+        Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file of the scheduler.")
+    ],
     mode: Annotated[
         ModeChoice,
         typer.Option("--mode", help="Off: do nothing. Predictive: evict with dryRun. Automatic: evict."),
@@ -94,10 +96,25 @@ def run(
         # Whoever runs the command may name any file; in a pod, the image's command allows mounted credentials only.
         rules=CredentialRules(directory=None, allow_insecure=allow_insecure),
         verbosity=verbosity,
+        extract=lambda text: _extracted(config, text),
     )
     code = _run(options, kubeconfig, context)
     if code:
         raise typer.Exit(code)
+
+
+def _extracted(file: Path, text: str) -> str:
+    """The configuration that follows from a stack file, or the text as it is."""
+    from scheduler.config import render
+    from secondary_scheduler.cli.stackfile import check_stack, is_stack_file
+
+    if not is_stack_file(file, text):
+        return text
+    configuration, problems = check_stack(file, text)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if configuration is None or errors:
+        raise CommandError("\n".join(map(str, errors)), ExitCode.INVALID_INPUT)
+    return render(configuration.data)
 
 
 def _run(options: Options, kubeconfig: Path | None, context: str | None) -> int:

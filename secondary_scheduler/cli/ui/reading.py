@@ -58,6 +58,9 @@ def deciding_configuration(request: SceneRequest, objects: RecordedObjects, repo
     try:
         return chosen_configuration("--config", request.config, request.place, objects, report)
     except NoConfigurationError as error:
+        place = request.place
+        if not error.answered and (place.scheduler or place.kubeconfig or place.context):
+            raise
         report.warn(f"configuration: kube-scheduler's default profile, as {error.reason}; --config names another")
         return default_configuration(allow_default_scheduler_name=True, cluster_minor=objects.minor)
 

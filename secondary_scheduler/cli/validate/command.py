@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,8 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.output import OutputFormat
+from secondary_scheduler.cli.kubeoptions import FullOutputOption
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.reading import choose_flavour, require_single_stdin
 from secondary_scheduler.files import read_text
 
@@ -34,7 +34,7 @@ def validate(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Configurations, manifests or stack files; - is stdin.")
     ],
-    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.")] = OutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
     image: Annotated[
         str,
         typer.Option(help="Image that will run it; its tag decides what is valid (default: this project's scheduler)."),
@@ -82,9 +82,14 @@ def validate(
         for problem in result.problems:
             mark = "warning: " if problem.severity == "warning" else ""
             typer.echo(f"{mark}{problem}", err=True)
-    if output is OutputFormat.JSON:
-        data = {"valid": all(result.valid for result in results), "files": [_data(result) for result in results]}
-        typer.echo(json.dumps(data, indent=2))
+    if output.is_document:
+        document = {
+            "apiVersion": "secondary-scheduler.io/v1",
+            "kind": "ValidationResult",
+            "valid": all(result.valid for result in results),
+            "files": [_data(result) for result in results],
+        }
+        typer.echo(document_text(document, output), nl=False)
     else:
         for result in results:
             typer.echo(_line(result))

@@ -12,11 +12,11 @@ from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
-    DocumentOutputOption,
+    FullOutputOption,
     KubeconfigOption,
     NamespaceOption,
 )
-from secondary_scheduler.cli.output import DocumentOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def version(
     all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: DocumentOutputOption = DocumentOutputFormat.TABLE,
+    output: FullOutputOption = FullOutputFormat.TABLE,
 ) -> None:
     """Show the versions of command line, cluster and scheduler.
 
@@ -90,8 +90,8 @@ def _ask(
         connection.close()
 
 
-def _write(document: dict[str, Any], output: DocumentOutputFormat) -> None:
-    if output is not DocumentOutputFormat.TABLE:
+def _write(document: dict[str, Any], output: FullOutputFormat) -> None:
+    if output.is_document:
         typer.echo(document_text(document, output), nl=False)
         return
     lines = [f"Client Version: {document['client']}"]

@@ -150,7 +150,13 @@ def test_a_changed_load_shows_in_prometheus_within_seconds(cluster: LocalCluster
     result = command(
         cluster.spec.state_root, "load", "--name", "whole", "sim-001", "--cpu", "95%", "--memory", "0.6", "-o", "json"
     )
-    assert json.loads(result.stdout)["sim-001"] == {"cpus": 8, "memoryBytes": 32 << 30, "cpu": 0.95, "memory": 0.6}
+    changed = json.loads(result.stdout)["nodes"]["sim-001"]
+    assert changed == {
+        "cpus": 8,
+        "memoryBytes": 32 << 30,
+        "cpu": 0.95,
+        "memory": 0.6,
+    }
     eventually(lambda: query(cluster, "instance:node_cpu:ratio")["sim-001"], lambda value: value > 0.9)
     eventually(
         lambda: query(cluster, "instance:node_memory_utilisation:ratio")["sim-001"],

@@ -65,7 +65,7 @@ def preflight(server: Server, directory: Path) -> dict[str, tuple[str, str]]:
     }
     file = directory / "Pulumi.prod.yaml"
     file.write_text(json.dumps({"config": {f"secondary-scheduler:{key}": value for key, value in values.items()}}))
-    done = run("preflight", "--kubeconfig", server.kubeconfig, "--stack", file, "-o", "json")
+    done = run("preflight", "--kubeconfig", server.kubeconfig, "--config", file, "-o", "json")
     (target,) = json.loads(done.out)["sources"]
     assert done.code == (0 if target["ok"] else 1)
     return {each["name"]: (each["status"], each["found"].partition(":")[0]) for each in target["checks"]}

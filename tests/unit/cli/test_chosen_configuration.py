@@ -13,8 +13,12 @@ import yaml
 from scheduler.config import load_configuration
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import connecting, installations, snapshotfile
+from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.installedconfigurations import installed_documents
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.clustersnapshot.taking import Document
+from secondary_scheduler.views.scenes import Scene
 from tests.support.simulating import CONFIGURATION, Bench, Result, node, pod, run
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
@@ -62,9 +66,9 @@ def running(text: str = CONFIGURATION) -> dict[str, Any]:
 
 
 def taken(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[list[Document], list[str]]:
-    said: list[str] = []
+    messages: list[str] = []
     cluster(monkeypatch, {**running(text), EVERYWHERE: []})
-    return installed_documents(ClientConfig(server=SERVER), said.append), said
+    return installed_documents(ClientConfig(server=SERVER), messages.append), messages
 
 
 def stored(text: Any = CONFIGURATION, scheduler: str = SCHEDULER) -> dict[str, Any]:
@@ -114,11 +118,11 @@ profiles:
 
 
 def test_a_snapshot_gets_the_running_configuration_whole_but_for_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    documents, said = taken(monkeypatch, FULL)
+    documents, messages = taken(monkeypatch, FULL)
     (document,) = documents
     content = json.loads(document.data)
     assert content["metadata"] == {"namespace": NAMESPACE, "name": "secondary-scheduler"}
-    assert said == []
+    assert messages == []
     assert SECRET not in document.data.decode()
     assert "a" * 8 not in document.data.decode()
     expected = yaml.safe_load(FULL)
@@ -155,19 +159,19 @@ def test_a_configuration_with_a_part_that_nobody_knows_is_left_out_as_a_whole(
 ) -> None:
     image = made.deployment(image="registry.example.com/mine:1")
     text = f"{CONFIGURATION}  pluginConfig: [{entry}]\n"
-    said: list[str] = []
+    messages: list[str] = []
     answers = made.installation(deployments=[image], config_map={"data": {"config.yaml": text}}, crs=[])
     cluster(monkeypatch, {**answers, EVERYWHERE: []})
-    assert installed_documents(ClientConfig(server=SERVER), said.append) == []
-    (line,) = said
+    assert installed_documents(ClientConfig(server=SERVER), messages.append) == []
+    (line,) = messages
     assert line.startswith(f"left out the configuration of {SCHEDULER}: ")
 
 
 def test_who_may_not_read_the_configuration_is_told_which_right_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     cluster(monkeypatch, {**running(), EVERYWHERE: []}, [made.CONFIG_MAP])
-    assert installed_documents(ClientConfig(server=SERVER), said.append) == []
-    assert said == [
+    assert installed_documents(ClientConfig(server=SERVER), messages.append) == []
+    assert messages == [
         f"left out the configurations of schedulers: profiles and plugins: this user needs to get configmaps in "
         f"namespace {NAMESPACE}"
     ]
@@ -244,9 +248,9 @@ def test_a_scheduler_in_any_other_namespace_is_found(monkeypatch: pytest.MonkeyP
     deployment = made.deployment("mine")
     deployment["metadata"]["namespace"] = "apps"
     config_map = {"data": {"config.yaml": SECOND}}
-    found = {EVERYWHERE: [deployment], "/api/v1/namespaces/apps/configmaps/active": config_map}
+    answers = {EVERYWHERE: [deployment], "/api/v1/namespaces/apps/configmaps/active": config_map}
     leases = "/apis/coordination.k8s.io/v1/namespaces/apps/leases"
-    cluster(monkeypatch, {made.DEPLOYMENTS: [], made.LEASES: [], leases: [], **found})
+    cluster(monkeypatch, {made.DEPLOYMENTS: [], made.LEASES: [], leases: [], **answers})
     assert "configuration: of the scheduler apps/mine, as " in on(bench, *TWO).err
 
 
@@ -321,3 +325,34 @@ def test_a_version_that_the_stack_names_stays_and_the_difference_is_told(
     monkeypatch.chdir(Path(__file__).parents[3])
     done = on(bench, *TWO, AT_137, more=("--config", file))
     assert "decides as kube-scheduler 1.35: its kubernetesVersion, though the cluster is 1.37" in done.err
+
+
+# The pages ------------------------------------------------------------------------------------------------------------
+
+
+def scene(bench: Bench, *objects: dict[str, Any], place: InstalledPlace | None = None) -> Scene:
+    snapshot = bench.write("cluster.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return read_scene(SceneRequest([str(snapshot)], place=place or InstalledPlace(command="ui")), lambda _: None)
+
+
+def test_the_pages_decide_with_what_the_cluster_runs_and_say_so(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
+    cluster(monkeypatch, running())
+    shown = scene(bench, *TWO)
+    assert shown.configuration.scheduler_names == ("secondary-scheduler",)
+    assert [decision.key for decision in shown.run.decisions] == ["default/a"]
+    assert any(line.startswith(f"configuration: of the scheduler {SCHEDULER}") for line in shown.remarks)
+
+
+def test_the_pages_show_the_default_profile_where_there_is_no_scheduler(
+    monkeypatch: pytest.MonkeyPatch, bench: Bench
+) -> None:
+    assert scene(bench, *TWO).configuration.scheduler_names == ("default-scheduler",)
+    cluster(monkeypatch, {EVERYWHERE: [], made.DEPLOYMENTS: [], made.LEASES: []})
+    shown = scene(bench, *TWO, place=InstalledPlace(context="prod"))
+    assert shown.configuration.scheduler_names == ("default-scheduler",)
+    assert any("kube-scheduler's default profile, as the snapshot holds no" in line for line in shown.remarks)
+
+
+def test_a_context_that_cannot_be_asked_is_no_reason_for_the_default_profile(bench: Bench) -> None:
+    with pytest.raises(CommandError, match="no cluster is asked for one"):
+        scene(bench, *TWO, place=InstalledPlace(context="typo"))

@@ -98,7 +98,7 @@ USAGE = [
     "plan --old config.yaml --new config.yaml --snapshot empty.yaml --now yesterday",
     "plan --old config.yaml --new config.yaml --snapshot empty.yaml --summary -o json",
     "plan --old config.yaml --new config.yaml --snapshot empty.yaml --as-scheduler a=b",
-    "preflight --config config.yaml --stack empty.yaml",
+    "preflight --stack prod",
     "preflight --address ftp://x",
     "preflight --service-account A/B/C",
     "preflight --address http://x --token-file token --service-account a/b",
@@ -141,7 +141,7 @@ USAGE = [
     "opt-in",
     "opt-in status -n x -A",
     "opt-in check --wait -1",
-    "ui --snapshot empty.yaml --context c",
+    "ui --snapshot empty.yaml --scheduler-pod s",
     "ui --snapshot - --load -",
     "ui --window ten",
     "ui --prometheus http://x --watcher http://y",
@@ -170,7 +170,6 @@ INVALID = [
         command.format(file)
         for file in ("absent.yaml", "large.yaml")
         for command in (
-            "preflight --stack {}",
             "preflight --address http://x --token-file {}",
             "preflight --address http://x --write {}",
             "snapshot --prometheus http://x --token-file {}",

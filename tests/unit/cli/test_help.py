@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
+import typing
 from typing import Any
 
 import pytest
@@ -45,6 +47,32 @@ def test_nothing_is_cut(monkeypatch: pytest.MonkeyPatch, name: str, columns: int
     for parameter in COMMANDS[name].params if name else ():
         for option in (option for option in parameter.opts if option.startswith("--")):
             assert any(word.strip(",") == option for word in words), option
+
+
+def kind_of(name: str, parameter: Any) -> Any:
+    """What a parameter is annotated with."""
+    return typing.get_type_hints(inspect.unwrap(COMMANDS[name].callback))[parameter.name]
+
+
+WRITES_DOCUMENTS = {"snapshot", "render"}
+"""They have no table."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_form_of_the_output_has_the_same_values_everywhere(name: str) -> None:
+    for parameter in COMMANDS[name].params:
+        if "-o" in parameter.opts:
+            choices = {str(choice) for choice in kind_of(name, parameter)}
+            assert choices >= ({"json", "yaml"} if name in WRITES_DOCUMENTS else {"table", "wide", "json", "yaml"})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_for_a_configuration_takes_a_stack_file_and_one_for_a_stack_its_name(name: str) -> None:
+    for parameter in COMMANDS[name].params:
+        if "--config" in parameter.opts:
+            assert "KubeSchedulerConfiguration, ConfigMap or stack file" in " ".join(parameter.help.split())
+        if "--stack" in parameter.opts:
+            assert kind_of(name, parameter) is str
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,14 @@ def test_the_one_source_of_the_configuration_is_read(tmp_path: Path) -> None:
     assert setup.settings.interval_seconds == 60
     assert setup.source
     assert read_setup(options(tmp_path, settings=""), None).settings.interval_seconds == 300
+
+
+def test_a_config_map_and_what_a_stack_file_says_are_configurations_too(tmp_path: Path) -> None:
+    held = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": LOAD_AWARE}})
+    plain, inside = (read_setup(options(tmp_path, text), None) for text in (LOAD_AWARE, held))
+    assert inside.configuration.hash == plain.configuration.hash
+    extracted = replace(options(tmp_path, "config: {}"), extract=lambda text: LOAD_AWARE)
+    assert read_setup(extracted, None).configuration.hash == plain.configuration.hash
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_without_a_target_the_connection_is_closed(
                 }
             )
         )
-        request = PreflightRequest(None, None, None, None, None, None, selector, kubeconfig, None)
+        request = PreflightRequest(None, None, None, None, None, selector, kubeconfig, None)
         with pytest.raises(CommandError, match=reason.replace("(", r"\(")), find_targets(request):
             pass
     assert calls[-1] == "close"
