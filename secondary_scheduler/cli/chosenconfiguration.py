@@ -75,6 +75,7 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.installations import CallerLimits
     from secondary_scheduler.cli.installedconfigurations import read_installed
+    from secondary_scheduler.cli.refusals import explained
 
     limits = CallerLimits()
     try:
@@ -82,7 +83,7 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
         installed = read_installed(config, place.namespace, limits, command=place.command)
     except (ConfigError, KubeError) as error:
         raise NoConfigurationError(
-            f"the snapshot holds no configuration, and no cluster is asked for one: {error}", option
+            f"the snapshot holds no configuration, and no cluster is asked for one: {explained(error)}", option
         ) from error
     if not installed and limits.lines:
         raise CommandError(

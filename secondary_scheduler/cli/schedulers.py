@@ -164,14 +164,17 @@ def find_schedulers(
     from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.serviceaccounts import asking_as
 
     try:
         config = load_connection(kubeconfig, context)
         place = namespace or OPERATOR_NAMESPACE
         pods = (pod,) if pod else tuple(_leaders(config, place, command))
-    except (ConfigError, KubeError) as error:
+    except ConfigError as error:
         raise CommandError(printable(str(error))) from error
+    except KubeError as error:
+        raise refusal(error, config.server) from error
     return Schedulers(config, place, pods, port, pod is not None, asking_as(config, account))
 
 

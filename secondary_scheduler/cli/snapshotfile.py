@@ -17,6 +17,7 @@ from secondary_scheduler.cli.connecting import load_connection, renewed_connecti
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.installedconfigurations import installed_documents
 from secondary_scheduler.cli.privatefile import private_file
+from secondary_scheduler.cli.refusals import refusal
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 from secondary_scheduler.clustersnapshot.taking import Say, read_snapshot
 from secondary_scheduler.nodeload import VERSION_KIND
@@ -45,7 +46,7 @@ def cluster_to_read(kubeconfig: Path | None, context: str | None, *, renewed: bo
             except ConfigError:
                 raise
             except KubeError as error:
-                raise CommandError(printable(f"{config.server}: {error}")) from error
+                raise refusal(error, config.server) from error
     except (ConfigError, LoadError) as error:
         raise CommandError(printable(str(error))) from error
 

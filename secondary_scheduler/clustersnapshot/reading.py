@@ -101,7 +101,7 @@ async def read_objects(client: KubeClient, resource: SnapshotResource, say: Call
     except Forbidden as error:
         if resource.required:
             raise
-        say(f"left out {resource.kind}: {error}")
+        say(f"left out {resource.kind}: this user needs to {error.right}")
     except KubeError as error:
         if not resource.aggregated:
             raise

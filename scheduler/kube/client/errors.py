@@ -21,6 +21,7 @@ Messages hold at most 500 characters of what the server sent, control characters
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,6 +32,20 @@ MESSAGE_LIMIT: Final = 500
 # Those of name resolution and TLS count in numbers of their own.
 _PLAIN_ERRORS: Final = (OSError, ConnectionRefusedError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _READS: Final = ("GET", "HEAD")
+_VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_OF_RESOURCE: Final = re.compile(
+    r"/(?:api|apis/[^/]+)/[^/]+(?:/namespaces/(?P<namespace>[^/?]+))?"
+    r"(?:/(?P<resource>[^/?]+)(?:/(?P<name>[^/?]+)(?:/(?P<part>[^?]+))?)?)?(?:\?.*)?"
+)
+_CLUSTER_WIDE: Final = frozenset(
+    {
+        "clusterroles", "clusterversions", "csidrivers", "csinodes", "customresourcedefinitions", "deviceclasses",
+        "devicetaintrules", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "namespaces",
+        "noderesourcetopologies", "nodes", "persistentvolumes", "priorityclasses", "resourceslices", "storageclasses",
+        "tokenreviews", "volumeattachments",
+    }
+)  # fmt: skip
+"""Resources without a namespace, as far as we ask for them."""
 
 
 class KubeError(Exception):
@@ -70,7 +85,8 @@ class ApiError(KubeError):
     """The API server refused.
 
     `status` is the HTTP code, `reason` the machine-readable word of metav1.Status, `message` its text (at most
-    MESSAGE_LIMIT characters), `retry_after` in seconds, `causes` the details, such as one per conflicting field.
+    MESSAGE_LIMIT characters), `retry_after` in seconds, `causes` the details, such as one per conflicting field;
+    `request` is the method and the path.
     """
 
     def __init__(
@@ -82,6 +98,7 @@ class ApiError(KubeError):
         message: str,
         retry_after: float | None = None,
         causes: Sequence[StatusCause] = (),
+        request: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(summary)
         self.status = status
@@ -89,6 +106,7 @@ class ApiError(KubeError):
         self.message = message
         self.retry_after = retry_after
         self.causes = causes
+        self.request = request
 
 
 class BadRequest(ApiError):
@@ -101,6 +119,22 @@ class Unauthorized(ApiError):
 
 class Forbidden(ApiError):
     """403: RBAC does not allow it; the message names user, verb and resource."""
+
+    @property
+    def right(self) -> str:
+        """What the user would need, such as `list pods in all namespaces`."""
+        method, path = self.request
+        match = _OF_RESOURCE.fullmatch(path)
+        if match is None or not (match["namespace"] or match["resource"]):
+            return f"{_VERBS.get(method, method.lower())} {path}"
+        namespace, resource, name, part = match["namespace"], match["resource"], match["name"], match["part"]
+        if resource is None:
+            namespace, resource, name = None, "namespaces", namespace
+        verb = "list" if method == "GET" and name is None else _VERBS.get(method, method.lower())
+        place = f" in namespace {namespace}" if namespace else ""
+        if not namespace and resource not in _CLUSTER_WIDE:
+            place = " in all namespaces"
+        return f"{verb} {resource}{f'/{part}' if part else ''}{place}"
 
 
 class NotFound(ApiError):
@@ -160,7 +194,15 @@ def api_error(method: str, path: str, status: int, body: bytes, retry_after: flo
     if status == 409 and reason == "AlreadyExists":
         kind = AlreadyExists
     summary = f"{method} {path}: {status} {reason or kind.__name__}" + (f": {message}" if message else "")
-    error = kind(summary, status=status, reason=reason, message=message, retry_after=retry_after, causes=details.causes)
+    error = kind(
+        summary,
+        status=status,
+        reason=reason,
+        message=message,
+        retry_after=retry_after,
+        causes=details.causes,
+        request=(method, path),
+    )
     # "etcdserver: request timed out" and proxies' gateway errors and 408 come after the write may have landed.
     error.outcome_unknown = (status >= 500 or status == 408) and method not in _READS
     return error

@@ -54,6 +54,7 @@ def bundle(
     from secondary_scheduler.cli.bundle.archive import write_archive
     from secondary_scheduler.cli.bundle.collecting import Collector
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.refusals import refusal
 
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)
@@ -71,7 +72,7 @@ def bundle(
     try:
         members = collector.collect()
     except KubeError as error:
-        raise CommandError(printable(f"{config.server}: {error}")) from error
+        raise refusal(error, config.server) from error
     write_archive(target, root, members, int(now.timestamp()))
     count = len(collector.problems.lines)
     say(f"problems: {count}" + (", see problems.txt in the archive" if count else ""))

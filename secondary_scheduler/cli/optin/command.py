@@ -167,6 +167,7 @@ def _connected(kubeconfig: Path | None, context: str | None) -> Iterator[tuple[S
     """A connection, and the namespace of the kubeconfig's context; what goes wrong within is one line."""
     from scheduler.kube.client import ConfigError, KubeError, SyncConnection
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.refusals import refusal
 
     try:
         config = load_connection(kubeconfig, context)
@@ -177,7 +178,7 @@ def _connected(kubeconfig: Path | None, context: str | None) -> Iterator[tuple[S
     try:
         yield connection, config.namespace
     except KubeError as error:
-        raise CommandError(printable(f"{config.server}: {error}")) from error
+        raise refusal(error, config.server) from error
     finally:
         connection.close()
 

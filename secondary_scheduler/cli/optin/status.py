@@ -11,6 +11,7 @@ from typing import Any
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.cli.listing import list_items
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, Json, Policy
+from secondary_scheduler.cli.refusals import explained
 
 MOST_NAMES = 100
 """Scheduler names that are counted apart in a namespace; a tenant can make up any number."""
@@ -176,7 +177,7 @@ def take_census(connection: SyncConnection, census: Census, namespace: str | Non
             for item in list_items(connection, api_path(api_version, plural, namespace=namespace)):
                 census.add_template(item, path)
         except KubeError as error:
-            say(f"left out {plural}: {error}")
+            say(f"left out {plural}: {explained(error)}")
 
 
 def _served_by_ours(connection: SyncConnection) -> list[str]:

@@ -23,6 +23,7 @@ from secondary_scheduler.cli.preflight.admission import AdmissionTarget
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
 from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
 from secondary_scheduler.cli.reading import read_configuration
+from secondary_scheduler.cli.refusals import refusal
 from secondary_scheduler.files import read_text
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
@@ -133,7 +134,7 @@ def _sources_of_load(
     except ConfigError as error:
         raise CommandError(str(error)) from error
     except KubeError as error:
-        raise CommandError(f"{api.server}: {error}") from error
+        raise refusal(error, api.server) from error
     directory = opened.enter_context(tempfile.TemporaryDirectory(prefix="preflight-"))
     cluster = Check("cluster", CheckStatus.OK, f"{api.server}: {len(counted)} nodes must have a load")
     builder = _TargetBuilder(request, connection, api.namespace, Path(directory), on_openshift, credential)

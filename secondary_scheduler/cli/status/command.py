@@ -57,6 +57,7 @@ def status(
     require_watch(call, watch=watch)
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.serviceaccounts import asking_as
     from secondary_scheduler.cli.status.document import read_status
 
@@ -70,7 +71,7 @@ def status(
             asker = asking_as(config, as_service_account)
             return read_status(config, namespace, everywhere=all_namespaces, asker=asker)
         except KubeError as error:
-            raise CommandError(printable(f"{config.server}: {error}")) from error
+            raise refusal(error, config.server) from error
 
     if watch:
         show_repeatedly(lambda: _text(look(), output, several=True), interval)

@@ -70,6 +70,7 @@ def nodes(
     from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.serviceaccounts import asking_as
 
     try:
@@ -83,7 +84,7 @@ def nodes(
             asker = asking_as(config, as_service_account)
             document = _read(config, asker, selector, place, scheduler_pod, port, sort_by)
         except KubeError as error:
-            raise CommandError(printable(f"{config.server}: {error}")) from error
+            raise refusal(error, config.server) from error
         return _text(document, output, several=watch)
 
     if watch:

@@ -57,7 +57,7 @@ def version(
 
     searched = None if all_namespaces else namespace or OPERATOR_NAMESPACE
     try:
-        kubernetes, server, components = _ask(kubeconfig, context, searched)
+        kubernetes, server, components, missing = _ask(kubeconfig, context, searched)
     except CommandError:
         # What is known without the cluster, as kubectl does.
         _write(document, output)
@@ -65,17 +65,21 @@ def version(
     document |= {"kubernetes": kubernetes, "server": server}
     document["components"] = [component.to_dict() for component in components]
     _write(document, output)
-    if not components:
+    if missing:
+        typer.echo(printable(f"operators and schedulers are not shown: {missing}"), err=True)
+    elif not components:
         place = f"namespace {searched}" if searched else "any namespace"
         typer.echo(f"no operator or scheduler in {place}; name another with --namespace, or --all-namespaces", err=True)
 
 
 def _ask(
     kubeconfig: Path | None, context: str | None, namespace: str | None
-) -> tuple[str, str, list[InstalledComponent]]:
-    from scheduler.kube.client import ConfigError, KubeError, SyncConnection
+) -> tuple[str, str, list[InstalledComponent], str]:
+    """The cluster's version, its address, what it runs, and why that may not be seen."""
+    from scheduler.kube.client import ConfigError, Forbidden, KubeError, SyncConnection
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.installed import installed_components, server_version
+    from secondary_scheduler.cli.refusals import explained, refusal
 
     try:
         config = load_connection(kubeconfig, context)
@@ -83,9 +87,13 @@ def _ask(
         raise CommandError(printable(str(error))) from error
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/version")
     try:
-        return server_version(connection), config.server, installed_components(connection, namespace)
+        kubernetes = server_version(connection)
+        try:
+            return kubernetes, config.server, installed_components(connection, namespace), ""
+        except Forbidden as error:
+            return kubernetes, config.server, [], explained(error)
     except KubeError as error:
-        raise CommandError(printable(f"{config.server}: {error}")) from error
+        raise refusal(error, config.server) from error
     finally:
         connection.close()
 

@@ -231,7 +231,7 @@ def test_without_a_right_everything_else_is_shown_and_one_line_names_it(
 def test_without_nodes_there_is_nothing_to_show(call: Any) -> None:
     done = call(["top", "nodes"], ["/api/v1/nodes"], Answer(200, REPORT))
     assert isinstance(done.exception, CommandError)
-    assert "https://api:6443: GET /api/v1/nodes: 403" in str(done.exception)
+    assert "https://api:6443: this user needs to list nodes" in str(done.exception)
 
 
 def test_a_program_gets_the_same_in_both_forms(call: Any) -> None:
