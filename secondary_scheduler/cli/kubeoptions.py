@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.output import FullOutputFormat
 
 _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -45,16 +46,30 @@ KubeconfigOption = Annotated[
     typer.Option("--kubeconfig", help="Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config)."),
 ]
 ContextOption = Annotated[
-    str | None, typer.Option("--context", help="Context of the kubeconfig (default: its current one).")
+    str | None,
+    typer.Option(
+        "--context", autocompletion=completers.contexts, help="Context of the kubeconfig (default: its current one)."
+    ),
 ]
 NamespaceOption = Annotated[
     str | None,
     typer.Option(
-        "--namespace", "-n", callback=namespace_name, help="Namespace (default: that of the kubeconfig's context)."
+        "--namespace",
+        "-n",
+        callback=namespace_name,
+        autocompletion=completers.namespaces,
+        help="Namespace (default: that of the kubeconfig's context).",
     ),
 ]
 OnlyNamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", callback=namespace_name, help="Only this namespace.")
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        callback=namespace_name,
+        autocompletion=completers.namespaces,
+        help="Only this namespace.",
+    ),
 ]
 AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 FullOutputOption = Annotated[FullOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
@@ -63,12 +78,18 @@ SchedulerNamespaceOption = Annotated[
     typer.Option(
         "--scheduler-namespace",
         callback=namespace_name,
+        autocompletion=completers.namespaces,
         help="Namespace that the scheduler runs in (default: the operator's).",
     ),
 ]
 SchedulerPodOption = Annotated[
     str | None,
-    typer.Option("--scheduler-pod", callback=_pod_name, help="Pod of the scheduler to ask (default: those that lead)."),
+    typer.Option(
+        "--scheduler-pod",
+        callback=_pod_name,
+        autocompletion=completers.scheduler_pods,
+        help="Pod of the scheduler to ask (default: those that lead).",
+    ),
 ]
 PortOption = Annotated[int, typer.Option("--port", min=1, max=65535, help="The scheduler's --secure-port.")]
 AsServiceAccountOption = Annotated[

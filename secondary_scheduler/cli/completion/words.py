@@ -6,12 +6,10 @@ completed, 0 where they may.
 
 from __future__ import annotations
 
-import contextlib
-import enum
 import inspect
 import sys
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,10 +49,11 @@ def complete(words: Sequence[str]) -> Completions:
     if last.startswith("--") and "=" in last:
         name, _, begun = last.partition("=")
         parameter = options.get(name)
-        completions = _values(command, parameter, begun) if parameter is not None else Completions([])
+        call = _call(command, rest)
+        completions = _values(call, parameter, begun) if parameter is not None else Completions([])
         return Completions([(f"{name}={value}", text) for value, text in completions.values], completions.files)
     if rest and rest[-1] in options and _takes_value(options[rest[-1]]):
-        return _values(command, options[rest[-1]], last)
+        return _values(_call(command, rest[:-1]), options[rest[-1]], last)
     if last.startswith("-"):
         shown = sorted((name, parameter.help or "") for name, parameter in options.items())
         return Completions([(name, text) for name, text in shown if name.startswith(last)])
@@ -62,7 +61,7 @@ def complete(words: Sequence[str]) -> Completions:
         named = ((name, sub.get_short_help_str(_LONGEST)) for name, sub in commands.items() if not sub.hidden)
         return Completions([(name, text) for name, text in named if name.startswith(last)])
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-    return _values(command, arguments[0], last) if arguments else Completions([])
+    return _values(_call(command, rest), arguments[0], last) if arguments else Completions([])
 
 
 def _command(words: Sequence[str]) -> tuple[Any, list[str]]:
@@ -88,15 +87,17 @@ def _takes_value(parameter: Any) -> bool:
     return not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False))
 
 
-def _values(command: Any, parameter: Any, begun: str) -> Completions:
-    kinds = _kinds(command, parameter)
-    names = [member.value for kind in kinds if issubclass(kind, enum.StrEnum) for member in kind]
-    if parameter.name == "context":
-        names = sorted(_contexts())
-    elif parameter.name in ("stack", "stacks") and Path not in kinds:
-        names = sorted(_stacks())
-    files = Path in kinds or parameter.name in _FILE_PARAMETERS
-    return Completions([(name, "") for name in names if name.startswith(begun)], files)
+def _values(call: Any, parameter: Any, begun: str) -> Completions:
+    values = [(str(item.value), item.help or "") for item in parameter.shell_complete(call, begun)]
+    return Completions(values, Path in _kinds(call.command, parameter) or parameter.name in _FILE_PARAMETERS)
+
+
+def _call(command: Any, words: Sequence[str]) -> Any:
+    """What the words before the last one say, as far as they can be read: which cluster, which namespace."""
+    try:
+        return command.make_context(command.name, list(words), resilient_parsing=True)
+    except Exception:  # half a command line
+        return command.make_context(command.name, [], resilient_parsing=True)
 
 
 def _kinds(command: Any, parameter: Any) -> list[type]:
@@ -107,20 +108,3 @@ def _kinds(command: Any, parameter: Any) -> list[type]:
 
 _FILE_PARAMETERS = frozenset({"files", "source", "snapshot", "more", "load", "pod"})
 """Those that take `-`, too, and so are texts."""
-
-
-def _contexts() -> Iterator[str]:
-    from secondary_scheduler.cli.connecting import context_names
-
-    with contextlib.suppress(Exception):
-        yield from context_names()
-
-
-def _stacks() -> Iterator[str]:
-    """The stacks of the project in or above this directory."""
-    start = Path.cwd()
-    project = next((path for path in (start, *start.parents) if (path / "Pulumi.yaml").is_file()), None)
-    if project is not None:
-        for directory in (project, project / "stacks"):
-            for file in directory.glob("Pulumi.*.yaml"):
-                yield file.name.removeprefix("Pulumi.").removesuffix(".yaml")

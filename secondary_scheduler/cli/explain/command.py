@@ -9,6 +9,7 @@ from urllib.parse import quote
 import typer
 from typer.core import TyperGroup
 
+from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.explain.output import write
@@ -89,11 +90,22 @@ def register(parent: typer.Typer) -> None:
 def explain_pod(
     call: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the pod, pod/NAME, or deployment/NAME for one of its pods.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completers.pods,
+            help="Name of the pod, pod/NAME, or deployment/NAME for one of its pods.",
+        ),
     ],
     namespace: NamespaceOption = None,
     why_not: Annotated[
-        str | None, typer.Option("--why-not", metavar="NODE", help="Say what every plugin says of this node.")
+        str | None,
+        typer.Option(
+            "--why-not",
+            metavar="NODE",
+            autocompletion=completers.nodes,
+            help="Say what every plugin says of this node.",
+        ),
     ] = None,
     snapshot: SnapshotOption = None,
     config: ConfigOption = None,
@@ -188,6 +200,7 @@ def explain_queue(
             "--namespace",
             "-n",
             callback=namespace_name,
+            autocompletion=completers.namespaces,
             help="Name the pods of this namespace (default: the context's; with --snapshot all); repeatable.",
         ),
     ] = None,
@@ -236,7 +249,7 @@ def explain_queue(
 
 def explain_node(
     call: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the node.")],
+    name: Annotated[str, typer.Argument(autocompletion=completers.nodes, help="Name of the node.")],
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Decisions shown.")] = 10,
     snapshot: SnapshotOption = None,
     config: ConfigOption = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.fleet.results import FleetPlan, Operation, StackResult, exit_code
@@ -26,7 +27,12 @@ A stack's wave stands in its settings as fleet:wave; without it, the wave is "re
 
 
 Stacks = Annotated[
-    list[str], typer.Option("--stacks", help="Stacks by name or glob, such as 'prod-*'; may be repeated.")
+    list[str],
+    typer.Option(
+        "--stacks",
+        autocompletion=completers.stacks,
+        help="Stacks by name or glob, such as 'prod-*'; may be repeated.",
+    ),
 ]
 Waves = Annotated[str, typer.Option("--waves", help="Order of the waves.")]
 Parallel = Annotated[int, typer.Option("--parallel", min=1, max=64, help="How many stacks at a time.")]

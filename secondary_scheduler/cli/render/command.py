@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
 
@@ -52,7 +53,9 @@ def register(parent: typer.Typer) -> None:
 
 
 def render(
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack whose settings are used.")],
+    stack: Annotated[
+        str, typer.Option("--stack", "-s", autocompletion=completers.stacks, help="The stack whose settings are used.")
+    ],
     directory: Annotated[
         Path | None,
         typer.Option("--output-dir", metavar="DIR", help="Write one file per object there instead of to stdout."),

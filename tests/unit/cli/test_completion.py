@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import http.server
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,6 +72,70 @@ def test_files_are_completed_only_where_one_is_taken(words: tuple[str, ...], fil
 def test_an_unreadable_kubeconfig_only_completes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     assert values("snapshot", "--context", "") == []
+
+
+NAMES = {
+    "/api/v1/namespaces": ["default", "shop"],
+    "/api/v1/nodes": ["node-1", "node-2", "evil;rm -rf $HOME"],
+    "/api/v1/namespaces/shop/pods": ["web-1", "web-2"],
+    "/api/v1/namespaces/default/pods": ["other"],
+    "/api/v1/namespaces/openshift-secondary-scheduler-operator/pods": ["scheduler-1"],
+}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """An API server that lists names."""
+
+    def do_GET(self) -> None:
+        names = NAMES.get(self.path.partition("?")[0])
+        body = json.dumps({"items": [{"metadata": {"name": name}} for name in names or ()]}).encode()
+        self.send_response(200 if names else 403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A kubeconfig of that server."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        context = {"name": "c", "context": {"cluster": "c"}}
+        named = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        file = tmp_path / "kubeconfig"
+        file.write_text(json.dumps({"current-context": "c", "contexts": [context], "clusters": [named]}))
+        yield str(file)
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (("status", "-n", ""), ["default", "shop"]),
+        (("status", "--namespace=s"), ["--namespace=shop"]),
+        (("explain", "pod", "-n", "shop", ""), ["web-1", "web-2"]),
+        (("explain", "pod", ""), ["other"]),
+        (("explain", "pod", "web-1", "-n", "shop", "--why-not", "node-"), ["node-1", "node-2"]),
+        (("explain", "node", ""), ["node-1", "node-2"]),
+        (("explain", "queue", "--scheduler-pod", ""), ["scheduler-1"]),
+        (("explain", "pod", "-n", "elsewhere", ""), []),
+        (("explain", "pod", "--snapshot", "cluster.json", ""), []),
+    ],
+)
+def test_names_of_the_cluster_are_completed(cluster: str, words: tuple[str, ...], completed: list[str]) -> None:
+    *command, last = words
+    at = 2 if command[0] == "explain" else 1
+    assert values(*command[:at], "--kubeconfig", cluster, *command[at:], last) == completed
+
+
+def test_a_cluster_that_does_not_answer_completes_nothing(cluster: str) -> None:
+    Path(cluster).write_text(Path(cluster).read_text().replace("127.0.0.1:", "127.0.0.1:1"))
+    assert values("explain", "node", "--kubeconfig", cluster, "") == []
 
 
 @pytest.fixture
