@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
 
 
 def write(
@@ -34,5 +34,5 @@ def write(
             "the answer is of a scheduler of another version, which this command does not understand: use the command "
             "of that version, or -o json"
         ) from error
-    for line in text:
+    for line in fitted(text):
         typer.echo(line)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.output import aligned, counted
+from secondary_scheduler.cli.output import aligned, counted, text_width
 
 Json = Mapping[str, Any]
 _WIDTH = 110
@@ -90,7 +90,7 @@ def _decision(item: Json, history: Json, *, wide: bool) -> Iterator[str]:
     if "waitedSeconds" in item:
         attempt += f", after {item['waitedSeconds']} s"
     yield f"{item['pod']}: {_outcome(item)} ({attempt}, {item['time']}, {item['schedulerName']})"
-    yield from (f"  {line}" for line in textwrap.wrap(str(item.get("message") or ""), _WIDTH))
+    yield from (f"  {line}" for line in textwrap.wrap(str(item.get("message") or ""), text_width(_WIDTH, 4)))
     if item.get("decidedBy"):
         yield f"  decided by {item['decidedBy']}, which led before and handed its history over"
     if item.get("victimCount"):
@@ -225,7 +225,9 @@ def _why_not(answer: Json, *, wide: bool) -> Iterator[str]:
         yield from (f"    {line}" for line in aligned(rows))
     passed = [each["plugin"] for each in verdict["verdicts"] if each["code"] == "Success"]
     if passed:
-        yield from textwrap.wrap(f"Passed: {', '.join(passed)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from textwrap.wrap(
+            f"Passed: {', '.join(passed)}", text_width(_WIDTH, 4), initial_indent="  ", subsequent_indent="    "
+        )
     if verdict["nodes"]:
         if rejection is not None:
             yield "  Where it fits:"

@@ -20,7 +20,7 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     NamespaceOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def status(
         take_census(connection, census, chosen, _say)
     rows, unserved = list(census.namespaces.values()), census.unserved()
     if not output.is_document:
-        for line in status_lines(rows, unserved):
+        for line in fitted(status_lines(rows, unserved)):
             typer.echo(line)
     else:
         typer.echo(document_text(status_document(rows, unserved), output), nl=False)
@@ -101,7 +101,7 @@ def check(
         situation = _situation(connection, namespace or own)
         reason, detail, answers = _examine(connection, situation, wait)
     if not output.is_document:
-        for line in check_lines(situation, reason, detail, answers):
+        for line in fitted(check_lines(situation, reason, detail, answers)):
             typer.echo(line)
     else:
         typer.echo(document_text(check_document(situation, reason, detail, answers), output), nl=False)

@@ -13,7 +13,7 @@ from scheduler.framework import FloatArray
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.balance import Spread
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.output import aligned
+from secondary_scheduler.cli.output import aligned, fitted
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
 from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, SideSummary
@@ -51,7 +51,8 @@ def write(result: PlanResult, out: IO[bytes], form: PlanFormat, *, summary_only:
         if form is PlanFormat.MARKDOWN:
             lines: Sequence[str] = markdown_lines(result)
         else:
-            lines = summary_lines(result) if summary_only else list(_table(result, wide=form is PlanFormat.WIDE))
+            shown = summary_lines(result) if summary_only else _table(result, wide=form is PlanFormat.WIDE)
+            lines = list(fitted(shown))
         out.write("".join(f"{line}\n" for line in lines).encode())
     out.flush()
 

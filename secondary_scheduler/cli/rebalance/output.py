@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, document_text, fitted
 from secondary_scheduler.rebalancing import RESOURCES, Move, NodeChange, PlanSummary, RebalancePlan, unevenness
 
 API_VERSION = "secondary-scheduler.io/v1"
@@ -22,7 +22,7 @@ def write(plan: RebalancePlan, out: IO[bytes], form: FullOutputFormat, *, severa
         out.write(document_text(document(plan), form).encode())
     else:
         lines = _lines(plan, wide=form is FullOutputFormat.WIDE, several_rounds=several_rounds)
-        out.write("".join(f"{line}\n" for line in lines).encode())
+        out.write("".join(f"{line}\n" for line in fitted(lines)).encode())
     out.flush()
 
 

@@ -19,7 +19,7 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     OnlyNamespaceOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
 from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 
@@ -91,7 +91,7 @@ def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool =
     wide = output is FullOutputFormat.WIDE
     is_painted = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     shown = lines(document, datetime.now(UTC), wide=wide, paint=_paint if is_painted else unpainted)
-    return "".join(f"{line}\n" for line in shown)
+    return "".join(f"{line}\n" for line in fitted(shown))
 
 
 def _absence(document: dict[str, Any], namespace: str | None, *, everywhere: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from scheduler.catalog import shortage_of
 from secondary_scheduler.cli.ages import age_of, duration, seconds_since
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.output import aligned
+from secondary_scheduler.cli.output import aligned, text_width
 from secondary_scheduler.cli.status.health import State, is_expected
 
 Json = Mapping[str, Any]
@@ -66,7 +66,8 @@ def lines(document: Json, now: datetime, *, wide: bool, paint: Paint = unpainted
 
 def _wrapped(text: str) -> list[str]:
     """The lines of a text that came from the cluster, and may hold anything."""
-    return [printable(line) for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False)[:_MOST_LINES]] or [""]
+    wrapped = textwrap.wrap(text, text_width(_WIDTH, _LABEL + 3), break_on_hyphens=False)
+    return [printable(line) for line in wrapped[:_MOST_LINES]] or [""]
 
 
 def _title(instance: Json) -> str:

@@ -18,7 +18,7 @@ from secondary_scheduler.cli.kubeoptions import (
     SchedulerNamespaceOption,
     SchedulerPodOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
 from secondary_scheduler.cli.top.sorting import SortKey
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 
@@ -144,4 +144,4 @@ def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool) 
         return ("---\n" if several and output is FullOutputFormat.YAML else "") + document_text(document, output)
     from secondary_scheduler.cli.top.rendering import lines
 
-    return "".join(f"{line}\n" for line in lines(document, wide=output is FullOutputFormat.WIDE))
+    return "".join(f"{line}\n" for line in fitted(lines(document, wide=output is FullOutputFormat.WIDE)))

@@ -16,7 +16,7 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     NamespaceOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
@@ -108,5 +108,5 @@ def _write(document: dict[str, Any], output: FullOutputFormat) -> None:
     for component in document.get("components", ()):
         place = f"{component['namespace']}/{component['name']}"
         lines.append(f"{component['role'].capitalize()}: {component['image']} ({place}, {component['ready']} ready)")
-    for line in lines:
-        typer.echo(printable(line))
+    for line in fitted(map(printable, lines)):
+        typer.echo(line)
