@@ -21,7 +21,7 @@ from secondary_scheduler.cli.loadoptions import (
     load_origin,
 )
 from secondary_scheduler.cli.output import FullOutputFormat
-from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.reading import require_file, require_single_stdin
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
 from secondary_scheduler.cli.rebalance.process import run
 from secondary_scheduler.cli.snapshotoptions import (
@@ -126,6 +126,7 @@ def plan(
     time = moment(now, "--now") if now is not None else None
     live = None
     if not files:
+        require_file(config, "--config")
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
         live = LiveSource(kubeconfig, context, origin, not assume_scheduler)
     place = InstalledPlace(scheduler, kubeconfig, context, "rebalance")

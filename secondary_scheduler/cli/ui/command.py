@@ -25,7 +25,7 @@ from secondary_scheduler.cli.loadoptions import (
     WindowOption,
     load_origin,
 )
-from secondary_scheduler.cli.reading import require_single_stdin
+from secondary_scheduler.cli.reading import require_file, require_single_stdin
 from secondary_scheduler.cli.schedulers import PORT
 from secondary_scheduler.cli.snapshotoptions import (
     AsSchedulerOption,
@@ -113,6 +113,8 @@ def ui(
         require_apart(call, "recording", "load")
     origin = None
     if not files and recording is None:
+        require_file(config, "--config")
+        require_file(old, "--old")
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
     else:
         require_apart(call, "config", "kubeconfig", "context")
