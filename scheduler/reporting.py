@@ -65,12 +65,14 @@ class Reporter:
         self._overcommitted = False
 
     def report_load(self, status: LoadStatus) -> None:
-        """Say whether a source of load is fresh; on the Lease whether all are."""
+        """Say whether a source of load is fresh; on the Lease whether all are, and why not or why reads fail."""
         before = self._loads.get(status.source)
         self._loads[status.source] = status
         stale = [latest for latest in self._loads.values() if not latest.fresh]
         self._annotate(ANNOTATION_LOAD_FRESH, "false" if stale else "true")
-        self._annotate(ANNOTATION_LOAD_MESSAGE, stale[0].message if stale else "")
+        # Of sources that are fresh still, that reads fail: it shows before their samples are too old.
+        messages = [latest.message for latest in (stale or self._loads.values()) if latest.message]
+        self._annotate(ANNOTATION_LOAD_MESSAGE, messages[0] if messages else "")
         if before is not None and before.fresh == status.fresh:
             return
         if status.fresh:

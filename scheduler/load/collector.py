@@ -23,7 +23,7 @@ class LoadStatus:
     Attributes:
         source: what `LoadSource.describe` says.
         fresh: whether its newest sample is fresh.
-        message: why it is not; empty where it is.
+        message: why it is not, or why the last read failed though the samples are fresh still; else empty.
         age_seconds: age of the newest sample; infinite where there never was one.
         consecutive_failures: reads that failed since the last good one.
     """
@@ -89,7 +89,7 @@ class Collector:
         """Return the state of the source now: its samples age while it is silent."""
         now = self._clock()
         fresh = is_fresh(self._newest_sample, now, self._max_age_seconds)
-        message = "" if fresh else self._reason
+        message = "" if fresh and not self._failures else self._reason
         return LoadStatus(self._source.describe(), fresh, message, now - self._newest_sample, self._failures)
 
     def read_once(self) -> None:

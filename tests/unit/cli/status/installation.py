@@ -54,7 +54,7 @@ def resource(*conditions: dict[str, Any], name: str = "cluster", **spec: Any) ->
     status = {
         "conditions": [*(each for each in HEALTHY if each["type"] not in kinds), *conditions],
         "configurationHash": HASH,
-        "lastRollout": {"configurationHash": HASH, "outcome": "Succeeded"},
+        "lastRollout": {"configurationHash": HASH, "outcome": "Succeeded", "time": "2026-11-24T09:00:00Z"},
     }
     metadata = {"namespace": NAMESPACE, "name": name}
     return {"metadata": metadata, "spec": {"schedulerImage": IMAGE, **spec}, "status": status}
@@ -131,6 +131,11 @@ scheduler_pending_pods{queue="active"} 0.0
 scheduler_pending_pods{queue="backoff"} 1.0
 scheduler_pending_pods{queue="unschedulable"} 2.0
 scheduler_pending_pods{queue="gated"} 0.0
+# TYPE scheduler_unschedulable_pods gauge
+scheduler_unschedulable_pods{plugin="TaintToleration",profile="mine"} 1.0
+scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="mine"} 2.0
+scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="other"} 1.0
+scheduler_unschedulable_pods{plugin="NodeAffinity",profile="mine"} 0.0
 # TYPE scheduler_schedule_attempts counter
 scheduler_schedule_attempts_total{profile="mine",result="scheduled"} 40.0
 scheduler_schedule_attempts_total{profile="other",result="scheduled"} 2.0
@@ -148,7 +153,8 @@ secondary_scheduler_load_node_states{source="Prometheus:http://prometheus:9090",
 
 
 def decision(result: str, time: str, pod: str = "shop/web", message: str | None = None) -> dict[str, Any]:
-    return {"result": result, "time": time, "pod": pod, "message": message}
+    node = "node-7" if result == "scheduled" else None
+    return {"result": result, "time": time, "pod": pod, "node": node, "message": message}
 
 
 DECISIONS = {

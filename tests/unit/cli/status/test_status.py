@@ -16,11 +16,11 @@ from secondary_scheduler.cli import app, installations
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.forwarding import Answer
 from secondary_scheduler.cli.installations import CallerLimits, read_installations
+from secondary_scheduler.cli.installationstatus import asking, document
+from secondary_scheduler.cli.installationstatus.asking import LiveState, decisions_part, metrics_part
+from secondary_scheduler.cli.installationstatus.document import status_document
 from secondary_scheduler.cli.instances import instances_of
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
-from secondary_scheduler.cli.status import asking, document
-from secondary_scheduler.cli.status.asking import LiveState, decisions_part, metrics_part
-from secondary_scheduler.cli.status.document import status_document
 from secondary_scheduler.cli.status.rendering import lines
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
@@ -66,10 +66,13 @@ def test_a_healthy_installation_is_a_screen_without_noise() -> None:
         "PodTopologySpread 2, InterPodAffinity 2, VolumeBinding 1,",
         "                 NodeResourcesBalancedAllocation 1, ImageLocality 1",
         f"  configuration  {HASH} runs, as wanted",
+        "  rollout        Succeeded 3 h ago",
         "  load           Prometheus:http://prometheus:9090: fresh, newest sample 12 s old; nodes: 20 fresh, 1 absent",
-        "  queue          0 active, 1 backoff, 2 unschedulable, 0 gated",
+        "  queue          0 active, 1 backoff, 2 unschedulable, 0 gated; rejected by NodeResourcesFit 3, "
+        "TaintToleration 1",
         "  attempts       last 4 in 4 min (0.017/s): 1 error, 2 scheduled, 1 unschedulable; since the start: "
         "1 error, 42 scheduled",
+        "  placed         2 min ago, shop/web on node-7",
         "  error          60 s ago, shop/web: the Binding was refused",
         f"  version        scheduler {made.IMAGE} behaves as Kubernetes 1.34; it goes with this cluster",
         f"  version        operator {made.OPERATOR_IMAGE} (1/1 ready)",
@@ -141,6 +144,68 @@ def test_a_source_that_the_scheduler_calls_stale_fails_before_the_condition_does
     content = document_of(made.installation(), live=LiveState(metrics, {}, ()))
     assert problems(content) == [("failed", "load")]
     assert any("STALE, newest sample 12 s old" in line for line in shown(content))
+
+
+FAILING = "https://prometheus.example.com: not reachable"
+
+
+def test_reads_that_fail_are_a_warning_while_the_samples_are_fresh_still() -> None:
+    content = document_of(made.installation(leases=[made.lease(load_data_message=FAILING)]))
+    assert (content["state"], problems(content)) == ("warning", [("warning", "load")])
+    assert f"  warning        load: reads fail, and its samples are fresh still: {FAILING}" in shown(content)
+
+
+DOWN = {
+    "released its Lease": [made.lease(holder="")],
+    "has just crashed": [made.lease(renewed="2026-11-24T11:59:58.000000Z")],
+    "is long gone": [made.lease(renewed="2026-11-24T11:50:00.000000Z")],
+    "never was there": [],
+}
+
+
+@pytest.mark.parametrize("leases", DOWN.values(), ids=DOWN)
+@pytest.mark.parametrize("conditions", [(), (condition("Available", "False", "NoReplicaAvailable"),)], ids=str)
+def test_nothing_that_only_a_living_scheduler_can_be_is_said_while_it_is_down(
+    leases: list[Any], conditions: tuple[Any, ...]
+) -> None:
+    answers = made.installation(
+        crs=[made.resource(*conditions)], deployments=[made.OPERATOR, made.deployment(ready=0)], leases=leases
+    )
+    content = document_of(answers, live=None)
+    (instance,) = content["instances"]
+    assert (content["state"], instance["alive"], instance["loadData"]) == ("failed", False, None)
+    assert instance["configuration"] == {"wanted": HASH, "running": None}
+    text = " ".join(shown(content))
+    assert f"configuration  {HASH} is wanted; none runs" in text
+    for untrue in (
+        " leads for",
+        "runs, as wanted",
+        "behaves as",
+        "LoadDataFresh",
+        "CacheCurrent",
+        "expected: Available",
+    ):
+        assert untrue not in text, untrue
+
+
+def test_a_scheduler_that_is_down_is_not_blamed_for_what_it_said_before() -> None:
+    stale = made.resource(condition("LoadDataFresh", "False", "Stale", "refused"))
+    answers = made.installation(crs=[stale], deployments=[made.OPERATOR, made.deployment(ready=0)])
+    assert problems(document_of(answers, live=None)) == [("failed", "Deployment")]
+
+
+def test_a_scheduler_that_answers_is_alive_whatever_the_clocks_say() -> None:
+    late = made.installation(leases=[made.lease(renewed="2026-11-24T11:59:20.000000Z")])
+    for live, running in ((LIVE, HASH), (None, HASH)):
+        (instance,) = document_of(late, live=live)["instances"]
+        assert (instance["alive"], instance["configuration"]["running"]) == (True if live else None, running)
+
+
+def test_what_an_operator_wrote_that_is_down_is_said_to_be_of_then() -> None:
+    text = " ".join(
+        shown(document_of(made.installation(deployments=[{**made.OPERATOR, "status": {}}, made.deployment()])))
+    )
+    assert "as expected when the operator last looked: Available" in text
 
 
 def test_a_leader_that_is_silent_is_not_said_to_lead() -> None:
@@ -255,13 +320,15 @@ def test_the_document_is_the_same_in_json_and_yaml_and_its_fields_are_kept() -> 
     (instance,) = content["instances"]
     assert list(instance) == [
         "namespace", "name", "kind", "state", "problems", "managementState", "conditions", "deployment",
-        "leaderElection", "leader", "configuration", "profiles", "loadData", "unreadResources", "versions",
-        "loadSources", "queue", "attempts", "errors",
+        "leaderElection", "leader", "alive", "rollout", "configuration", "profiles", "loadData", "unreadResources",
+        "versions", "loadSources", "queue", "rejectedBy", "attempts", "placements", "errors",
     ]  # fmt: skip
     assert instance["attempts"] == {
         "sinceStart": {"error": 1, "scheduled": 42},
         "last": {"count": 4, "seconds": 240.0, "results": {"error": 1, "scheduled": 2, "unschedulable": 1}},
     }
+    assert instance["rejectedBy"] == {"NodeResourcesFit": 3, "TaintToleration": 1}
+    assert instance["placements"][0] == {"time": "2026-11-24T11:58:00Z", "pod": "shop/web", "node": "node-7"}
     assert instance["loadSources"] == [
         {
             "source": "Prometheus:http://prometheus:9090",

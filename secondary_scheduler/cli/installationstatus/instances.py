@@ -29,9 +29,17 @@ from secondary_scheduler.cli.listing import part, parts
 from secondary_scheduler.cli.resource import KIND
 
 
-def instance_part(instance: Instance, read: Installations) -> dict[str, Any]:
-    """Return an instance for the document: all but what only the running scheduler knows."""
+def instance_part(instance: Instance, read: Installations, *, alive: bool | None) -> dict[str, Any]:
+    """Return an instance for the document: all but what only the running scheduler knows.
+
+    Args:
+        instance: what the API server has of it.
+        read: what else it has.
+        alive: whether a replica leads and works; None where that is not known. What a scheduler wrote on its Lease, or
+            the operator about it, holds no longer than the scheduler lives.
+    """
     resource, configuration = instance.resource, configuration_of(instance, read)
+    reported = instance.reported if alive else {}
     spec, status = part(resource, "spec"), part(resource, "status")
     deployment = instance.scheduler.deployment if instance.scheduler else None
     namespace, name = instance.place
@@ -44,11 +52,13 @@ def instance_part(instance: Instance, read: Installations) -> dict[str, Any]:
         "deployment": _deployment(deployment),
         "leaderElection": instance.elects,
         "leader": _leader(instance),
-        "configuration": _hashes(instance, configuration),
+        "alive": alive,
+        "rollout": _rollout(status),
+        "configuration": _hashes(instance, configuration, reported, alive=alive),
         "profiles": _profiles(configuration, kubernetes_minor(ClusterVersions(read.kubernetes))),
-        "loadData": _load_data(instance),
-        "unreadResources": instance.reported.get(ANNOTATION_UNREAD) or None,
-        "versions": _versions(instance, read, status),
+        "loadData": _load_data(reported),
+        "unreadResources": reported.get(ANNOTATION_UNREAD) or None,
+        "versions": _versions(instance, read, reported, {} if alive is False else status),
     }
 
 
@@ -87,14 +97,25 @@ def _leader(instance: Instance) -> dict[str, Any] | None:
     }
 
 
-def _hashes(instance: Instance, configuration: Configuration | str) -> dict[str, str | None]:
+def _rollout(status: Mapping[str, Any]) -> dict[str, str | None] | None:
+    """The last rollout, as the operator reports it; None where there is none."""
+    last = part(status, "lastRollout")
+    fields = ("configurationHash", "outcome", "message", "time")
+    return {name: str(last[name]) if last.get(name) else None for name in fields} if last.get("outcome") else None
+
+
+def _hashes(
+    instance: Instance, configuration: Configuration | str, reported: Mapping[str, str], *, alive: bool | None
+) -> dict[str, str | None]:
     """Which configuration is wanted, and which the leader says it runs; None where that is not known."""
     status = part(instance.resource, "status")
     template = instance.scheduler.deployment if instance.scheduler else None
     mounted = configuration.hash if isinstance(configuration, Configuration) else ""
     annotated = part(template, "spec", "template", "metadata", "annotations").get(ANNOTATION_CONFIGURATION_HASH)
     wanted = part(status, "lastRollout").get("configurationHash") or annotated or mounted
-    running = instance.reported.get(ANNOTATION_CONFIGURATION_HASH) or status.get("configurationHash")
+    running = reported.get(ANNOTATION_CONFIGURATION_HASH)
+    if alive is not False:
+        running = running or status.get("configurationHash")
     return {"wanted": str(wanted) if wanted else None, "running": str(running) if running else None}
 
 
@@ -124,22 +145,24 @@ def _profile(profile: EffectiveProfile, usual: EffectiveProfile) -> dict[str, An
     }
 
 
-def _load_data(instance: Instance) -> dict[str, Any] | None:
+def _load_data(reported: Mapping[str, str]) -> dict[str, Any] | None:
     """What the leader says of its load sources together; None where it says nothing."""
-    fresh = instance.reported.get(ANNOTATION_LOAD_FRESH)
+    fresh = reported.get(ANNOTATION_LOAD_FRESH)
     if fresh is None:
         return None
-    return {"fresh": fresh == "true", "message": instance.reported.get(ANNOTATION_LOAD_MESSAGE, "")}
+    return {"fresh": fresh == "true", "message": reported.get(ANNOTATION_LOAD_MESSAGE, "")}
 
 
-def _versions(instance: Instance, read: Installations, status: Mapping[str, Any]) -> dict[str, Any]:
+def _versions(
+    instance: Instance, read: Installations, reported: Mapping[str, str], status: Mapping[str, Any]
+) -> dict[str, Any]:
     operator = _operator(instance, read)
     cluster = ClusterVersions(read.kubernetes or None, read.openshift or None)
     release = operator_of(operator.component.image) if operator else None
     return {
         "image": instance.image or None,
         "flavour": instance.flavour.name if instance.image else None,
-        "behavesAs": instance.reported.get(ANNOTATION_VERSION) or status.get("kubernetesVersion"),
+        "behavesAs": reported.get(ANNOTATION_VERSION) or status.get("kubernetesVersion"),
         "operatorImage": operator.component.image if operator else None,
         "operatorReady": operator.component.ready if operator else None,
         "incompatibilities": list(_incompatible(cluster, release, instance)) if instance.image else [],

@@ -12,7 +12,9 @@ from secondary_scheduler.cli.ages import age_of, seconds_since
 
 Json = Mapping[str, Any]
 _LEASE_PATIENCE_SECONDS = 60.0
-"""Beyond a Lease's duration: this machine's clock and the cluster's may differ."""
+"""Beyond a Lease's duration, before a leader is said to be gone: this machine's clock and the cluster's may differ."""
+_CLOCK_SECONDS = 5.0
+"""By which they usually may."""
 
 
 class State(enum.StrEnum):
@@ -60,6 +62,48 @@ _SEVERITY = {
 }
 
 
+_REPORTED = frozenset({"LoadDataFresh", "NodesOvercommitted", "KubernetesVersionCurrent", "CacheCurrent"})
+"""Conditions that repeat what the scheduler says of itself."""
+
+
+def is_without_replica(ready: str) -> bool:
+    """Whether none is ready, by what kubectl shows: `0/1`."""
+    return ready.startswith("0/")
+
+
+def is_silent(renewed: object, duration_seconds: object, now: datetime, patience: float = _CLOCK_SECONDS) -> bool:
+    """Whether a Lease was not renewed for longer than it lasts.
+
+    Args:
+        renewed: its `renewTime`.
+        duration_seconds: its `leaseDurationSeconds`.
+        now: this machine's time.
+        patience: seconds beyond.
+    """
+    silent = seconds_since(renewed, now)
+    return silent is not None and silent > patience + (duration_seconds if isinstance(duration_seconds, int) else 0)
+
+
+def holds_lease(leader: str, renewed: object, duration_seconds: object, now: datetime) -> bool | None:
+    """Whether a replica leads: None where its Lease is over, but not for so long that clocks could not explain it."""
+    if not leader or is_silent(renewed, duration_seconds, now, _LEASE_PATIENCE_SECONDS):
+        return False
+    return None if is_silent(renewed, duration_seconds, now) else True
+
+
+def current_conditions(instance: Json) -> list[Json]:
+    """Return the conditions that can hold: the operator needs some seconds to see that a scheduler has ended, and a
+    scheduler that has ended reports nothing."""
+    deployment = instance["deployment"]
+    without_replica = deployment is not None and not deployment["ready"]
+    return [
+        each
+        for each in instance["conditions"]
+        if not (instance["alive"] is False and each["type"] in _REPORTED)
+        and not (without_replica and (each["type"], each["status"]) == ("Available", "True"))
+    ]
+
+
 def is_expected(condition: Json) -> bool:
     """Whether a condition is as it should be, so that it needs no line of its own."""
     kind, status = condition["type"], condition["status"]
@@ -81,8 +125,8 @@ def problems_of(instance: Json, *, lease_readable: bool, deployment_readable: bo
     """
     if instance["managementState"] == "Removed":
         return []
-    problems = [*_conditions(instance["conditions"]), *_replicas(instance, deployment_readable)]
-    if shortage := shortage_of(instance["conditions"]):
+    problems = [*_conditions(current_conditions(instance)), *_replicas(instance, deployment_readable)]
+    if shortage := shortage_of(current_conditions(instance)):
         problems.append(Problem(State.WARNING, "replicas", shortage))
     if lease_readable:
         problems += _leader(instance, now)
@@ -135,8 +179,7 @@ def _leader(instance: Json, now: datetime) -> Iterator[Problem]:
     if leader is None:
         yield Problem(State.FAILED, "Lease", "no replica leads: no pod is scheduled")
         return
-    silent = seconds_since(leader["renewedAt"], now)
-    if silent is not None and silent > leader["leaseDurationSeconds"] + _LEASE_PATIENCE_SECONDS:
+    if is_silent(leader["renewedAt"], leader["leaseDurationSeconds"], now, _LEASE_PATIENCE_SECONDS):
         yield Problem(
             State.FAILED, "Lease", f"{leader['pod']} has not renewed it for {age_of(leader['renewedAt'], now)}"
         )
@@ -157,18 +200,20 @@ def _reports(instance: Json) -> Iterator[Problem]:
         yield from _stale_load(instance)
     if instance["unreadResources"]:
         yield Problem(State.WARNING, "resources", f"pods are placed without {instance['unreadResources']}")
-    if versions["operatorReady"] and str(versions["operatorReady"]).startswith("0/"):
+    if versions["operatorReady"] and is_without_replica(versions["operatorReady"]):
         yield Problem(State.WARNING, "operator", "none of its replicas is ready: changes are not acted on")
     for message in versions["incompatibilities"]:
         yield Problem(State.WARNING, "versions", message)
 
 
 def _stale_load(instance: Json) -> Iterator[Problem]:
-    """What the scheduler says itself, which the condition shows some seconds later."""
+    """What the scheduler says itself, which the condition shows some seconds later, or not at all."""
     load = instance["loadData"]
     stale = [source for source in instance["loadSources"] or () if not source["fresh"]]
     if load is not None and not load["fresh"]:
         yield Problem(State.FAILED, "load", load["message"] or "the load data are stale")
-    else:
-        for source in stale:
-            yield Problem(State.FAILED, "load", f"{source['source']} is stale: pods are placed without it")
+        return
+    for source in stale:
+        yield Problem(State.FAILED, "load", f"{source['source']} is stale: pods are placed without it")
+    if load is not None and load["message"]:
+        yield Problem(State.WARNING, "load", f"reads fail, and its samples are fresh still: {load['message']}")

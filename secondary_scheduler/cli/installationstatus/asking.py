@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from scheduler.kube.client import ClientConfig
@@ -25,6 +26,7 @@ Json = dict[str, Any]
 _METRICS = {
     "scheduler_pending_pods",
     "scheduler_schedule_attempts_total",
+    "scheduler_unschedulable_pods",
     "secondary_scheduler_load_data_fresh",
     "secondary_scheduler_load_data_age_seconds",
     "secondary_scheduler_load_node_states",
@@ -34,8 +36,9 @@ _METRICS = {
 }
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
 _DECISIONS = 100
-"""The newest decisions, from which the present rate and the last errors follow."""
+"""The newest decisions, from which the present rate, the last placements and the last errors follow."""
 _MOST_ERRORS = 10
+_MOST_PLACEMENTS = 10
 _MOST_LINES = 200_000
 Sample = tuple[Mapping[str, str], float]
 
@@ -117,7 +120,8 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
 
 
 def metrics_part(text: str) -> Json:
-    """Return queue, attempts since the start, load sources and what shadows count, from a scheduler's metrics.
+    """Return queue, who rejects the pods in it, attempts since the start, load sources and what shadows count, from a
+    scheduler's metrics.
 
     Raises:
         ValueError: the text is no exposition of metrics.
@@ -127,6 +131,9 @@ def metrics_part(text: str) -> Json:
     total: Counter[str] = Counter()
     for labels, value in samples.get("scheduler_schedule_attempts_total", ()):
         total[labels.get("result", "")] += int(value)
+    rejected: Counter[str] = Counter()
+    for labels, value in samples.get("scheduler_unschedulable_pods", ()):
+        rejected[labels.get("plugin", "")] += int(value)
     compared: dict[str, Counter[str]] = {}
     for labels, value in samples.get("secondary_scheduler_shadow_decisions_total", ()):
         compared.setdefault(labels.get("profile", ""), Counter())[labels.get("outcome", "")] += int(value)
@@ -135,6 +142,7 @@ def metrics_part(text: str) -> Json:
     started = next((value for _, value in samples.get("process_start_time_seconds", ())), None)
     return {
         "queue": {queue: int(pending.get(queue, 0)) for queue in _QUEUES} if pending else None,
+        "rejectedBy": {plugin: count for plugin, count in rejected.most_common() if count},
         "totals": dict(sorted(total.items())),
         "startedAt": started,
         "load": list(_sources(samples)),
@@ -174,7 +182,7 @@ def _sources(samples: Mapping[str, list[Sample]]) -> Iterator[Json]:
 
 
 def decisions_part(document: object, now: datetime) -> Json:
-    """Return how many attempts there were lately, with which results, and the last errors.
+    """Return how many attempts there were lately, with which results, the last placements and the last errors.
 
     Args:
         document: a DecisionList of all namespaces, the newest first.
@@ -183,21 +191,21 @@ def decisions_part(document: object, now: datetime) -> Json:
     items = parts(document, "items")
     times = [time for item in items if (time := _time(item)) is not None]
     if not times:
-        return {"count": 0, "seconds": 0.0, "results": {}, "errors": []}
+        return {"count": 0, "seconds": 0.0, "results": {}, "placements": [], "errors": []}
     results = Counter(str(item.get("result")) for item in items)
     return {
         "count": len(items),
         "seconds": max(0.0, round((now - min(times)).total_seconds(), 1)),
         "results": dict(sorted(results.items())),
-        "errors": list(_errors(items)),
+        "placements": list(_last(items, "scheduled", ("time", "pod", "node"), _MOST_PLACEMENTS)),
+        "errors": list(_last(items, "error", ("time", "pod", "message"), _MOST_ERRORS)),
     }
 
 
-def _errors(items: Iterable[Json]) -> Iterator[Json]:
-    errors = [item for item in items if item.get("result") == "error"]
-    for item in errors[:_MOST_ERRORS]:
-        fields = {"time": item.get("time"), "pod": item.get("pod"), "message": item.get("message")}
-        yield {name: str(value or "") for name, value in fields.items()}
+def _last(items: Iterable[Json], result: str, fields: Iterable[str], most: int) -> Iterator[Json]:
+    chosen = (item for item in items if item.get("result") == result)
+    for item in islice(chosen, most):
+        yield {field: str(item.get(field) or "") for field in fields}
 
 
 def _time(item: Json) -> datetime | None:

@@ -9,10 +9,17 @@ from typing import Any
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.installations import CallerLimits, Installations, installations_of
+from secondary_scheduler.cli.installationstatus.asking import LiveState, Question, ask_all
+from secondary_scheduler.cli.installationstatus.health import (
+    State,
+    holds_lease,
+    is_without_replica,
+    problems_of,
+    worst,
+)
+from secondary_scheduler.cli.installationstatus.instances import instance_part
 from secondary_scheduler.cli.instances import Instance, instances_of
-from secondary_scheduler.cli.status.asking import LiveState, Question, ask_all
-from secondary_scheduler.cli.status.health import State, problems_of, worst
-from secondary_scheduler.cli.status.instances import instance_part
+from secondary_scheduler.cli.listing import part
 
 
 def read_status(
@@ -59,7 +66,10 @@ def status_document(
         now: the time of the answers.
     """
     shown = [
-        _with_live(instance, instance_part(instance, read), live.get(instance.place), now) for instance in instances
+        _with_live(instance, instance_part(instance, read, alive=alive), answered, now)
+        for instance in instances
+        for answered in (live.get(instance.place),)
+        for alive in (_is_alive(instance, answered, now),)
     ]
     states = [State(instance["state"]) for instance in shown]
     return {
@@ -75,6 +85,20 @@ def status_document(
         "instances": shown,
         "notShown": limits.lines,
     }
+
+
+def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool | None:
+    """Whether a replica leads and works: it answers, or nothing speaks against it; None where that is not known."""
+    if live is not None and (live.metrics or live.attempts):
+        return True
+    if instance.scheduler is not None and is_without_replica(instance.scheduler.component.ready):
+        return False
+    if not instance.elects:
+        return True if instance.scheduler is not None else None
+    if not instance.lease_readable:
+        return None
+    spec = part(instance.lease, "spec")
+    return holds_lease(instance.leader, spec.get("renewTime"), spec.get("leaseDurationSeconds"), now)
 
 
 def _with_counts(profiles: Any, metrics: Mapping[str, Any]) -> Any:
@@ -102,10 +126,12 @@ def _with_live(instance: Instance, document: dict[str, Any], live: LiveState | N
         "profiles": _with_counts(document["profiles"], metrics),
         "loadSources": metrics.get("load") if metrics else None,
         "queue": metrics.get("queue") if metrics else None,
+        "rejectedBy": metrics.get("rejectedBy") if metrics else None,
         "attempts": {
             "sinceStart": metrics.get("totals") if metrics else None,
             "last": {key: attempts[key] for key in ("count", "seconds", "results")} if attempts else None,
         },
+        "placements": attempts["placements"] if attempts else None,
         "errors": attempts["errors"] if attempts else None,
     }
     readable = instance.scheduler is not None or instance.deployment_readable
