@@ -52,6 +52,7 @@ LOOKS = {
     "phone": Look(390, 1000, phone=True),
 }
 DOCUMENTED = {
+    "health": ("light", "dark", "phone"),
     "nodes": ("light", "dark", "phone"),
     "node": ("light",),
     "queue": ("light", "dark", "phone"),
@@ -60,7 +61,8 @@ DOCUMENTED = {
     "decision-unschedulable": ("light",),
     "configuration": ("dark",),
     "what-if-changed": ("light", "dark", "phone"),
-    "running": ("light",),
+    "why": ("light", "dark", "phone"),
+    "why-pod": ("light",),
     "over-time": ("light", "dark", "phone"),
 }
 """Looks of the pictures in docs/ui.md, by the name of the view."""
@@ -79,7 +81,7 @@ def take_all(target: Path) -> None:
         ("small", 60, 60, tuple(views)),
         ("large", 5000, 120, ("nodes",)),
         ("idle", 12, 0, ("queue", "decisions", "what-if")),
-        ("empty", 0, 0, ("nodes", "queue", "decisions")),
+        ("empty", 0, 0, ("nodes", "queue", "decisions", "why")),
     ):
         with _served(nodes, pending) as address:
             for look in LOOKS:

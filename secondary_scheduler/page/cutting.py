@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from scheduler.config import Configuration, load_configuration
 from scheduler.framework import PodInfo
+from secondary_scheduler.views.nodes import NodeColumns
 from secondary_scheduler.views.runs import Limits, PodDecision, Run
 from secondary_scheduler.views.scenes import Scene, Withheld
 
@@ -49,8 +50,8 @@ def cut(scene: Scene, visitor: Visitor) -> Scene:
         load=scene.run.load,
         now=scene.run.now,
         unexplained=scene.run.unexplained,
-        before=scene.run.before,
-        after=scene.run.after,
+        before=_cut_columns(scene.run.before, visitor),
+        after=_cut_columns(scene.run.after, visitor),
         seconds=scene.run.seconds,
     )
     sees_all = visitor.namespaces is None
@@ -70,6 +71,11 @@ def cut(scene: Scene, visitor: Visitor) -> Scene:
             configuration=not visitor.configuration,
         ),
     )
+
+
+def _cut_columns(columns: NodeColumns, visitor: Visitor) -> NodeColumns:
+    """Return the nodes without what the configuration says."""
+    return columns if visitor.configuration else replace(columns, target=None)
 
 
 def _numbered(number: int, decision: PodDecision, visitor: Visitor) -> PodDecision:

@@ -11,6 +11,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
@@ -43,14 +44,6 @@ _MOST_TOKEN: Final = 16 << 10
 _MOST_WAITING: Final = 64
 """Pages that wait for one that is made."""
 _NAVIGATION: Final = (("nodes", "Nodes"), ("queue", "Queue"), ("decisions", "Decisions"))
-_TITLES: Final = {
-    400: "This page needs other parameters",
-    401: "Who are you?",
-    403: "Not for you",
-    404: "Not here",
-    429: "Too many at a time",
-    503: "Not now",
-}
 _GOOD_AT_THE_API_SERVER: Final = (
     "this token is good at the API server, where whoever takes over this page could use it; get one for this page "
     f"only: kubectl create token NAME --audience {AUDIENCE}"
@@ -160,7 +153,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _problem(status: int, message: str) -> web.Response:
-    title = _TITLES.get(status, "This does not work")
+    title = HTTPStatus(status).phrase
     response = _bare("refused.html", status, title=title, message=printable(message))
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -246,6 +239,7 @@ def _text_of(request: web.Request, view: View, everything: Scene, visitor: Visit
         "view": shown.view,
         "navigation": navigation,
         "live": False,
+        "of_now": False,
         "scene": scene,
         "moment": None,
         "has_time": True,

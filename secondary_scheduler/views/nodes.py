@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
+from scheduler.catalog import ExtensionPoint, LoadOptions, TargetLoadPackingArgs
 from scheduler.config import Configuration
 from scheduler.framework import FloatArray, LoadReading, NodeInfo, NodeView, is_fresh
 from scheduler.helpers.unmeasured import UnmeasuredUse
@@ -36,6 +36,7 @@ class NodeColumns:
     Attributes:
         shares: by measure and resource, in percent of what the node has; NaN where that is not known.
         allocatable, requested: by resource; CPU in milli-units, memory in bytes.
+        target: the utilization in percent that TargetLoadPacking fills nodes up to; None where it does not score.
         ages: seconds since the load was measured; NaN where there is none.
         pods: how many are on the node.
         fresh: whether the load is recent enough to be used.
@@ -48,6 +49,7 @@ class NodeColumns:
     ages: FloatArray
     fresh: Sequence[bool]
     pods: Sequence[int]
+    target: float | None = None
 
     def __len__(self) -> int:
         return len(self.infos)
@@ -64,16 +66,27 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes with one value of a label; `mean` is None where no share is known."""
+    """Nodes with one value of a label.
+
+    Attributes:
+        mean: None where no share is known.
+        line: how many cells stand before the line at the target; None where there is no line.
+    """
 
     title: str
     cells: tuple[Cell, ...]
     mean: float | None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """What the page of all nodes shows."""
+    """What the page of all nodes shows.
+
+    Attributes:
+        target: where the line is, in percent; None where what is shown has none.
+        above: nodes whose share is larger.
+    """
 
     groups: tuple[Group, ...]
     nodes: int
@@ -81,6 +94,8 @@ class HeatMap:
     mean: float | None
     spread: float | None
     levels: tuple[int, ...]
+    target: float | None = None
+    above: int = 0
 
 
 def node_columns(
@@ -106,7 +121,7 @@ def node_columns(
     shares = {(REQUESTED, resource): _percent(requested[resource], allocatable[resource]) for resource in RESOURCES}
     unknown = np.full(len(rows), np.nan)
     # As TargetLoadPacking does where no load is fresh: by what pods request, or would use that request nothing.
-    args = _packing_args(configuration)
+    args, target = _packing_args(configuration), _target(configuration)
     busy = {resource: view.nonzero_requested(resource)[rows] for resource in RESOURCES}
     guessed = {
         "cpu": _percent(busy["cpu"] * args.multiplier, capacity["cpu"]),
@@ -115,7 +130,9 @@ def node_columns(
     if measured is None:
         shares |= {(MEASURED, resource): unknown for resource in RESOURCES}
         shares |= {(ESTIMATED, resource): guessed[resource] for resource in RESOURCES}
-        return NodeColumns(infos, shares, allocatable, requested, unknown, (False,) * len(rows), _pods_of(state, infos))
+        return NodeColumns(
+            infos, shares, allocatable, requested, unknown, (False,) * len(rows), _pods_of(state, infos), target
+        )
     load = state.lay_out_load(measured)
     averages = {"cpu": load.cpu_average[rows], "memory": load.memory_average[rows]}
     sampled_at = load.sampled_at[rows]
@@ -133,7 +150,9 @@ def node_columns(
         shares[ESTIMATED, resource] = np.where(known, estimate, guessed[resource])
     has_load = ~(np.isnan(averages["cpu"]) & np.isnan(averages["memory"]))
     ages = np.where(has_load & (sampled_at > 0), np.maximum(0.0, now - sampled_at), np.nan)
-    return NodeColumns(infos, shares, allocatable, requested, ages, (fresh & has_load).tolist(), _pods_of(state, infos))
+    return NodeColumns(
+        infos, shares, allocatable, requested, ages, (fresh & has_load).tolist(), _pods_of(state, infos), target
+    )
 
 
 def heat_map(columns: NodeColumns, measure: str, resource: str, group_by: str, order: str) -> HeatMap:
@@ -146,18 +165,22 @@ def heat_map(columns: NodeColumns, measure: str, resource: str, group_by: str, o
         groups.setdefault(title, []).append(index)
     cells = [_cell(info.name, float(value)) for info, value in zip(columns.infos, values, strict=True)]
     levels = Counter(cell.level for cell in cells)
+    # TargetLoadPacking looks at the CPU, and never at requests where a load is measured.
+    target = columns.target if resource == "cpu" and measure != REQUESTED else None
+
+    def group(title: str) -> Group:
+        ordered = _ordered([cells[index] for index in groups[title]], order)
+        return Group(title, tuple(ordered), _mean(values[groups[title]]), _line(ordered, target, order))
+
     return HeatMap(
-        tuple(
-            Group(
-                title, tuple(_ordered([cells[index] for index in groups[title]], order)), _mean(values[groups[title]])
-            )
-            for title in sorted(groups, key=lambda title: (title == "", title))
-        ),
+        tuple(group(title) for title in sorted(groups, key=lambda title: (title == "", title))),
         len(columns),
         len(values) - len(known),
         _mean(values),
         float(known.std()) if len(known) else None,
         tuple(levels.get(level, 0) for level in range(11)),
+        target,
+        int((known > target).sum()) if target is not None else 0,
     )
 
 
@@ -188,6 +211,14 @@ def _ordered(cells: list[Cell], order: str) -> list[Cell]:
     return sorted(cells, key=lambda cell: (cell.share is None, sign * (cell.share or 0.0), cell.name))
 
 
+def _line(cells: Sequence[Cell], target: float | None, order: str) -> int | None:
+    """How many cells stand on the line's first side; by name there is no such place."""
+    if target is None or order == "name":
+        return None
+    above = sum(cell.share is not None and cell.share > target for cell in cells)
+    return above if order == "highest" else sum(cell.share is not None for cell in cells) - above
+
+
 def _mean(values: FloatArray) -> float | None:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
@@ -204,6 +235,16 @@ def _packing_args(configuration: Configuration) -> TargetLoadPackingArgs:
         if isinstance(args, TargetLoadPackingArgs):
             return args
     return TargetLoadPackingArgs()
+
+
+def _target(configuration: Configuration) -> float | None:
+    """Of the first profile whose nodes TargetLoadPacking scores."""
+    for profile in configuration.profiles:
+        args = profile.args(_TARGET_LOAD_PACKING)
+        scores = any(plugin.name == _TARGET_LOAD_PACKING for plugin in profile.plugins(ExtensionPoint.SCORE))
+        if scores and isinstance(args, TargetLoadPackingArgs):
+            return float(args.effective_target)
+    return None
 
 
 def _max_age(configuration: Configuration) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.browser import CHROMIUM, served_pages
 from tests.support.recordedscenes import write_recorded_scene
-from tests.support.runningpages import running_site, served_site
+from tests.support.runningpages import FakeCluster, running_site, served_site
 from tests.support.scenes import write_scene
 
 
@@ -37,6 +38,15 @@ def running_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     files = write_scene(tmp_path_factory.mktemp("scene"), 60, 60, hostile=True)
     with served_site(running_site(files)) as address:
         yield address
+
+
+@pytest.fixture
+def changing(tmp_path: Path) -> Iterator[tuple[str, FakeCluster]]:
+    """Pages of a fake cluster, and that cluster, to be changed."""
+    site = running_site(write_scene(tmp_path, 60, 60))
+    assert isinstance(site.live, FakeCluster)
+    with served_site(site) as address:
+        yield address, site.live
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,18 @@ import msgspec
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.installations import CallerLimits, read_installations
+from secondary_scheduler.cli.installationstatus.asking import LiveState, decisions_part, metrics_part
+from secondary_scheduler.cli.installationstatus.document import status_document
+from secondary_scheduler.cli.instances import instances_of
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster, RunningPod, running_pod
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.cli.ui.recordingscene import read_recording_scenes
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.runs import Limits
+from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
+from tests.unit.cli.fakeapi import FakeConnection
+from tests.unit.cli.status import installation as made
 
 _SECONDS = 60
 
@@ -29,6 +36,17 @@ class FakeCluster(LiveCluster):
     """A fake: answers from a scene."""
 
     scene: Scene
+    answers: list[dict[str, Any] | CommandError]
+    """What `status` says of it, or why it says nothing: the last one counts."""
+
+    def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
+        return self.scene
+
+    def status(self) -> dict[str, Any]:
+        latest = self.answers[-1]
+        if isinstance(latest, CommandError):
+            raise latest
+        return latest
 
     def ask(self, namespace: str, name: str) -> RunningPod:
         for decision in self.scene.run.decisions:
@@ -49,10 +67,37 @@ class FakeCluster(LiveCluster):
         raise CommandError(f"{namespace}/{name}: unknown to scheduler-1")
 
 
+def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: Any) -> dict[str, Any]:
+    """What `status` says of an installation that has placed some of a scene's pods.
+
+    Args:
+        scene: whose pods they are.
+        placed: how many.
+        alive: whether the scheduler answers.
+        answers: of the API server, in place of those of a healthy installation.
+    """
+    chosen = [decision for decision in scene.run.decisions if decision.node][:placed]
+    times = (f"2026-11-24T11:59:{59 - 4 * number:02d}Z" for number in range(len(chosen)))
+    items = [
+        {"result": "scheduled", "time": time, "pod": decision.key, "node": decision.node}
+        for decision, time in zip(reversed(chosen), times, strict=True)
+    ]
+    live = LiveState(metrics_part(made.METRICS), decisions_part({"items": items}, made.NOW), ())
+    connection: Any = FakeConnection(made.installation(**answers))
+    limits = CallerLimits()
+    read = read_installations(connection, "https://api.example.com:6443", None, limits)
+    instances = instances_of(read)
+    answered = {each.place: live for each in instances if each.leader and alive}
+    return status_document(read, instances, answered, limits, made.NOW)
+
+
 def running_site(files: Mapping[str, Path]) -> Site:
     """A site of the files of `write_scene`, with a fake cluster behind it."""
-    scene = read_scene(SceneRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
-    return Site(scene, live=FakeCluster(None, None, None, None, None, 10259, scene))
+    request = SceneRequest([str(files["snapshot"])], files["config"], files["old"])
+    scene = read_scene(request, lambda line: None)
+    return Site(
+        scene, live=FakeCluster(None, None, None, None, None, 10259, scene, [status_of(scene)]), request=request
+    )
 
 
 def recorded_site(files: Mapping[str, Path]) -> Site:

@@ -28,6 +28,7 @@ class View:
 
 
 VIEWS = (
+    View("health", "/health", "/health", running=True),
     View("nodes", "/nodes", "/nodes"),
     View("nodes-after", "/nodes", "/nodes?by=estimated&resource=memory&group=none&order=name&when=after"),
     View("nodes-by-pool", "/nodes", "/nodes?group=example.com%2Fpool&by=estimated"),
@@ -39,7 +40,8 @@ VIEWS = (
     View("configuration", "/configuration", "/configuration"),
     View("what-if", "/what-if", "/what-if"),
     View("what-if-changed", "/what-if", "/what-if", fields=(("TargetLoadPacking", "1"),)),
-    View("running", "/running", "/running?namespace=shop&name=api-000", running=True),
+    View("why", "/why", "/why", running=True),
+    View("why-pod", "/why", "/why?namespace=shop&name=api-000", running=True),
 )
 HOSTILE_LABEL = View("nodes-by-label", "/nodes", "/nodes?group=example.com%2Fevil")
 """Of a hostile scene: its groups are named by what a tenant wrote."""

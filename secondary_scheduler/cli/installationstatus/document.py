@@ -23,16 +23,21 @@ from secondary_scheduler.cli.listing import part
 
 
 def read_status(
-    config: ClientConfig, namespace: str | None, *, everywhere: bool, asker: ClientConfig | None = None
+    config: ClientConfig,
+    namespace: str | None,
+    *,
+    everywhere: bool,
+    asker: ClientConfig | None = None,
+    command: str = "status",
 ) -> dict[str, Any]:
     """Read the installations of a namespace (None: of all) and ask the schedulers that lead, with the credentials of
-    `asker`, if there is one.
+    `asker`, if there is one; the API server hears from which `command` the question is.
 
     Raises:
         KubeError: the API server does not answer.
     """
     limits = CallerLimits()
-    read = installations_of(config, namespace, limits, everywhere=everywhere, command="status")
+    read = installations_of(config, namespace, limits, everywhere=everywhere, command=command)
     instances = instances_of(read)
     now = datetime.now(UTC)
     led = [instance for instance in instances if instance.leader]

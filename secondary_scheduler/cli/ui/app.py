@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import traceback
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 import typer
@@ -15,15 +17,18 @@ from scheduler import __version__
 from scheduler.config import Configuration, differences
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.ui import guard, moments, timeline, whatif
+from secondary_scheduler.cli.ui.healthpage import health_page
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import SceneRequest
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
 from secondary_scheduler.views import nodes, rendering
-from secondary_scheduler.views.asking import BadQuery, choice, read_form, text
+from secondary_scheduler.views.asking import BadQuery, choice, page_number, read_form, text
 from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused
+from secondary_scheduler.views.pods import STATES, PodFilter, listed_pods
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, View, show_decision
 
+_HEALTH: Final = ("health", "Health")
 _NAVIGATION: Final = (
     ("nodes", "Nodes"),
     ("queue", "Queue"),
@@ -33,8 +38,7 @@ _NAVIGATION: Final = (
 )
 _OVER_TIME: Final = ("over-time", "Over time")
 _BUSY: Final = "another computation is under way; go back and try again"
-_RUNNING: Final = ("running", "Running scheduler")
-_TITLES: Final = {400: "This page needs other parameters", 403: "Not for you", 404: "Not here", 421: "Another address"}
+_WHY: Final = ("why", "Why is it there")
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Site:
         scenes: every moment of a recording; None where there is none.
         token: first part of every path.
         working: held while something is computed: one thing at a time.
+        asking: held while the running cluster is asked, likewise.
         stopping: set when the server ends; what is computed ends, too.
     """
 
@@ -56,6 +61,7 @@ class Site:
     scenes: RecordingScenes | None = None
     token: str = field(default_factory=guard.new_token)
     working: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -63,13 +69,20 @@ class Site:
         """What every path begins with."""
         return f"/{self.token}"
 
-    def page(self, request: web.Request, template: str, view: str, status: int = 200, **values: Any) -> web.Response:
-        """Return a page."""
+    @property
+    def first(self) -> str:
+        """The path that readers begin with."""
+        return f"{self.root}/{_HEALTH[0] if self.live is not None else _NAVIGATION[0][0]}"
+
+    def page(
+        self, request: web.Request, template: str, view: str, status: int = 200, *, of_now: bool = False, **values: Any
+    ) -> web.Response:
+        """Return a page; `of_now` is whether it shows what was read just now, and not the scene."""
         index, navigation = request.get(_MOMENT), [*_NAVIGATION]
         if self.scenes is not None:
             navigation.append(_OVER_TIME)
         if self.live is not None:
-            navigation.append(_RUNNING)
+            navigation = [_HEALTH, *navigation, _WHY]
         content = rendering.render(
             template,
             root=self.root if index is None else f"{self.root}/at/{index}",
@@ -77,6 +90,8 @@ class Site:
             view=view,
             navigation=navigation,
             live=self.live is not None,
+            of_now=of_now,
+            back=request.path_qs if request.method == "GET" else self.first,
             scene=_scene(request),
             moment=None
             if self.scenes is None or index is None
@@ -116,7 +131,8 @@ def application(site: Site) -> web.Application:
         app.router.add_post(f"{root}/what-if", _what_if_changed)
     app.router.add_get(f"{site.root}/static/{{name}}", _static)
     if site.live is not None:
-        app.router.add_get(f"{site.root}/running", _running)
+        app.router.add_get(f"{site.root}/health", _health)
+        app.router.add_get(f"{site.root}/why", _why)
         app.router.add_post(f"{site.root}/refresh", _refresh)
     app.on_shutdown.append(_stop_working)
     return app
@@ -165,12 +181,12 @@ async def _answer(site: Site, request: web.Request, handler: Handler) -> web.Str
 
 
 def _problem_page(request: web.Request, status: int, message: str) -> web.Response:
-    title = _TITLES.get(status, "This does not work")
+    title = HTTPStatus(status).phrase
     return request.app[SITE].page(request, "problem.html", "", status, title=title, message=printable(message))
 
 
 async def _start(request: web.Request) -> web.Response:
-    return web.Response(status=303, headers={"Location": f"{request.app[SITE].root}/nodes"})
+    return web.Response(status=303, headers={"Location": request.app[SITE].first})
 
 
 async def _static(request: web.Request) -> web.Response:
@@ -235,34 +251,63 @@ async def _what_if_changed(request: web.Request) -> web.Response:
     except CommandError as error:
         problems = (str(error),)
     status = 400 if problems else 200
-    values = {"form": form, "result": result, "changes": lines, "problems": problems, "submitted": True}
-    return site.page(request, "whatif.html", "what-if", status, **values)
+    values: dict[str, Any] = {"form": form, "result": result, "changes": lines, "problems": problems}
+    return site.page(request, "whatif.html", "what-if", status, submitted=True, **values)
 
 
 def _compare(site: Site, scene: Scene, changed: Configuration) -> whatif.Comparison:
     return whatif.compare(scene.run, scene.decide(changed, whatif.LIMITS, site.stopping.is_set))
 
 
-async def _running(request: web.Request) -> web.Response:
-    """What the scheduler in the cluster says about a pod; a form where none is named."""
+async def _health(request: web.Request) -> web.Response:
+    """How the schedulers are, read at this moment."""
     site = request.app[SITE]
+    assert site.live is not None  # the route exists only with it
+    try:
+        async with site.asking:
+            document = await asyncio.to_thread(site.live.status)
+    except CommandError as error:
+        raise web.HTTPBadGateway(text=str(error)) from error
+    return site.page(request, "health.html", "health", of_now=True, page=health_page(document))
+
+
+async def _why(request: web.Request) -> web.Response:
+    """What the scheduler in the cluster says about a pod; a list to choose from where none is named."""
+    site, scene = request.app[SITE], _scene(request)
+    assert site.live is not None  # the route exists only with it
     namespace, name = text(request, "namespace"), text(request, "name")
-    pod, problem = None, ""
-    if site.live is not None and namespace and name:
+    wanted = PodFilter(text(request, "q"), text(request, "in"), choice(request, "state", ("", *STATES), ""))
+    pod, problem, pods = None, "", None
+    if not (namespace and name):
+        pods = listed_pods(scene, wanted, page_number(request))
+    else:
         try:
-            async with site.working:
+            async with site.asking:
                 pod = await asyncio.to_thread(site.live.ask, namespace, name)
         except CommandError as error:
             problem = str(error)
     status = 502 if problem else 200
     return site.page(
-        request, "running.html", "running", status, namespace=namespace, name=name, pod=pod, problem=problem
+        request,
+        "why.html",
+        "why",
+        status,
+        of_now=pods is None,
+        namespace=namespace,
+        name=name if pods is None else "",
+        wanted=wanted,
+        pods=pods,
+        states=STATES,
+        pod=pod,
+        problem=problem,
+        read_at=time.time(),
     )
 
 
 async def _refresh(request: web.Request) -> web.Response:
-    """Take a new snapshot, and decide on it; the old scene stays where that fails."""
+    """Take a new snapshot, decide on it, and lead back to the page; the old scene stays where that fails."""
     site = request.app[SITE]
+    back = (await read_form(request)).get("back", "") if request.body_exists else ""
     if site.working.locked():
         raise web.HTTPServiceUnavailable(text=_BUSY)
     assert site.live is not None  # the routes exist only with them
@@ -275,4 +320,9 @@ async def _refresh(request: web.Request) -> web.Response:
         raise web.HTTPBadGateway(text=f"no new snapshot: {error}") from error
     except typer.Exit as error:
         raise web.HTTPConflict(text="the configuration is not valid any more; the command's output says why") from error
-    return web.Response(status=303, headers={"Location": f"{site.root}/nodes"})
+    # A path below our own root leads nowhere else, whatever a form says.
+    return web.Response(status=303, headers={"Location": back if _is_below(back, site.root) else site.first})
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path.startswith(f"{root}/") and path.isascii() and path.isprintable()

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from scheduler.core import DecisionDetail
 from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.installationstatus.document import read_status
 from secondary_scheduler.cli.schedulers import find_schedulers
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
@@ -125,6 +126,15 @@ class LiveCluster:
                 take_snapshot(config, self.origin, file, as_yaml=False, say=say)
             live = replace(request, files=[str(file)], now=time.time())
             return read_scene(live, say, limits, title=self.context or config.server)
+
+    def status(self) -> dict[str, Any]:
+        """Return how the schedulers are: the document of `status`, of the scheduler's namespace where one is named.
+
+        Raises:
+            CommandError: the API server does not answer.
+        """
+        with cluster_to_read(self.kubeconfig, self.context) as config:
+            return read_status(config, self.scheduler_namespace, everywhere=False, command="ui")
 
     def ask(self, namespace: str, name: str) -> RunningPod:
         """Ask the running scheduler about a pod.

@@ -85,7 +85,7 @@ async def _serve(site: Site, port: int) -> None:
         shutdown_seconds=_SHUTDOWN_SECONDS,
     ):
         # On stdout, so that it can be piped into a browser; stderr may be kept in a log.
-        typer.echo(f"http://{ADDRESS}:{port_of(listeners)}{site.root}/nodes")
+        typer.echo(f"http://{ADDRESS}:{port_of(listeners)}{site.first}")
         _say("the address holds a token; who has it sees the pages. Ctrl-C ends")
         await stopped.wait()
 

@@ -10,7 +10,15 @@ from typing import Any
 import yaml
 
 from scheduler.catalog import ExtensionPoint
-from scheduler.config import Configuration, ConfigurationError, completed, load_configuration, redacted
+from scheduler.config import (
+    Configuration,
+    ConfigurationError,
+    EffectiveProfile,
+    completed,
+    default_configuration,
+    load_configuration,
+    redacted,
+)
 from scheduler.framework import FloatArray
 from secondary_scheduler.simulation.results import PLACED
 from secondary_scheduler.views.arguments import Argument, arguments_of
@@ -58,12 +66,26 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The inputs for one profile: weights, and args by plugin."""
+    """The inputs for one profile: weights, and args by plugin.
+
+    Attributes:
+        chosen: plugins that the configuration switches on, or gives another weight or other args than by default; all
+            where there are none.
+    """
 
     profile: str
     profiles: tuple[str, ...]
     weights: tuple[Field, ...]
     args: Mapping[str, tuple[Field, ...]]
+    chosen: frozenset[str]
+
+    @property
+    def others_changed(self) -> bool:
+        """Whether the user changed an input of a plugin that is not among those chosen."""
+        weights = any(field.changed for field in self.weights if field.label not in self.chosen)
+        return weights or any(
+            field.changed for name, group in self.args.items() if name not in self.chosen for field in group
+        )
 
     @property
     def changes(self) -> list[Field]:
@@ -127,7 +149,21 @@ def form_of(configuration: Configuration, profile: str, entered: Mapping[str, st
         inputs = (field(f"arg:{name}:{index}", leaf.name, leaf.kind, leaf.shown) for index, leaf in leaves)
         if fields := tuple(inputs):
             args[name] = fields
-    return Form(profile, configuration.scheduler_names, weights, args)
+    chosen = _chosen(effective, configuration.cluster_minor) or frozenset({*args, *(each.label for each in weights)})
+    return Form(profile, configuration.scheduler_names, weights, args, chosen)
+
+
+def _chosen(profile: EffectiveProfile, cluster_minor: int | None) -> frozenset[str]:
+    usual = default_configuration(allow_default_scheduler_name=True, cluster_minor=cluster_minor).profiles[0]
+    weights, usual_weights = (
+        {plugin.name: plugin.weight for plugin in each.plugins(ExtensionPoint.SCORE)} for each in (profile, usual)
+    )
+
+    def is_usual(name: str) -> bool:
+        args = [each.plugin_args[name].to_dict() if name in each.plugin_args else {} for each in (profile, usual)]
+        return name in usual.enabled and weights.get(name) == usual_weights.get(name) and args[0] == args[1]
+
+    return frozenset(name for name in profile.enabled if not is_usual(name))
 
 
 def completed_data(configuration: Configuration) -> dict[str, Any]:

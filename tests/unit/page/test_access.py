@@ -278,7 +278,7 @@ async def test_the_configuration_is_for_who_may_read_its_config_map(visit: Visit
     assert (await visit.get("/configuration", "api-admin")).status == 200
 
 
-@pytest.mark.parametrize("path", ["/what-if", "/running?namespace=ours&name=api-000", "/refresh", "/over-time"])
+@pytest.mark.parametrize("path", ["/what-if", "/why?namespace=ours&name=api-000", "/refresh", "/over-time"])
 async def test_what_costs_or_asks_others_is_not_offered(visit: Visit, path: str) -> None:
     assert (await visit.get(path, "api-admin")).status == 404
     assert (await visit.send(path, "POST", {**OWN, "Authorization": "Bearer api-admin"})).status in (404, 405)

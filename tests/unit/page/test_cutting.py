@@ -7,6 +7,7 @@ an answer takes, and what numbers say.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -69,7 +70,8 @@ def pages_for(scene: Scene, visitor: Visitor) -> Iterator[tuple[str, str]]:
 
 
 def _page(template: str, view: str, scene: Scene, values: dict[str, object]) -> str:
-    fixed = {"root": "", "site_root": "", "navigation": (), "live": False, "moment": None, "account": None}
+    fixed: dict[str, Any] = {"root": "", "site_root": "", "navigation": (), "live": False, "of_now": False}
+    fixed |= {"moment": None, "account": None}
     return rendering.render(template, view=view, scene=scene, version="0", has_time=True, **fixed, **values)
 
 

@@ -149,13 +149,13 @@ async def test_a_new_snapshot_needs_a_form_of_our_own(cluster: FakeCluster, page
 
 
 async def test_the_running_scheduler_is_asked_about_a_pod(cluster: FakeCluster, pages: Pages) -> None:
-    assert "Ask" in visible(await pages.get("/running"))
+    assert "Ask" in visible(await pages.get("/why"))
     assert cluster.asked == []
     cluster.answer = {
         "items": [attempt(), attempt(result="unschedulable", node=None, message="no room")],
         "waiting": None,
     }
-    text = visible(await pages.get("/running?namespace=shop&name=web"))
+    text = visible(await pages.get("/why?namespace=shop&name=web"))
     assert cluster.asked == [("shop", "web")]
     assert "Last attempt: scheduled on n1" in text
     assert "n1 chosen 250 250 (40 → 50) 35 %, not known, 12 s" in text
@@ -175,14 +175,14 @@ async def test_a_waiting_pod_says_in_which_queue_and_what_would_help(cluster: Fa
         "now": None,
     }
     cluster.answer = {"items": [], "waiting": waiting}
-    text = visible(await pages.get("/running?namespace=shop&name=web"))
+    text = visible(await pages.get("/why?namespace=shop&name=web"))
     assert "Queue backoff For 3.5 s After 2 attempts Tried again in 1.5 s" in text
     assert "Wakes it (NodeResourcesFit) Node/Add, Pod/Delete" in text
 
 
 async def test_an_attempt_without_a_number_is_shown(cluster: FakeCluster, pages: Pages) -> None:
     cluster.answer = {"items": [attempt(attempt=None)], "waiting": None}
-    text = visible(await pages.get("/running?namespace=shop&name=web"))
+    text = visible(await pages.get("/why?namespace=shop&name=web"))
     assert "Time 2026-11-24T10:00:00Z Profile secondary-scheduler" in text
 
 
@@ -197,25 +197,25 @@ async def test_rejections_that_were_taken_back_a_nomination_and_an_error_are_sho
         ("error", "<b>no state", "Nothing can be said about any node: &lt;b&gt;no state"),
     ):
         cluster.answer = {"items": [attempt(details={**details, field: value})], "waiting": None}
-        assert shown in visible(await pages.get("/running?namespace=shop&name=web"))
+        assert shown in visible(await pages.get("/why?namespace=shop&name=web"))
 
 
 @pytest.mark.parametrize("answer", [{"items": [attempt(details={"nodes": 3})]}, {"items": 3}, {"waiting": "<b>"}])
 async def test_an_answer_of_another_form_is_said_to_be_one(cluster: FakeCluster, pages: Pages, answer: Any) -> None:
     cluster.answer = answer
-    text = visible(await pages.get("/running?namespace=shop&name=web", 502))
+    text = visible(await pages.get("/why?namespace=shop&name=web", 502))
     assert "answer has another form than this version" in text
 
 
 async def test_why_the_scheduler_does_not_answer_is_shown(cluster: FakeCluster, pages: Pages) -> None:
     cluster.problem = CommandError("shop/web: unknown to scheduler-1; <script>alert(1)</script>")
-    text = await pages.get("/running?namespace=shop&name=web", 502)
+    text = await pages.get("/why?namespace=shop&name=web", 502)
     assert "Shop/web: unknown to scheduler-1; &lt;script&gt;" in text
 
 
 async def test_no_page_has_a_credential(cluster: FakeCluster, pages: Pages) -> None:
     cluster.answer = {"items": [attempt()], "waiting": None}
-    for path in ("/nodes", "/queue", "/decisions/1", "/configuration", "/running?namespace=shop&name=web"):
+    for path in ("/nodes", "/queue", "/decisions/1", "/configuration", "/why?namespace=shop&name=web"):
         response = await pages.client.get(f"{pages.site.root}{path}")
         assert TOKEN not in await response.text()
         assert TOKEN not in str(response.headers)
@@ -225,8 +225,8 @@ async def test_files_have_no_running_scheduler(cluster: FakeCluster, pages: Page
     site = Site(pages.site.scene)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         of_files = Pages(client, site)
-        assert "Running scheduler" not in await of_files.get("/nodes")
-        await of_files.get("/running", 404)
+        assert "Why is it there" not in await of_files.get("/nodes")
+        await of_files.get("/why", 404)
 
 
 def test_options_of_a_cluster_beside_files_are_refused() -> None:

@@ -98,6 +98,27 @@ async def test_the_order_of_the_cells_is_the_one_chosen(pages: Pages) -> None:
     assert names == sorted(names)
 
 
+@pytest.mark.parametrize(("order", "mark"), [("highest", "↑"), ("lowest", "↓")])
+async def test_a_line_stands_at_the_target_in_each_group(pages: Pages, order: str, mark: str) -> None:
+    text = await pages.get(f"/nodes?by=measured&order={order}")
+    groups = text.partition("data-heat")[2].split('<div class="cells">')[1:]
+    assert len(groups) == 3
+    for group in groups:
+        first, line, second = group.partition(f"{mark} above the target of 50 %")
+        assert line
+        above, below = (first, second) if order == "highest" else (second, first)
+        shares = [[int(share) for share in re.findall(r"<b>(\d+) %</b>", side)] for side in (above, below)]
+        assert min(shares[0], default=100) >= 50
+        assert max(shares[1], default=0) <= 50
+    number = sum(int(share) > 50 for share in re.findall(r"<b>(\d+) %</b>", text))
+    assert abs(int(re.findall(r"Above the target of 50 %</dt><dd>(\d+)", text)[0]) - number) <= 1
+
+
+@pytest.mark.parametrize("query", ["by=requested", "resource=memory", "order=name"])
+async def test_there_is_no_line_where_the_target_is_of_something_else(pages: Pages, query: str) -> None:
+    assert "↑ above the target" not in await pages.get(f"/nodes?{query}")
+
+
 async def test_nodes_are_grouped_by_the_zone_unless_another_label_is_chosen(pages: Pages) -> None:
     assert [f"eu-west-1{letter}" in await pages.get("/nodes") for letter in "abc"] == [True] * 3
     text = visible(await pages.get("/nodes?group=example.com%2Fpool"))

@@ -112,6 +112,29 @@ async def test_the_numbers_agree_with_the_table(scene: Scene, client: tuple[Test
     assert f"On another node {moved} Would get a node {gained} Would lose it {lost}" in visible(text)
 
 
+async def test_the_form_begins_with_what_the_configuration_sets(client: tuple[TestClient, Site]) -> None:
+    text = await (await client[0].get(f"{client[1].root}/what-if")).text()
+    first, _, others = text.partition("<details")
+    assert re.findall(r'name="weight:(\w+)"', first) == ["TargetLoadPacking"]
+    assert set(re.findall(r'name="arg:(\w+):', first)) == {"TargetLoadPacking"}
+    assert 'name="weight:TaintToleration"' in others
+    assert not others.startswith(' id="others" open')
+
+
+async def test_a_changed_input_of_another_plugin_stays_in_sight(client: tuple[TestClient, Site]) -> None:
+    _, text = await post(client, profile=PROFILE, weight__TaintToleration="4")
+    assert '<details id="others" open>' in text
+
+
+async def test_where_nothing_is_set_every_plugin_is_in_the_form(files: dict[str, Path], tmp_path: Path) -> None:
+    plain = tmp_path / "plain.yaml"
+    plain.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    configuration = read(files, plain).configuration
+    form = whatif.form_of(configuration, configuration.scheduler_names[0], {})
+    assert {field.label for field in form.weights} <= form.chosen
+    assert form.args.keys() <= form.chosen
+
+
 async def test_nothing_changed_is_said(client: tuple[TestClient, Site]) -> None:
     status, text = await post(client, weight__TargetLoadPacking="10")
     assert status == 200
