@@ -36,6 +36,7 @@ SOURCES = (
         "secondary_scheduler/loadwatcher",
         "secondary_scheduler/rebalancer",
         "secondary_scheduler/rebalancing",
+        "secondary_scheduler/clusterstatus",
         "secondary_scheduler/clustersnapshot",
         "secondary_scheduler/simulation",
         "secondary_scheduler/views",

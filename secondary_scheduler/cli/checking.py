@@ -18,8 +18,8 @@ from scheduler.config import (
     Problem,
 )
 from secondary_scheduler.cli import stackfile
-from secondary_scheduler.cli.resource import KIND as RESOURCE
 from secondary_scheduler.cli.resource import Resource, read_resource
+from secondary_scheduler.clusterstatus.customresource import KIND as RESOURCE
 
 UNREADABLE = "file"
 """Kind of a file that could not be checked at all."""

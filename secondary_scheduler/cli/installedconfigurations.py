@@ -8,8 +8,8 @@ from typing import Any
 
 from scheduler.config import Configuration, render
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.cli.installations import MOST_INSTANCES, CallerLimits, Installations, installations_of
-from secondary_scheduler.cli.instances import Instance, configuration_of, instances_of
+from secondary_scheduler.clusterstatus.installations import MOST_INSTANCES, CallerLimits, Installations, installations_of
+from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.redaction import MASK
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_document

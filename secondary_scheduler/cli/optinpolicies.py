@@ -25,7 +25,7 @@ from scheduler.catalog import (
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from scheduler.kube.model import LabelSelector
 from scheduler.kube.primitives import EVERYTHING, Selector, SelectorError, label_selector
-from secondary_scheduler.cli.listing import list_items, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, read_object
 
 Json = Mapping[str, Any]
 DEFAULT_SCHEDULER = "default-scheduler"

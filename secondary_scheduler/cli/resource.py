@@ -24,9 +24,8 @@ from scheduler.config import (
     nearest,
     parse_spec,
 )
+from secondary_scheduler.clusterstatus.customresource import API_VERSION
 
-KIND = "SecondaryScheduler"
-API_VERSION = "operator.openshift.io/v1"
 _OF_UPSTREAM = frozenset({"observedConfig", "unsupportedConfigOverrides"})
 """Fields that upstream's operator has and ours does not read."""
 

@@ -13,7 +13,7 @@ from secondary_scheduler.cli.errors import CommandError, printable
 
 if TYPE_CHECKING:
     from scheduler.kube.client import ClientConfig
-    from secondary_scheduler.cli.forwarding import Answer
+    from secondary_scheduler.clusterstatus.forwarding import Answer
 
 PORT = 10259
 _TIMEOUT = 15.0
@@ -116,7 +116,7 @@ class Schedulers:
         return self
 
     def _ask(self, pod: str, path: str, query: Mapping[str, str], right: str) -> dict[str, Any]:
-        from secondary_scheduler.cli.forwarding import get
+        from secondary_scheduler.clusterstatus.forwarding import get
 
         answer = get(self.config, self.namespace, pod, self.port, path, query, asker=self.asker)
         place = f"{self.namespace}/{pod}"
@@ -180,7 +180,7 @@ def find_schedulers(
 
 def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:
     from scheduler.kube.client import SyncConnection
-    from secondary_scheduler.cli.leaders import leading_pods
+    from secondary_scheduler.clusterstatus.leaders import leading_pods
 
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
     try:

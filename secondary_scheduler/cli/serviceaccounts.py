@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scheduler.kube.client import ClientConfig, Forbidden, KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.listing import part, read_object
+from secondary_scheduler.clusterstatus.listing import part, read_object
 
 _VALID_SECONDS = 600
 """The shortest that the API server issues."""

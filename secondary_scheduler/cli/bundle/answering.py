@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from scheduler.config import redacted
 from secondary_scheduler.cli.bundle.keeping import known_flags
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.forwarding import Answer
 from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.shapes import Fields, Scalar, Table
+from secondary_scheduler.clusterstatus.forwarding import Answer
 
 
 class Page(NamedTuple):

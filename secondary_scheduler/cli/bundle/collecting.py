@@ -30,12 +30,12 @@ from secondary_scheduler.cli.bundle.selecting import (
     restarted,
 )
 from secondary_scheduler.cli.errors import CommandError, InputError
-from secondary_scheduler.cli.forwarding import Answer, get
 from secondary_scheduler.cli.keptconfiguration import keep_configuration
-from secondary_scheduler.cli.leaders import leading_pods
-from secondary_scheduler.cli.listing import part, parts, read_object
-from secondary_scheduler.cli.resource import API_VERSION, KIND
 from secondary_scheduler.cli.snapshotfile import take_snapshot
+from secondary_scheduler.clusterstatus.customresource import API_VERSION, KIND
+from secondary_scheduler.clusterstatus.forwarding import Answer, get
+from secondary_scheduler.clusterstatus.leaders import leading_pods
+from secondary_scheduler.clusterstatus.listing import part, parts, read_object
 from secondary_scheduler.yamltext import documents, dump_yaml
 
 _TIMEOUT: Final = 20.0

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from scheduler.kube.client import BadRequest, ConnectionFailed, KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.bundle.problems import Problems, Right
-from secondary_scheduler.cli.listing import list_items, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, read_object
 
 T = TypeVar("T")
 SECONDS: Final = 300.0

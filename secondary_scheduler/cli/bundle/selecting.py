@@ -7,8 +7,8 @@ from typing import Any
 
 from scheduler.operand import CONFIG_KEY, CONFIG_VOLUME
 from secondary_scheduler.cli.bundle.keeping import OWN_ANNOTATIONS, OWN_DOMAIN, PROGRAMS
-from secondary_scheduler.cli.listing import part, parts
-from secondary_scheduler.cli.resource import KIND
+from secondary_scheduler.clusterstatus.customresource import KIND
+from secondary_scheduler.clusterstatus.listing import part, parts
 
 Json = dict[str, Any]
 

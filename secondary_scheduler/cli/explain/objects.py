@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from scheduler.kube.client import Forbidden, KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.listing import list_items, part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
 
 Json = dict[str, Any]
 _API_VERSIONS = {"pod": "v1", "deployment": "apps/v1", "namespace": "v1"}

@@ -110,9 +110,9 @@ def check(
 
 
 def _situation(connection: SyncConnection, namespace: str) -> Situation:
-    from secondary_scheduler.cli.listing import read_object
     from secondary_scheduler.cli.optin.verdict import Situation
     from secondary_scheduler.cli.optinpolicies import gate_enabled, served_version
+    from secondary_scheduler.clusterstatus.listing import read_object
 
     version = str(read_object(connection.get("/version"), "/version").get("gitVersion") or "unknown")
     labels = _labels(connection, namespace)[namespace]
@@ -155,7 +155,7 @@ def _policies(connection: SyncConnection) -> list[Policy]:
 def _labels(connection: SyncConnection, namespace: str | None) -> dict[str, dict[str, str]]:
     """Labels of a namespace, or of all, by name."""
     from scheduler.kube.client import api_path
-    from secondary_scheduler.cli.listing import list_items, read_object
+    from secondary_scheduler.clusterstatus.listing import list_items, read_object
 
     path = api_path("v1", "namespaces", name=namespace)
     items = list_items(connection, path) if namespace is None else iter([read_object(connection.get(path), path)])

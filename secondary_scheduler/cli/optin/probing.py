@@ -9,8 +9,8 @@ from typing import Any
 from scheduler.catalog import OPT_IN_LABEL, OPT_OUT_VALUE, SYSTEM_PRIORITY_CLASSES
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.listing import read_object
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER
+from secondary_scheduler.clusterstatus.listing import read_object
 
 ORDINARY = "ordinary"
 SYSTEM_NAMESPACE = "kube-system"

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.kube.client import KubeError, SyncConnection, api_path
-from secondary_scheduler.cli.listing import list_items
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, Json, Policy
 from secondary_scheduler.cli.refusals import explained
+from secondary_scheduler.clusterstatus.listing import list_items
 
 MOST_NAMES = 100
 """Scheduler names that are counted apart in a namespace; a tenant can make up any number."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from scheduler.catalog import MUTATING_POLICY_FLAGS, OPT_IN_POLICY
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.listing import read_object
 from secondary_scheduler.cli.optinpolicies import (
     Policy,
     Reason,
@@ -24,6 +23,7 @@ from secondary_scheduler.cli.optinpolicies import (
     serves,
 )
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus
+from secondary_scheduler.clusterstatus.listing import read_object
 
 _NAME = "admission"
 _FLAGS = f"start each API server with {' and '.join(MUTATING_POLICY_FLAGS)}"

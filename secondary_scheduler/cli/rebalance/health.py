@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from scheduler.config import Configuration
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.cli.installations import CallerLimits, Installations, installations_of
-from secondary_scheduler.cli.instances import Instance, configuration_of, instances_of
+from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, installations_of
+from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.rebalancing import ObservedScheduler, SchedulerHealth, scheduler_health
 
 

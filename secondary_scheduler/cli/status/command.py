@@ -24,7 +24,7 @@ from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 
 if TYPE_CHECKING:
-    from secondary_scheduler.cli.installationstatus.health import State
+    from secondary_scheduler.clusterstatus.health import State
 
 _EXAMPLES = examples("status", "status --context prod -o wide", "status --watch", "status -n batch-scheduler -o json")
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "failed": typer.colors.RED}
@@ -59,7 +59,7 @@ def status(
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.serviceaccounts import asking_as
-    from secondary_scheduler.cli.installationstatus.document import read_status
+    from secondary_scheduler.clusterstatus.document import read_status
 
     try:
         config = load_connection(kubeconfig, context)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
-from secondary_scheduler.cli.ages import age_of
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.installationstatus.facts import facts_of
-from secondary_scheduler.cli.installationstatus.health import State
-from secondary_scheduler.cli.output import text_width
+from secondary_scheduler.cli.output import aligned, text_width
+from secondary_scheduler.clusterstatus.ages import age_of
+from secondary_scheduler.clusterstatus.facts import facts_of
+from secondary_scheduler.clusterstatus.health import State, current_conditions, is_expected, is_without_replica
 
 Json = Mapping[str, Any]
 Paint = Callable[[str, State], str]
@@ -51,7 +52,8 @@ def lines(document: Json, now: datetime, *, wide: bool, paint: Paint = unpainted
             first, *rest = _wrapped(f"{problem['subject']}{since}: {problem['message']}")
             yield f"  {paint(f'{severity.value:{_LABEL}}', severity)} {first}"
             yield from (f"  {'':{_LABEL}} {line}" for line in rest)
-        for label, text in facts_of(instance, now, wide=wide):
+        conditions = (("condition", text) for text in _conditions(instance, now, wide=wide))
+        for label, text in chain(facts_of(instance, now, wide=wide), conditions):
             for number, line in enumerate(_wrapped(text)):
                 yield f"  {'' if number else label:{_LABEL}} {line}"
     if document["notShown"]:
@@ -68,3 +70,30 @@ def _wrapped(text: str) -> list[str]:
 def _title(instance: Json) -> str:
     kind = "" if instance["kind"] == "SecondaryScheduler" else " (Deployment without a SecondaryScheduler)"
     return f"{instance['namespace']}/{instance['name']}{kind}"
+
+
+def _conditions(instance: Json, now: datetime, *, wide: bool) -> Iterator[str]:
+    """A line for each that is not as it should be and no problem, or for all; the others are named."""
+    conditions, named = current_conditions(instance), {problem["subject"] for problem in instance["problems"]}
+    apart = [each for each in conditions if wide or not (is_expected(each) or each["type"] in named)]
+    rows = [
+        [
+            f"{each['type']}={each['status']}",
+            age_of(each["since"], now),
+            each["reason"],
+            " ".join(each["message"].split()),
+        ]
+        for each in apart
+    ]
+    if rows:
+        yield from aligned(rows)
+    expected = [each["type"] for each in conditions if is_expected(each)]
+    if expected and not wide:
+        # What an operator wrote that is down itself may have changed since.
+        seen = " when the operator last looked" if _is_operator_down(instance) else ""
+        yield f"as expected{seen}: {', '.join(expected)}"
+
+
+def _is_operator_down(instance: Json) -> bool:
+    ready = instance["versions"]["operatorReady"]
+    return ready is not None and is_without_replica(ready)

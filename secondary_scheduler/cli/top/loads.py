@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.forwarding import fetch
+from secondary_scheduler.clusterstatus.forwarding import fetch
 
 PATH = "/debug/nodes"
 Json = dict[str, Any]

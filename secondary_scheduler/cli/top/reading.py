@@ -12,7 +12,7 @@ from scheduler.catalog import KubernetesVersion
 from scheduler.kube.client import SyncConnection, api_path
 from scheduler.kube.model import Node, Pod, pod_requests
 from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
-from secondary_scheduler.cli.listing import list_raw
+from secondary_scheduler.clusterstatus.listing import list_raw
 
 _NODES_PER_PAGE, _PODS_PER_PAGE = 250, 500
 MOST_NODES, MOST_PODS = 20_000, 500_000

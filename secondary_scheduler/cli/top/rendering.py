@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from secondary_scheduler.cli.ages import duration
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.top.usage import requested_share
+from secondary_scheduler.clusterstatus.ages import duration
 
 Json = Mapping[str, Any]
 _HEADING = [

@@ -17,13 +17,13 @@ from scheduler import __version__
 from scheduler.config import Configuration, differences
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.ui import guard, moments, timeline, whatif
-from secondary_scheduler.cli.ui.healthpage import health_page
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import SceneRequest
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
 from secondary_scheduler.views import nodes, rendering
 from secondary_scheduler.views.asking import BadQuery, choice, page_number, read_form, text
 from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused
+from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.pods import STATES, PodFilter, listed_pods
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, View, show_decision

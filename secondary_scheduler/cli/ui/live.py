@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from scheduler.core import DecisionDetail
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.installationstatus.document import read_status
 from secondary_scheduler.cli.schedulers import find_schedulers
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.clusterstatus.document import read_status
 from secondary_scheduler.views.decisions import MatrixRow, score_matrix
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene

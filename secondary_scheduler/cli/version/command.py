@@ -20,7 +20,7 @@ from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitt
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
-    from secondary_scheduler.cli.installed import InstalledComponent
+    from secondary_scheduler.clusterstatus.installed import InstalledComponent
 
 _EXAMPLES = examples("version", "version --client", "version --context prod -o json")
 _TIMEOUT = 15.0
@@ -78,8 +78,8 @@ def _ask(
     """The cluster's version, its address, what it runs, and why that may not be seen."""
     from scheduler.kube.client import ConfigError, Forbidden, KubeError, SyncConnection
     from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.cli.installed import installed_components, server_version
     from secondary_scheduler.cli.refusals import explained, refusal
+    from secondary_scheduler.clusterstatus.installed import installed_components, server_version
 
     try:
         config = load_connection(kubeconfig, context)

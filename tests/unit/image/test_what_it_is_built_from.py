@@ -82,7 +82,7 @@ def test_the_image_holds_the_daemons_and_nothing_else(sources: Path) -> None:
         "/".join(name.split("/")[:2]) if name.startswith("secondary") else name.split("/")[0] for name in modules
     }
     daemons = {"secondary_scheduler/operator", "secondary_scheduler/loadwatcher", "secondary_scheduler/rebalancer"}
-    parts = {"rebalancing", "clustersnapshot", "simulation", "views", "page"}
+    parts = {"rebalancing", "clusterstatus", "clustersnapshot", "simulation", "views", "page"}
     parts |= {f"{name}.py" for name in ("balance", "errors", "files", "importing", "nodeload", "serving", "yamltext")}
     daemons |= {f"secondary_scheduler/{name}" for name in parts}
     assert packages == {"scheduler", "secondary_scheduler/__init__.py", *daemons}

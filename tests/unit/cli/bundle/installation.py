@@ -13,7 +13,7 @@ from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members
 from secondary_scheduler.cli.bundle.collecting import Collector
 from secondary_scheduler.cli.bundle.selecting import name_of
-from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.clusterstatus.forwarding import Answer
 
 NAMESPACE = "schedulers"
 Json = dict[str, Any]

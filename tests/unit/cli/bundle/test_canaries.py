@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from secondary_scheduler.cli.bundle.keeping import allowlist, is_own_label
-from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.clusterstatus.forwarding import Answer
 from tests.unit.cli.bundle.installation import CONFIGURATION, LOGS, PAGES, Json, collect, everything, objects
 
 CANARY = "canary7f3a9b2c4d5e6f70"

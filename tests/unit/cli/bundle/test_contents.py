@@ -19,7 +19,7 @@ from secondary_scheduler.cli.bundle.archive import Members, safe_name, write_arc
 from secondary_scheduler.cli.bundle.collecting import tail
 from secondary_scheduler.cli.bundle.redaction import MOST_SECRETS
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.clusterstatus.forwarding import Answer
 from tests.unit.cli.bundle.installation import NAMESPACE, FakeConnection, ask_fake, collect, everything, objects
 from tests.unit.scheduler.load.fakes import send, service
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.cli import forwarding
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.explain import command
-from secondary_scheduler.cli.forwarding import Answer
 from secondary_scheduler.cli.schedulers import Schedulers
+from secondary_scheduler.clusterstatus import forwarding
+from secondary_scheduler.clusterstatus.forwarding import Answer
 from tests.support.simulating import run
 
 API = {"apiVersion": "secondary-scheduler.io/v1"}

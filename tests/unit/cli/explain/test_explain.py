@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from secondary_scheduler.cli.explain.rendering import lines
-from secondary_scheduler.cli.leaders import leading_pods
+from secondary_scheduler.clusterstatus.leaders import leading_pods
 
 SCORE = {"raw": 40, "normalized": 50, "weighted": 250}
 

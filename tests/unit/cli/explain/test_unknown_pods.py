@@ -13,7 +13,7 @@ import pytest
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import forwarding
 from secondary_scheduler.cli.explain import command
-from secondary_scheduler.cli.forwarding import Answer
+from secondary_scheduler.clusterstatus.forwarding import Answer
 from secondary_scheduler.cli.schedulers import Schedulers
 from tests.support.simulating import Result, run
 from tests.unit.scheduler.load.fakes import FakeService, send

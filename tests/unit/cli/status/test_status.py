@@ -12,16 +12,16 @@ from typer.testing import CliRunner
 
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.errors import api_error
-from secondary_scheduler.cli import app, installations
+from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.forwarding import Answer
-from secondary_scheduler.cli.installations import CallerLimits, read_installations
-from secondary_scheduler.cli.installationstatus import asking, document
-from secondary_scheduler.cli.installationstatus.asking import LiveState, decisions_part, metrics_part
-from secondary_scheduler.cli.installationstatus.document import status_document
-from secondary_scheduler.cli.instances import instances_of
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.status.rendering import lines
+from secondary_scheduler.clusterstatus import asking, document, installations
+from secondary_scheduler.clusterstatus.asking import LiveState, decisions_part, metrics_part
+from secondary_scheduler.clusterstatus.document import status_document
+from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.installations import CallerLimits, read_installations
+from secondary_scheduler.clusterstatus.instances import instances_of
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import HASH, NAMESPACE, NOW, POD, condition

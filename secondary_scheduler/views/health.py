@@ -1,4 +1,4 @@
-"""The first view of a running cluster: how its schedulers are, as `status` has it."""
+"""The first view of a running cluster, from the document of `status`: how its schedulers are."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.kube.primitives import parse_time
-from secondary_scheduler.cli.ages import age_of, duration
-from secondary_scheduler.cli.installationstatus.facts import facts_of
-from secondary_scheduler.cli.installationstatus.health import current_conditions, is_expected
+from secondary_scheduler.clusterstatus.ages import age_of, duration
+from secondary_scheduler.clusterstatus.facts import facts_of
+from secondary_scheduler.clusterstatus.health import current_conditions, is_expected
 
 Json = Mapping[str, Any]
-_IN_FIGURES = frozenset({"replicas", "queue", "placed", "condition"})
+_IN_FIGURES = frozenset({"replicas", "queue", "placed"})
 """Labels of facts that are shown otherwise."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scheduler.kube.client import SyncConnection, api_path
-from secondary_scheduler.cli.listing import list_items, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, read_object
 
 _ROLES = {"kube-scheduler": "scheduler", "secondary-scheduler-operator": "operator"}
 

@@ -12,9 +12,9 @@ from typing import Any
 from scheduler.catalog import OPERATOR_NAMESPACE
 from scheduler.kube.client import ClientConfig, Forbidden, KubeError, NotFound, SyncConnection, api_path
 from scheduler.operand import CONFIG_KEY, CONFIG_VOLUME
-from secondary_scheduler.cli.installed import InstalledComponent, component_of, server_version
-from secondary_scheduler.cli.listing import list_items, part, parts, read_object
-from secondary_scheduler.cli.resource import API_VERSION
+from secondary_scheduler.clusterstatus.customresource import API_VERSION
+from secondary_scheduler.clusterstatus.installed import InstalledComponent, component_of, server_version
+from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
 
 Json = Mapping[str, Any]
 Place = tuple[str, str]

@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import SyncConnection, api_path
-from secondary_scheduler.cli.listing import part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import part, parts, read_object
 
 _MOST_LEASES = 500
 _MOST_LEADERS = 10

@@ -18,9 +18,9 @@ from typing import Any
 
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import TimestampError, parse_time
-from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.forwarding import Answer, fetch
-from secondary_scheduler.cli.listing import parts
+from secondary_scheduler.clusterstatus.forwarding import Answer, fetch
+from secondary_scheduler.clusterstatus.listing import parts
+from secondary_scheduler.errors import CommandError
 
 Json = dict[str, Any]
 _METRICS = {

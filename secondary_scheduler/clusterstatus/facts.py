@@ -1,4 +1,4 @@
-"""What is told of an installation, a label and a text at a time: in the terminal, and on a page."""
+"""What is told of an installation but its conditions, a label and a text at a time: in the terminal, and on a page."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.catalog import shortage_of
-from secondary_scheduler.cli.ages import age_of, duration
-from secondary_scheduler.cli.installationstatus.health import (
-    current_conditions,
-    is_expected,
-    is_silent,
-    is_without_replica,
-)
-from secondary_scheduler.cli.output import aligned
+from secondary_scheduler.clusterstatus.ages import age_of, duration
+from secondary_scheduler.clusterstatus.health import current_conditions, is_silent
 
 Json = Mapping[str, Any]
 _SHOWN_HASH = 16
@@ -43,7 +37,6 @@ def facts_of(instance: Json, now: datetime, *, wide: bool) -> Iterator[tuple[str
     for error in (instance["errors"] or ())[: None if wide else 1]:
         yield "error", f"{age_of(error['time'], now)} ago, {error['pod']}: {error['message']}"
     yield from (("version", text) for text in _versions(instance["versions"]))
-    yield from (("condition", text) for text in _conditions(instance, now, wide=wide))
 
 
 def _replicas(instance: Json, now: datetime) -> str:
@@ -162,30 +155,3 @@ def _versions(versions: Json) -> Iterator[str]:
     yield f"scheduler {versions['image']}{behaves}{fits}" if versions["image"] else "not known"
     if versions["operatorImage"]:
         yield f"operator {versions['operatorImage']} ({versions['operatorReady']} ready)"
-
-
-def _conditions(instance: Json, now: datetime, *, wide: bool) -> Iterator[str]:
-    """A line for each that is not as it should be and no problem, or for all; the others are named."""
-    conditions, named = current_conditions(instance), {problem["subject"] for problem in instance["problems"]}
-    apart = [each for each in conditions if wide or not (is_expected(each) or each["type"] in named)]
-    rows = [
-        [
-            f"{each['type']}={each['status']}",
-            age_of(each["since"], now),
-            each["reason"],
-            " ".join(each["message"].split()),
-        ]
-        for each in apart
-    ]
-    if rows:
-        yield from aligned(rows)
-    expected = [each["type"] for each in conditions if is_expected(each)]
-    if expected and not wide:
-        # What an operator wrote that is down itself may have changed since.
-        seen = " when the operator last looked" if _is_operator_down(instance) else ""
-        yield f"as expected{seen}: {', '.join(expected)}"
-
-
-def _is_operator_down(instance: Json) -> bool:
-    ready = instance["versions"]["operatorReady"]
-    return ready is not None and is_without_replica(ready)

@@ -23,10 +23,10 @@ from scheduler.config import (
     operator_of,
     profile_differences,
 )
-from secondary_scheduler.cli.installations import DeployedComponent, Installations, Json, place_of
-from secondary_scheduler.cli.instances import Instance, configuration_of
-from secondary_scheduler.cli.listing import part, parts
-from secondary_scheduler.cli.resource import KIND
+from secondary_scheduler.clusterstatus.customresource import KIND
+from secondary_scheduler.clusterstatus.installations import DeployedComponent, Installations, Json, place_of
+from secondary_scheduler.clusterstatus.instances import Instance, configuration_of
+from secondary_scheduler.clusterstatus.listing import part, parts
 
 
 def instance_part(instance: Instance, read: Installations, *, alive: bool | None) -> dict[str, Any]:

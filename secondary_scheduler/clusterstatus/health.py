@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from scheduler.catalog import shortage_of
-from secondary_scheduler.cli.ages import age_of, seconds_since
+from secondary_scheduler.clusterstatus.ages import age_of, seconds_since
 
 Json = Mapping[str, Any]
 _LEASE_PATIENCE_SECONDS = 60.0

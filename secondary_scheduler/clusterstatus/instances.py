@@ -18,7 +18,7 @@ from scheduler.config import (
     parse_spec,
 )
 from scheduler.operand import SECURE_PORT
-from secondary_scheduler.cli.installations import (
+from secondary_scheduler.clusterstatus.installations import (
     MOST_INSTANCES,
     DeployedComponent,
     Installations,
@@ -26,8 +26,8 @@ from secondary_scheduler.cli.installations import (
     Place,
     place_of,
 )
-from secondary_scheduler.cli.leaders import holder_of
-from secondary_scheduler.cli.listing import part
+from secondary_scheduler.clusterstatus.leaders import holder_of
+from secondary_scheduler.clusterstatus.listing import part
 from secondary_scheduler.rebalancing import command_flag, elects_leader, lease_of
 
 

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from scheduler.kube.client import ClientConfig, Credentials, api_path, connection_error
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.errors import CommandError, printable
 
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1

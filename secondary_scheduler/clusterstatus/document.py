@@ -8,18 +8,18 @@ from typing import Any
 
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.installations import CallerLimits, Installations, installations_of
-from secondary_scheduler.cli.installationstatus.asking import LiveState, Question, ask_all
-from secondary_scheduler.cli.installationstatus.health import (
+from secondary_scheduler.clusterstatus.asking import LiveState, Question, ask_all
+from secondary_scheduler.clusterstatus.health import (
     State,
     holds_lease,
     is_without_replica,
     problems_of,
     worst,
 )
-from secondary_scheduler.cli.installationstatus.instances import instance_part
-from secondary_scheduler.cli.instances import Instance, instances_of
-from secondary_scheduler.cli.listing import part
+from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, installations_of
+from secondary_scheduler.clusterstatus.instancepart import instance_part
+from secondary_scheduler.clusterstatus.instances import Instance, instances_of
+from secondary_scheduler.clusterstatus.listing import part
 
 
 def read_status(
