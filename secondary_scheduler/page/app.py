@@ -14,6 +14,7 @@ from scheduler.observe import Authorizer
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.options import PROGRAM, Options, parse_options
 from secondary_scheduler.page.rights import AUDIENCE, access_to
+from secondary_scheduler.page.running import RunningScheduler
 from secondary_scheduler.page.serving import ServingError, serve
 from secondary_scheduler.page.sharing import SharedScene
 from secondary_scheduler.page.site import PageSite
@@ -49,6 +50,7 @@ async def _run(options: Options, api: ClientConfig, taker: Taker) -> None:
     async with (
         # Of its own, beside that of the snapshots: a flood of tokens is not to load the API server.
         KubeClient(api, user_agent=f"{PROGRAM}/{__version__} reviews", qps=20, burst=40) as reviews,
+        _running_scheduler(options, api) as running,
         _followed_lease(options, api, scenes),
     ):
         access = access_to(options.config_map)
@@ -58,8 +60,20 @@ async def _run(options: Options, api: ClientConfig, taker: Taker) -> None:
             form_reviewer=Authorizer(reviews, audience=AUDIENCE, access=access),
             header_reviewer=Authorizer(reviews, access=access),
             say=_say,
+            running=running,
         )
         await serve(site, options, _say)
+
+
+@contextlib.asynccontextmanager
+async def _running_scheduler(options: Options, api: ClientConfig) -> AsyncIterator[RunningScheduler | None]:
+    """What visitors can ask; None where the Lease of the scheduler is not known."""
+    if options.lease is None:
+        yield None
+        return
+    # With a budget of its own: visitors that ask are not to hold up the reviews.
+    async with KubeClient(api, user_agent=f"{PROGRAM}/{__version__} leader", qps=10, burst=20) as client:
+        yield RunningScheduler(api, options.lease, client)
 
 
 @contextlib.asynccontextmanager

@@ -3,13 +3,15 @@
 - A Host that is not ours is refused (a foreign name that resolves to us: DNS rebinding), and so is a form of others.
 - Nobody sees anything without a token: of the `Authorization` header, or of a session. A token is never in a URL.
 - There is no access log: its lines would say who looked at what.
+- Health and what the running scheduler says are asked for with the visitor's own token, which has to be good at the API
+  server: that of the header. A token of the form is for this page only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -17,7 +19,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from scheduler import __version__
-from secondary_scheduler.errors import printable
+from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.cutting import Visitor, cut
 from secondary_scheduler.page.rights import (
     AUDIENCE,
@@ -30,23 +32,32 @@ from secondary_scheduler.page.rights import (
     require_known,
     reviewed,
 )
+from secondary_scheduler.page.running import Running
 from secondary_scheduler.page.sessions import COOKIE, Sessions
 from secondary_scheduler.page.sharing import NoScene, SharedScene
 from secondary_scheduler.views import rendering
 from secondary_scheduler.views.asking import BadQuery, read_form
 from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused, check_form, host_of
+from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.scenes import Scene
-from secondary_scheduler.views.showing import VIEWS, Shown, View
+from secondary_scheduler.views.showing import VIEWS, Shown, View, asked_pod, show_why
 
 LOGIN: Final = "/login"
 _NAMESPACES: Final = "/in/{namespaces}"
 _MOST_TOKEN: Final = 16 << 10
 _MOST_WAITING: Final = 64
 """Pages that wait for one that is made."""
+_HEALTH: Final = ("health", "Health")
+_WHY: Final = ("why", "Why is it there")
 _NAVIGATION: Final = (("nodes", "Nodes"), ("queue", "Queue"), ("decisions", "Decisions"))
 _GOOD_AT_THE_API_SERVER: Final = (
     "this token is good at the API server, where whoever takes over this page could use it; get one for this page "
     f"only: kubectl create token NAME --audience {AUDIENCE}"
+)
+
+_FOR_THIS_PAGE_ONLY: Final = (
+    "your token is for this page only, so the scheduler cannot be asked with it: come through a proxy that passes your "
+    "own token on, or ask from your machine: secondary-scheduler status, secondary-scheduler explain pod"
 )
 
 
@@ -57,12 +68,12 @@ class Account:
     Attributes:
         namespaces: those it has named, with commas between them.
         sees_all: whether it sees the pods of all.
-        logged_in: whether there is a session to end.
+        can_ask: whether its token is good at the API server; else there is a session to end.
     """
 
     namespaces: str
     sees_all: bool
-    logged_in: bool
+    can_ask: bool
 
 
 @dataclass(slots=True)
@@ -75,6 +86,7 @@ class PageSite:
         form_reviewer: reviews tokens of the form, which are for the page's audience.
         header_reviewer: reviews tokens of the header, which are for the API server.
         say: gets what goes wrong, for the log.
+        running: what can be asked with a visitor's token; None: nothing, as the Lease is not known.
     """
 
     scenes: SharedScene
@@ -82,6 +94,7 @@ class PageSite:
     form_reviewer: Reviewer
     header_reviewer: Reviewer
     say: Callable[[str], None]
+    running: Running | None = None
     sessions: Sessions = field(default_factory=Sessions)
     rights: Rights = field(default_factory=Rights)
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -96,6 +109,11 @@ class Caller:
     reviewer: Reviewer
     session: str = ""
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether its token is good at the API server."""
+        return not self.session
+
 
 SITE: Final = web.AppKey("site", PageSite)
 
@@ -107,6 +125,10 @@ def application(site: PageSite) -> web.Application:
     for route, view in VIEWS.items():
         for root in ("", _NAMESPACES):
             app.router.add_get(f"{root}{route}", _showing(view))
+    if site.running is not None:
+        for root in ("", _NAMESPACES):
+            app.router.add_get(f"{root}/health", _health)
+            app.router.add_get(f"{root}/why", _why)
     app.router.add_get("/", _start)
     app.router.add_get("/namespaces", _choose_namespaces)
     app.router.add_get(LOGIN, _login_form)
@@ -188,27 +210,78 @@ def _is_token(text: str) -> bool:
     return 0 < len(text) <= _MOST_TOKEN and text.isascii() and text.isprintable() and " " not in text
 
 
+Prepare = Callable[[Caller], Awaitable[tuple[View, int, bool]]]
+"""Asks what a page needs with its visitor's token; returns its view, its status, and whether it is of this moment."""
+
+
 def _showing(view: View) -> Handler:
+    async def prepare(caller: Caller) -> tuple[View, int, bool]:
+        return view, 200, False
+
     async def handler(request: web.Request) -> web.StreamResponse:
-        site, caller = request.app[SITE], _caller(request)
-        if caller is None:
-            return _to(LOGIN)
-        named = request.match_info.get("namespaces")
-        namespaces = named_namespaces(named) if named is not None else ()
-        try:
-            async with site.rights.visitor(caller.reviewer, caller.token, request.remote or "", namespaces) as visitor:
-                scene = await site.scenes.current()
-                account = Account(",".join(namespaces), visitor.namespaces is None, bool(caller.session))
-                text = await _made(site, lambda: _text_of(request, view, scene, visitor, account))
-        except Refused as refusal:
-            if refusal.status == 401 and caller.session:
-                # Its token is not known any more.
-                site.sessions.close(caller.session)
-                return _forgotten(_to(LOGIN))
-            raise
-        return web.Response(text=text, content_type="text/html", charset="utf-8")
+        return await _shown(request, prepare)
 
     return handler
+
+
+async def _shown(request: web.Request, prepare: Prepare) -> web.StreamResponse:
+    """Return a page for the visitor whose request it is."""
+    site, caller = request.app[SITE], _caller(request)
+    if caller is None:
+        return _to(LOGIN)
+    named = request.match_info.get("namespaces")
+    namespaces = named_namespaces(named) if named is not None else ()
+    try:
+        async with site.rights.visitor(caller.reviewer, caller.token, request.remote or "", namespaces) as visitor:
+            view, status, of_now = await prepare(caller)
+            scene = await site.scenes.current()
+            account = Account(",".join(namespaces), visitor.namespaces is None, caller.can_ask)
+            text = await _made(site, lambda: _text_of(request, view, scene, visitor, account, of_now=of_now, site=site))
+    except Refused as refusal:
+        if refusal.status == 401 and caller.session:
+            # Its token is not known any more.
+            site.sessions.close(caller.session)
+            return _forgotten(_to(LOGIN))
+        raise
+    return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
+
+
+async def _health(request: web.Request) -> web.StreamResponse:
+    """How the scheduler is, as far as the visitor may see it."""
+
+    async def prepare(caller: Caller) -> tuple[View, int, bool]:
+        running = request.app[SITE].running
+        assert running is not None  # the route exists only with it
+        if not caller.can_ask:
+            raise Refused(403, _FOR_THIS_PAGE_ONLY)
+        try:
+            page = health_page(await running.status(caller.token))
+        except CommandError as error:
+            raise Refused(502, str(error)) from error
+        return lambda request, scene: Shown("health.html", "health", {"page": page}), 200, True
+
+    return await _shown(request, prepare)
+
+
+async def _why(request: web.Request) -> web.StreamResponse:
+    """What the running scheduler says about a pod to the visitor; a list to choose from where none is named."""
+
+    async def prepare(caller: Caller) -> tuple[View, int, bool]:
+        running, question = request.app[SITE].running, asked_pod(request)
+        assert running is not None  # the route exists only with it
+        if question is None:
+            return show_why, 200, False
+        pod, problem, status = None, "", 200
+        if caller.can_ask:
+            try:
+                pod = await running.ask(caller.token, *question)
+            except CommandError as error:
+                problem, status = str(error), 502
+        else:
+            problem, status = _FOR_THIS_PAGE_ONLY, 403
+        return lambda request, scene: show_why(request, scene, pod, problem), status, True
+
+    return await _shown(request, prepare)
 
 
 async def _made(site: PageSite, make: Callable[[], str]) -> str:
@@ -227,19 +300,30 @@ async def _made(site: PageSite, make: Callable[[], str]) -> str:
         site.waiting -= 1
 
 
-def _text_of(request: web.Request, view: View, everything: Scene, visitor: Visitor, account: Account) -> str:
+def _text_of(
+    request: web.Request,
+    view: View,
+    everything: Scene,
+    visitor: Visitor,
+    account: Account,
+    *,
+    of_now: bool,
+    site: PageSite,
+) -> str:
     scene = cut(everything, visitor)
     shown: Shown = view(request, scene)
     navigation = [*_NAVIGATION]
     if visitor.configuration:
         navigation.append((CONFIGURATION, "Configuration"))
+    if site.running is not None and account.can_ask:
+        navigation = [_HEALTH, *navigation, _WHY]
     values: Mapping[str, Any] = {
         "root": f"/in/{account.namespaces}" if account.namespaces else "",
         "site_root": "",
         "view": shown.view,
         "navigation": navigation,
         "live": False,
-        "of_now": False,
+        "of_now": of_now,
         "scene": scene,
         "moment": None,
         "has_time": True,
@@ -251,7 +335,8 @@ def _text_of(request: web.Request, view: View, everything: Scene, visitor: Visit
 
 
 async def _start(request: web.Request) -> web.Response:
-    return _to("/nodes")
+    caller = _caller(request)
+    return _to("/health" if request.app[SITE].running is not None and caller and caller.can_ask else "/nodes")
 
 
 async def _choose_namespaces(request: web.Request) -> web.Response:

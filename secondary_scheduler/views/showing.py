@@ -5,6 +5,7 @@ A view gets the scene that its reader may see: no view asks who that is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,10 +13,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from secondary_scheduler.simulation.results import RESULTS
-from secondary_scheduler.views import decisions, nodes, waiting
+from secondary_scheduler.views import decisions, nodes, pods, waiting
 from secondary_scheduler.views.asking import choice, page_number, text
 from secondary_scheduler.views.configuration import configuration_page
 from secondary_scheduler.views.nodepage import node_page
+from secondary_scheduler.views.runningpod import RunningPod
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene
 
@@ -103,6 +105,22 @@ def show_decision(
     decision = every[int(number) - 1]
     shown = decisions.decision_page(decision, len(every), attempts_of(decision.key))
     return Shown("decision.html", "decisions", {"shown": shown})
+
+
+def asked_pod(request: web.Request) -> tuple[str, str] | None:
+    """Return namespace and name of the pod that the running scheduler is to be asked about; None: none is named."""
+    namespace, name = text(request, "namespace"), text(request, "name")
+    return (namespace, name) if namespace and name else None
+
+
+def show_why(request: web.Request, scene: Scene, pod: RunningPod | None = None, problem: str = "") -> Shown:
+    """What the running scheduler says about a pod, or why it says nothing; a list to choose from if none is named."""
+    question = asked_pod(request)
+    wanted = pods.PodFilter(text(request, "q"), text(request, "in"), choice(request, "state", ("", *pods.STATES), ""))
+    listed = pods.listed_pods(scene, wanted, page_number(request)) if question is None else None
+    namespace, name = question or ("", "")
+    values = {"namespace": namespace, "name": name, "wanted": wanted, "states": pods.STATES, "pods": listed}
+    return Shown("why.html", "why", {**values, "pod": pod, "problem": problem, "read_at": time.time()})
 
 
 VIEWS: Final[Mapping[str, View]] = {

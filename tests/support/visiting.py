@@ -11,6 +11,7 @@ from aiohttp import ClientSession, DummyCookieJar
 from aiohttp.test_utils import TestServer
 
 from secondary_scheduler.page.rights import Rights
+from secondary_scheduler.page.running import Running
 from secondary_scheduler.page.sessions import COOKIE, Sessions
 from secondary_scheduler.page.sharing import SharedScene
 from secondary_scheduler.page.site import PageSite, application
@@ -108,8 +109,9 @@ class Visit:
 
 
 @contextlib.asynccontextmanager
-async def visiting(scene: Scene) -> AsyncIterator[Visit]:
-    """Serve a scene; `admin` may see all, `viewer` the pods of `ours`, `nobody` nothing, `counter` nodes only."""
+async def visiting(scene: Scene, running: Running | None = None) -> AsyncIterator[Visit]:
+    """Serve a scene, and what is said of the running scheduler; `admin` may see all, `viewer` the pods of `ours`,
+    `nobody` nothing, `counter` nodes only."""
     tokens = {
         "admin": ALL,
         "viewer": frozenset({"nodes", "pods/ours"}),
@@ -119,7 +121,7 @@ async def visiting(scene: Scene) -> AsyncIterator[Visit]:
     form, header, clock, lines = FakeReviewer(**tokens), FakeReviewer(), Clock(), list[str]()
     header.tokens = {f"api-{name}": rights for name, rights in tokens.items()}
     shared = SharedScene(lambda: scene, lines.append, clock)
-    site = PageSite(shared, frozenset({HOST}), form, header, lines.append, Sessions(clock), Rights(clock))
+    site = PageSite(shared, frozenset({HOST}), form, header, lines.append, running, Sessions(clock), Rights(clock))
     server = TestServer(application(site), host="127.0.0.1")
     async with server:
         yield Visit(server, site, form, header, clock, lines)

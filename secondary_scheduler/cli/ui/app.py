@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import traceback
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,12 +20,11 @@ from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import SceneRequest
 from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
 from secondary_scheduler.views import nodes, rendering
-from secondary_scheduler.views.asking import BadQuery, choice, page_number, read_form, text
+from secondary_scheduler.views.asking import BadQuery, choice, read_form
 from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused
 from secondary_scheduler.views.health import health_page
-from secondary_scheduler.views.pods import STATES, PodFilter, listed_pods
 from secondary_scheduler.views.scenes import Scene
-from secondary_scheduler.views.showing import VIEWS, View, show_decision
+from secondary_scheduler.views.showing import VIEWS, View, asked_pod, show_decision, show_why
 
 _HEALTH: Final = ("health", "Health")
 _NAVIGATION: Final = (
@@ -273,35 +271,18 @@ async def _health(request: web.Request) -> web.Response:
 
 async def _why(request: web.Request) -> web.Response:
     """What the scheduler in the cluster says about a pod; a list to choose from where none is named."""
-    site, scene = request.app[SITE], _scene(request)
+    site, question = request.app[SITE], asked_pod(request)
     assert site.live is not None  # the route exists only with it
-    namespace, name = text(request, "namespace"), text(request, "name")
-    wanted = PodFilter(text(request, "q"), text(request, "in"), choice(request, "state", ("", *STATES), ""))
-    pod, problem, pods = None, "", None
-    if not (namespace and name):
-        pods = listed_pods(scene, wanted, page_number(request))
-    else:
+    pod, problem = None, ""
+    if question is not None:
         try:
             async with site.asking:
-                pod = await asyncio.to_thread(site.live.ask, namespace, name)
+                pod = await asyncio.to_thread(site.live.ask, *question)
         except CommandError as error:
             problem = str(error)
+    shown = show_why(request, _scene(request), pod, problem)
     status = 502 if problem else 200
-    return site.page(
-        request,
-        "why.html",
-        "why",
-        status,
-        of_now=pods is None,
-        namespace=namespace,
-        name=name if pods is None else "",
-        wanted=wanted,
-        pods=pods,
-        states=STATES,
-        pod=pod,
-        problem=problem,
-        read_at=time.time(),
-    )
+    return site.page(request, shown.template, shown.view, status, of_now=question is not None, **shown.values)
 
 
 async def _refresh(request: web.Request) -> web.Response:

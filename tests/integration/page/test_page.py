@@ -168,6 +168,7 @@ def page(api: Api, control_plane: LocalCluster, tmp_path_factory: pytest.TempPat
     command = [
         *(sys.executable, "-m", "secondary_scheduler.page", "--host", HOST, "--listen", "127.0.0.1:0"),
         *("--probes", "127.0.0.1:0", "--config-map", f"{OURSELVES}/config-1"),
+        *("--lease", f"{OURSELVES}/scheduler"),
         *("--config", str(directory / "config.yaml"), "--kubeconfig", str(directory / "kubeconfig")),
     ]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
@@ -205,6 +206,18 @@ def test_who_may_list_all_pods_sees_all(api: Api, page: RunningPage) -> None:
     assert f"{THEIRS}/canary-pending" in page.get("/decisions", **session).text
     assert f"{THEIRS}/canary-placed" in page.get("/node?name=page-node", **session).text
     assert page.get("/configuration", **session).status_code == 200
+
+
+def test_what_is_asked_for_a_visitor_is_what_its_own_token_may(api: Api, page: RunningPage) -> None:
+    """The page itself may list leases nowhere, and none of its rights is lent."""
+    viewer = {"Authorization": f"Bearer {api.token('viewer')}"}
+    assert page.get("/", **viewer).headers["Location"] == "/health"
+    health = page.get("/health", **viewer)
+    assert health.status_code == 200
+    assert f"this user needs to list leases in namespace {OURSELVES}" in health.text
+    assert "who leads cannot be read" in page.get(f"/why?namespace={OURS}&name=ours-pending", **viewer).text.lower()
+    session = page.as_session(api.token("viewer", AUDIENCE))
+    assert page.get("/health", **session).status_code == 403
 
 
 def test_a_strangers_token_is_refused(api: Api, page: RunningPage) -> None:

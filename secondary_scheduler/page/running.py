@@ -1,0 +1,135 @@
+"""What the running scheduler and the API server say to a visitor, who asks with a token of its own.
+
+The page forwards a port of the scheduler's pod as the command `explain` does (docs/adr/0025), and shows the visitor's
+token on both ways: what the visitor may not do is refused there. Only the pod's name comes from the Lease, which the
+page may get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError, api_path
+from scheduler.operand import SECURE_PORT
+from secondary_scheduler.clusterstatus.document import read_status
+from secondary_scheduler.clusterstatus.forwarding import fetch
+from secondary_scheduler.clusterstatus.leaders import holder_of
+from secondary_scheduler.errors import CommandError, printable
+from secondary_scheduler.page.rights import NamespacedName
+from secondary_scheduler.views.guarding import Refused
+from secondary_scheduler.views.runningpod import RunningPod, running_pod
+
+_AT_ONCE: Final = 8
+_COMMAND: Final = "page"
+
+
+class Running(Protocol):
+    """What a visitor can ask."""
+
+    async def status(self, token: str) -> dict[str, Any]:
+        """Return the document of `status` for the owner of a token."""
+        ...
+
+    async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
+        """Return what the running scheduler says about a pod to the owner of a token."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunningScheduler:
+    """The scheduler of a Lease.
+
+    Attributes:
+        api: the API server; none of its credentials is used for what a visitor asks.
+        lease: names the pod that leads.
+        client: of the page itself, which may get the Lease.
+        asking: held by each visitor that is answered; there are 8 at most.
+    """
+
+    api: ClientConfig
+    lease: NamespacedName
+    client: KubeClient
+    asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+
+    async def status(self, token: str) -> dict[str, Any]:
+        """Read and ask as `status` does.
+
+        Raises:
+            CommandError: the API server does not answer, or refuses the token.
+            Refused: too many ask.
+        """
+        config = as_visitor(self.api, token)
+
+        def read() -> dict[str, Any]:
+            try:
+                return read_status(config, self.lease.namespace, everywhere=False, command=_COMMAND)
+            except KubeError as error:
+                raise CommandError(printable(str(error))) from error
+
+        async with self._turn():
+            return await asyncio.to_thread(read)
+
+    async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
+        """Ask about a pod as `explain` does.
+
+        Raises:
+            CommandError: nobody leads, the tunnel or the question is refused, or the answer is none.
+            Refused: too many ask.
+        """
+        async with self._turn():
+            return await self._ask(as_visitor(self.api, token), namespace, name)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self.asking.locked():
+            raise Refused(503, "too many ask the scheduler at the moment; try again")
+        async with self.asking:
+            yield
+
+    async def _ask(self, config: ClientConfig, namespace: str, name: str) -> RunningPod:
+        leader = await self._leader()
+        path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
+        answer = await fetch(config, self.lease.namespace, leader, SECURE_PORT, path, {"pod": name})
+        place = f"{self.lease.namespace}/{leader}"
+        if answer.status != 200:
+            raise CommandError(f"{place} answers {answer.refusal(f'to get pods in namespace {namespace}', '')}")
+        try:
+            document = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            document = None
+        pod = running_pod(document)
+        if pod.last is None and pod.waiting is None:
+            raise CommandError(
+                printable(f"{namespace}/{name}: unknown to {leader}; it belongs to another scheduler, or is forgotten")
+            )
+        return pod
+
+    async def _leader(self) -> str:
+        path = api_path("coordination.k8s.io/v1", "leases", namespace=self.lease.namespace, name=self.lease.name)
+        try:
+            leader = holder_of(json.loads(await self.client.get(path)))
+        except KubeError as error:
+            raise CommandError(printable(f"who leads cannot be read: {error}")) from error
+        if not leader:
+            raise CommandError("no replica of the scheduler leads")
+        return leader
+
+
+def as_visitor(api: ClientConfig, token: str) -> ClientConfig:
+    """Return the connection of the owner of a token: nothing of the page's own credentials is in it."""
+    return replace(
+        api,
+        token=token,
+        token_file=None,
+        cert_file=None,
+        cert_data=None,
+        key_file=None,
+        key_data=None,
+        source="the visitor's token",
+    )

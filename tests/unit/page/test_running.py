@@ -1,0 +1,202 @@
+"""What the page asks the API server and the running scheduler for a visitor: with the visitor's own token, or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.kube.client import ClientConfig, KubeError
+from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.errors import CommandError
+from secondary_scheduler.page import running
+from secondary_scheduler.page.rights import NamespacedName
+from secondary_scheduler.page.running import RunningScheduler, as_visitor
+from secondary_scheduler.views.guarding import Refused
+from secondary_scheduler.views.runningpod import RunningPod, running_pod
+from secondary_scheduler.views.scenes import Scene
+from tests.support.runningpages import status_of
+from tests.support.sharedscenes import MARK, shared_scene
+from tests.support.visiting import Visit, visiting
+
+ATTEMPT = {"time": "2026-11-24T10:00:00Z", "result": "scheduled", "schedulerName": "mine", "node": "node-0001"}
+
+
+@dataclass
+class FakeRunning:
+    """A fake: keeps with which tokens it is asked, and answers, or refuses."""
+
+    document: dict[str, Any]
+    problem: str = ""
+    tokens: list[str] = field(default_factory=list)
+
+    async def status(self, token: str) -> dict[str, Any]:
+        self._note(token)
+        return self.document
+
+    async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
+        self._note(token)
+        return running_pod({"items": [{**ATTEMPT, "message": f"about {namespace}/{name}"}]})
+
+    def _note(self, token: str) -> None:
+        self.tokens.append(token)
+        if self.problem:
+            raise CommandError(self.problem)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return shared_scene()
+
+
+@pytest.fixture
+def scheduler(scene: Scene) -> FakeRunning:
+    return FakeRunning(status_of(scene))
+
+
+@pytest.fixture
+async def visit(scene: Scene, scheduler: FakeRunning) -> AsyncIterator[Visit]:
+    async with visiting(scene, scheduler) as visit:
+        yield visit
+
+
+async def test_who_has_a_token_of_the_api_server_begins_with_health(visit: Visit, scheduler: FakeRunning) -> None:
+    assert (await visit.get("/", "api-viewer")).headers["Location"] == "/health"
+    answer = await visit.get("/health", "api-viewer")
+    assert answer.status == 200
+    assert "Replicas ready" in answer.text
+    assert "what the API server and the running scheduler say" in answer.text
+    assert scheduler.tokens == ["api-viewer"]
+
+
+async def test_the_scheduler_is_asked_about_a_pod_with_the_visitors_token(visit: Visit, scheduler: FakeRunning) -> None:
+    listed = await visit.get("/in/ours/why", "api-viewer")
+    assert 'href="/in/ours/why?namespace=ours&amp;name=api-000' in listed.text
+    assert MARK not in listed.text
+    assert scheduler.tokens == []
+    answer = await visit.get("/in/ours/why?namespace=ours&name=api-000", "api-viewer")
+    assert "about ours/api-000" in answer.text
+    assert scheduler.tokens == ["api-viewer"]
+
+
+async def test_a_token_of_the_form_asks_nobody_and_the_page_says_why(visit: Visit, scheduler: FakeRunning) -> None:
+    session = (await visit.log_in("admin")).session
+    assert (await visit.get("/", session=session)).headers["Location"] == "/nodes"
+    assert 'href="/health"' not in (await visit.get("/nodes", session=session)).text
+    health = await visit.get("/health", session=session)
+    assert (health.status, "<h1>Forbidden</h1>" in health.text) == (403, True)
+    why = await visit.get("/why?namespace=ours&name=api-000", session=session)
+    assert (why.status, "Your token is for this page only" in why.text) == (403, True)
+    assert scheduler.tokens == []
+
+
+async def test_who_may_not_see_the_page_asks_nobody(visit: Visit, scheduler: FakeRunning) -> None:
+    for path in ("/health", "/why?namespace=ours&name=api-000"):
+        assert (await visit.get(path, "api-nobody")).status == 403
+        assert (await visit.get(path, "stranger")).status == 401
+        assert (await visit.send(path)).headers["Location"] == "/login"
+    assert scheduler.tokens == []
+
+
+async def test_what_is_refused_there_is_shown_and_not_the_token(visit: Visit, scheduler: FakeRunning) -> None:
+    scheduler.problem = "pod a/b: it needs get and create on pods/portforward"
+    for path in ("/health", "/why?namespace=ours&name=api-000"):
+        answer = await visit.get(path, "api-admin")
+        assert (answer.status, "portforward" in answer.text) == (502, True)
+        assert "api-admin" not in answer.text
+
+
+async def test_without_a_lease_nothing_can_be_asked(scene: Scene) -> None:
+    async with visiting(scene) as visit:
+        assert (await visit.get("/health", "api-admin")).status == 404
+        assert (await visit.get("/", "api-admin")).headers["Location"] == "/nodes"
+
+
+# The way there ------------------------------------------------------------------------------------------------------
+
+OWN = ClientConfig(
+    server="https://api:6443",
+    ca_data=b"ca",
+    token_file=Path("/var/run/token"),
+    cert_data=b"own certificate",
+    key_data=b"own key",
+    token="own token",
+)
+
+
+def test_no_credential_of_the_page_goes_with_a_visitors_question() -> None:
+    config = as_visitor(OWN, "theirs")
+    assert (config.server, config.ca_data, config.token) == (OWN.server, OWN.ca_data, "theirs")
+    assert (config.token_file, config.cert_file, config.cert_data) == (None, None, None)
+    assert (config.key_file, config.key_data) == (None, None)
+
+
+class FakeLease:
+    """A fake client of the page's own: it hands out one Lease."""
+
+    def __init__(self, holder: str | None) -> None:
+        self.holder = holder
+
+    async def get(self, path: str) -> bytes:
+        assert path.endswith("/namespaces/scheduling/leases/mine")
+        if self.holder is None:
+            raise KubeError("GET lease: 404")
+        annotations = {"secondary-scheduler.io/configuration-hash": "x"}
+        return json.dumps({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": self.holder}}).encode()
+
+
+def scheduler_of(holder: str | None) -> RunningScheduler:
+    client: Any = FakeLease(holder)
+    return RunningScheduler(OWN, NamespacedName("scheduling", "mine"), client)
+
+
+ANSWERS = [
+    (Answer(200, json.dumps({"items": [ATTEMPT]}).encode()), ""),
+    (Answer(200, b'{"items": [], "waiting": null}'), "unknown to pod-1"),
+    (Answer(200, b"<html>"), "another form"),
+    (Answer(200, b"[" * 100_000), "another form"),
+    (Answer(403, b"the token is not allowed"), "this user needs to get pods in namespace shop"),
+]
+
+
+@pytest.mark.parametrize(("answer", "problem"), ANSWERS, ids=range(len(ANSWERS)))
+async def test_the_leader_is_asked_as_the_visitor(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer, problem: str
+) -> None:
+    questions: list[tuple[Any, ...]] = []
+
+    async def fetch(config: ClientConfig, *question: Any) -> Answer:
+        questions.append((config.token, *question))
+        return answer
+
+    monkeypatch.setattr(running, "fetch", fetch)
+    refusal = ""
+    try:
+        pod = await scheduler_of("pod-1_uid").ask("theirs", "shop", "web 1")
+        assert pod.last is not None
+        assert pod.last.node == "node-0001"
+    except CommandError as error:
+        refusal = str(error)
+    assert (problem in refusal) if problem else refusal == ""
+    path = "/debug/decisions/namespaces/shop"
+    assert questions == [("theirs", "scheduling", "pod-1", 10259, path, {"pod": "web 1"})]
+
+
+@pytest.mark.parametrize(("holder", "problem"), [("", "no replica of the scheduler leads"), (None, "cannot be read")])
+async def test_without_a_leader_nobody_is_asked(holder: str | None, problem: str) -> None:
+    with pytest.raises(CommandError, match=problem):
+        await scheduler_of(holder).ask("theirs", "shop", "web")
+
+
+async def test_more_than_eight_at_a_time_are_told_to_come_again() -> None:
+    busy = scheduler_of("pod-1_uid")
+    for _ in range(8):
+        await busy.asking.acquire()
+    with pytest.raises(Refused, match="too many ask"):
+        await busy.ask("theirs", "shop", "web")
+    with pytest.raises(Refused, match="too many ask"):
+        await busy.status("theirs")
