@@ -96,14 +96,15 @@ def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool
     """Whether a replica leads and works: it answers, or nothing speaks against it; None where that is not known."""
     if live is not None and (live.metrics or live.attempts):
         return True
-    if instance.scheduler is not None and is_without_replica(instance.scheduler.component.ready):
-        return False
+    ready = None if instance.scheduler is None else not is_without_replica(instance.scheduler.component.ready)
     if not instance.elects:
-        return True if instance.scheduler is not None else None
+        return ready
     if not instance.lease_readable:
         return None
     spec = part(instance.lease, "spec")
-    return holds_lease(instance.leader, spec.get("renewTime"), spec.get("leaseDurationSeconds"), now)
+    leads = holds_lease(instance.leader, spec.get("renewTime"), spec.get("leaseDurationSeconds"), now)
+    # One that is not ready and has just renewed its Lease starts, or has just ended.
+    return None if leads and ready is False else leads
 
 
 def _with_counts(profiles: Any, metrics: Mapping[str, Any]) -> Any:

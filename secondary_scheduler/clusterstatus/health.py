@@ -96,10 +96,11 @@ def current_conditions(instance: Json) -> list[Json]:
     scheduler that has ended reports nothing."""
     deployment = instance["deployment"]
     without_replica = deployment is not None and not deployment["ready"]
+    silent = without_replica or instance["alive"] is False
     return [
         each
         for each in instance["conditions"]
-        if not (instance["alive"] is False and each["type"] in _REPORTED)
+        if not (silent and each["type"] in _REPORTED)
         and not (without_replica and (each["type"], each["status"]) == ("Available", "True"))
     ]
 

@@ -24,6 +24,7 @@ from scheduler.config import (
     profile_differences,
 )
 from secondary_scheduler.clusterstatus.customresource import KIND
+from secondary_scheduler.clusterstatus.health import is_without_replica
 from secondary_scheduler.clusterstatus.installations import DeployedComponent, Installations, Json, place_of
 from secondary_scheduler.clusterstatus.instances import Instance, configuration_of
 from secondary_scheduler.clusterstatus.listing import part, parts
@@ -41,6 +42,7 @@ def instance_part(instance: Instance, read: Installations, *, alive: bool | None
     resource, configuration = instance.resource, configuration_of(instance, read)
     reported = instance.reported if alive else {}
     spec, status = part(resource, "spec"), part(resource, "status")
+    observed = {} if alive is False or _is_without_replica(instance) else status
     deployment = instance.scheduler.deployment if instance.scheduler else None
     namespace, name = instance.place
     return {
@@ -54,12 +56,16 @@ def instance_part(instance: Instance, read: Installations, *, alive: bool | None
         "leader": _leader(instance),
         "alive": alive,
         "rollout": _rollout(status),
-        "configuration": _hashes(instance, configuration, reported, alive=alive),
+        "configuration": _hashes(instance, configuration, reported, observed),
         "profiles": _profiles(configuration, kubernetes_minor(ClusterVersions(read.kubernetes))),
         "loadData": _load_data(reported),
         "unreadResources": reported.get(ANNOTATION_UNREAD) or None,
-        "versions": _versions(instance, read, reported, {} if alive is False else status),
+        "versions": _versions(instance, read, reported, observed),
     }
+
+
+def _is_without_replica(instance: Instance) -> bool:
+    return instance.scheduler is not None and is_without_replica(instance.scheduler.component.ready)
 
 
 def _conditions(resource: Json | None, deployment: Json | None) -> list[dict[str, Any]]:
@@ -105,7 +111,7 @@ def _rollout(status: Mapping[str, Any]) -> dict[str, str | None] | None:
 
 
 def _hashes(
-    instance: Instance, configuration: Configuration | str, reported: Mapping[str, str], *, alive: bool | None
+    instance: Instance, configuration: Configuration | str, reported: Mapping[str, str], observed: Mapping[str, Any]
 ) -> dict[str, str | None]:
     """Which configuration is wanted, and which the leader says it runs; None where that is not known."""
     status = part(instance.resource, "status")
@@ -113,9 +119,7 @@ def _hashes(
     mounted = configuration.hash if isinstance(configuration, Configuration) else ""
     annotated = part(template, "spec", "template", "metadata", "annotations").get(ANNOTATION_CONFIGURATION_HASH)
     wanted = part(status, "lastRollout").get("configurationHash") or annotated or mounted
-    running = reported.get(ANNOTATION_CONFIGURATION_HASH)
-    if alive is not False:
-        running = running or status.get("configurationHash")
+    running = reported.get(ANNOTATION_CONFIGURATION_HASH) or observed.get("configurationHash")
     return {"wanted": str(wanted) if wanted else None, "running": str(running) if running else None}
 
 

@@ -131,13 +131,15 @@ def _figures(instance: Json, now: datetime) -> Iterator[Figure]:
     deployment, leader, queue = instance["deployment"], instance["leader"], instance["queue"]
     replicas = "not known" if deployment is None else f"{deployment['ready']} of {deployment['replicas']}"
     yield Figure("Replicas ready", replicas)
-    if leader is None:
+    if not instance["leaderElection"]:
+        yield Figure("Leader", "none elected", "runs without leader election")
+    elif leader is None:
         yield Figure("Leader", "none" if instance["alive"] is False else "not known")
     elif instance["alive"]:
         yield Figure("Leader", leader["pod"], f"for {age_of(leader['since'], now)}" if leader["since"] else "")
     else:
         renewed = f"{leader['pod']} last renewed the Lease {age_of(leader['renewedAt'], now)} ago"
-        yield Figure("Leader", "gone" if instance["alive"] is False else "silent", renewed)
+        yield Figure("Leader", "gone" if instance["alive"] is False else "not known", renewed)
     if queue is None:
         yield Figure("Pods waiting", "not known")
     else:

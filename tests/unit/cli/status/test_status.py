@@ -156,27 +156,28 @@ def test_reads_that_fail_are_a_warning_while_the_samples_are_fresh_still() -> No
 
 
 DOWN = {
-    "released its Lease": [made.lease(holder="")],
-    "has just crashed": [made.lease(renewed="2026-11-24T11:59:58.000000Z")],
-    "is long gone": [made.lease(renewed="2026-11-24T11:50:00.000000Z")],
-    "never was there": [],
+    "released its Lease": ([made.lease(holder="")], False),
+    "has just crashed, or starts": ([made.lease(renewed="2026-11-24T11:59:58.000000Z")], None),
+    "is long gone": ([made.lease(renewed="2026-11-24T11:50:00.000000Z")], False),
+    "never was there": ([], False),
 }
 
 
-@pytest.mark.parametrize("leases", DOWN.values(), ids=DOWN)
+@pytest.mark.parametrize(("leases", "alive"), DOWN.values(), ids=DOWN)
 @pytest.mark.parametrize("conditions", [(), (condition("Available", "False", "NoReplicaAvailable"),)], ids=str)
 def test_nothing_that_only_a_living_scheduler_can_be_is_said_while_it_is_down(
-    leases: list[Any], conditions: tuple[Any, ...]
+    leases: list[Any], alive: bool | None, conditions: tuple[Any, ...]
 ) -> None:
     answers = made.installation(
         crs=[made.resource(*conditions)], deployments=[made.OPERATOR, made.deployment(ready=0)], leases=leases
     )
     content = document_of(answers, live=None)
     (instance,) = content["instances"]
-    assert (content["state"], instance["alive"], instance["loadData"]) == ("failed", False, None)
+    assert (content["state"], instance["alive"], instance["loadData"]) == ("failed", alive, None)
     assert instance["configuration"] == {"wanted": HASH, "running": None}
     text = " ".join(shown(content))
-    assert f"configuration  {HASH} is wanted; none runs" in text
+    runs = "none runs" if alive is False else "which runs is not reported"
+    assert f"configuration  {HASH} is wanted; {runs}" in text
     for untrue in (
         " leads for",
         "runs, as wanted",

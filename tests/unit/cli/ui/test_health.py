@@ -88,10 +88,21 @@ async def test_what_is_wrong_stands_first_and_a_leader_that_is_gone_does_not_lea
     assert "Health FAILED" in text
     problem = text.index("Degraded for 60 min: ConfigInvalid: &lt;b&gt;no such plugin")
     assert problem < text.index("Replicas ready 0 of 1")
-    assert f"Leader gone {made.POD} last renewed the Lease 1 s ago" in text
+    assert f"Leader not known {made.POD} last renewed the Lease 1 s ago" in text
     for untrue in ("runs, as wanted", " fresh", "behaves as"):
         assert untrue not in text
     assert "Not known: the scheduler did not say." in text
+
+
+@pytest.mark.parametrize(("missing", "words"), [(["leaders: list leases"], "may be seen"), ([], "is installed")])
+async def test_who_sees_no_scheduler_is_not_told_that_one_failed(
+    reader: Reader, scene: Scene, missing: list[str], words: str
+) -> None:
+    nothing = {**status_of(scene), "instances": [], "state": "failed", "notShown": missing}
+    reader.cluster.answers.append(nothing)
+    text = await reader.read("/health")
+    assert "FAILED" not in text
+    assert f"No scheduler {words}" in text
 
 
 async def test_a_cluster_that_does_not_answer_is_a_bad_gateway(reader: Reader) -> None:
