@@ -175,7 +175,9 @@ def _is_reported(instance: Json, kind: str) -> bool:
 
 def _leader(instance: Json, now: datetime) -> Iterator[Problem]:
     deployment, leader = instance["deployment"], instance["leader"]
-    if deployment is None or not deployment["ready"] or not instance["leaderElection"]:
+    if not instance["leaderElection"] or (deployment is not None and not deployment["ready"]):
+        return
+    if deployment is None and instance["alive"] is not False:
         return
     if leader is None:
         yield Problem(State.FAILED, "Lease", "no replica leads: no pod is scheduled")

@@ -53,7 +53,7 @@ async def _run(options: Options, api: ClientConfig, taker: Taker) -> None:
         _running_scheduler(options, api) as running,
         _followed_lease(options, api, scenes),
     ):
-        access = access_to(options.config_map)
+        access = access_to(options.config_map, options.lease)
         site = PageSite(
             scenes,
             options.hosts,

@@ -28,10 +28,12 @@ class Visitor:
     Attributes:
         namespaces: whose pods it may list; None: those of all.
         configuration: whether it may read the scheduler's.
+        lease: whether it may get the scheduler's Lease.
     """
 
     namespaces: frozenset[str] | None = frozenset()
     configuration: bool = False
+    lease: bool = False
 
     def sees(self, key: str) -> bool:
         """Tell whether it may see a pod, by its `namespace/name`."""

@@ -7,7 +7,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from scheduler.catalog import is_label
@@ -18,7 +18,7 @@ from secondary_scheduler.views.guarding import Refused
 AUDIENCE: Final = "secondary-scheduler-page"
 """Of a token that somebody types into the form: whoever takes over the page cannot use it at the API server."""
 MOST_NAMESPACES: Final = 10
-NODES, PODS, CONFIGURATION = "nodes", "pods", "configuration"
+NODES, PODS, CONFIGURATION, LEASE = "nodes", "pods", "configuration", "lease"
 _PER_SECOND, _BURST = 5.0, 60
 """Pages per user: one of them takes a tenth of a second of the processor with 5,000 nodes."""
 _AT_ONCE = 8
@@ -47,7 +47,7 @@ class NamespacedName:
     name: str
 
 
-def access_to(config_map: NamespacedName) -> Callable[[str], dict[str, Any]]:
+def access_to(config_map: NamespacedName, lease: NamespacedName | None) -> Callable[[str], dict[str, Any]]:
     """Return what says which access a right of this module is, as a part of a SubjectAccessReview."""
 
     def access(right: str) -> dict[str, Any]:
@@ -59,6 +59,10 @@ def access_to(config_map: NamespacedName) -> Callable[[str], dict[str, Any]]:
             attributes = {"verb": "list", "resource": "pods"}
             if namespace:
                 attributes["namespace"] = namespace
+        elif kind == LEASE:
+            assert lease is not None  # it is asked about only where it is known
+            attributes = {"verb": "get", "group": "coordination.k8s.io", "resource": "leases"}
+            attributes |= {"namespace": lease.namespace, "name": lease.name}
         else:
             assert kind == CONFIGURATION
             attributes = {"verb": "get", "resource": "configmaps"}
@@ -92,7 +96,7 @@ class Rights:
 
     @contextlib.asynccontextmanager
     async def visitor(
-        self, reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str]
+        self, reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str], *, with_lease: bool = False
     ) -> AsyncIterator[Visitor]:
         """Say what the owner of a token may see, for the time that a page is made for it.
 
@@ -101,6 +105,7 @@ class Rights:
             token: as the request or the session has it.
             address: of the caller.
             namespaces: those that it names; none: all, where it may list pods in all.
+            with_lease: ask about the scheduler's Lease, too.
 
         Raises:
             Refused: 401 where the token is not known, 403 where it may not see what it asks for, 429, or 503 where the
@@ -112,7 +117,9 @@ class Rights:
         require_known(status)
         # By the user's name: of tokens somebody can have as many as they like.
         with self._one_more_of(reviewer.user(token)):
-            yield await self._visitor(reviewer, token, address, namespaces)
+            visitor = await self._visitor(reviewer, token, address, namespaces)
+            lease = with_lease and await _is_allowed(reviewer, token, LEASE, address)
+            yield replace(visitor, lease=lease)
 
     @staticmethod
     async def _visitor(reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str]) -> Visitor:
@@ -124,14 +131,8 @@ class Rights:
                 require_known(status)
             seen: frozenset[str] | None = frozenset(namespaces)
         else:
-            status = await reviewed(reviewer, token, PODS, address)
-            if status != 403:
-                require_known(status)
-            seen = None if status == 200 else frozenset()
-        status = await reviewed(reviewer, token, CONFIGURATION, address)
-        if status != 403:
-            require_known(status)
-        return Visitor(seen, configuration=status == 200)
+            seen = None if await _is_allowed(reviewer, token, PODS, address) else frozenset()
+        return Visitor(seen, configuration=await _is_allowed(reviewer, token, CONFIGURATION, address))
 
     @contextlib.contextmanager
     def _one_more_of(self, user: str) -> Iterator[None]:
@@ -148,6 +149,13 @@ class Rights:
             self._waiting[user] -= 1
             if not self._waiting[user]:
                 del self._waiting[user]
+
+
+async def _is_allowed(reviewer: Reviewer, token: str, right: str, address: str) -> bool:
+    status = await reviewed(reviewer, token, right, address)
+    if status != 403:
+        require_known(status)
+    return status == 200
 
 
 async def reviewed(reviewer: Reviewer, token: str, right: str, address: str) -> int:

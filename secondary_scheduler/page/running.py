@@ -12,14 +12,18 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, api_path
 from scheduler.operand import SECURE_PORT
-from secondary_scheduler.clusterstatus.document import read_status
+from secondary_scheduler.clusterstatus.document import read_status, status_document
 from secondary_scheduler.clusterstatus.forwarding import fetch
+from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations
+from secondary_scheduler.clusterstatus.instances import Instance
 from secondary_scheduler.clusterstatus.leaders import holder_of
+from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.views.guarding import Refused
@@ -27,6 +31,10 @@ from secondary_scheduler.views.runningpod import RunningPod, running_pod
 
 _AT_ONCE: Final = 8
 _COMMAND: Final = "page"
+_ONLY_THE_LEASE: Final = (
+    "replicas, queue, placements, conditions and versions: your token is for this page only; come through a proxy that "
+    "passes your own on, or ask from your machine: secondary-scheduler status"
+)
 
 
 class Running(Protocol):
@@ -34,6 +42,10 @@ class Running(Protocol):
 
     async def status(self, token: str) -> dict[str, Any]:
         """Return the document of `status` for the owner of a token."""
+        ...
+
+    async def reported(self) -> dict[str, Any]:
+        """Return what can be said without a token: for who may get the scheduler's Lease."""
         ...
 
     async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
@@ -75,6 +87,22 @@ class RunningScheduler:
         async with self._turn():
             return await asyncio.to_thread(read)
 
+    async def reported(self) -> dict[str, Any]:
+        """Return the document of what the leader reports on its Lease, which the page gets with its own right.
+
+        Raises:
+            CommandError: it cannot be read.
+        """
+        lease, now, limits = await self._lease(), datetime.now(UTC), CallerLimits()
+        limits.note(_ONLY_THE_LEASE)
+        place = (self.lease.namespace, self.lease.name)
+        instance = Instance(place, None, None, lease, deployment_readable=False, lease_readable=True, configuration="")
+        read = Installations(
+            self.api.server, "", "", [], [], {place: lease}, frozenset(), frozenset({self.lease.namespace}), {}
+        )
+        document = status_document(read, [instance], {}, limits, now)
+        return {**document, "instances": [{**each, "kind": "Lease"} for each in document["instances"]]}
+
     async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
         """Ask about a pod as `explain` does.
 
@@ -111,14 +139,17 @@ class RunningScheduler:
         return pod
 
     async def _leader(self) -> str:
-        path = api_path("coordination.k8s.io/v1", "leases", namespace=self.lease.namespace, name=self.lease.name)
-        try:
-            leader = holder_of(json.loads(await self.client.get(path)))
-        except KubeError as error:
-            raise CommandError(printable(f"who leads cannot be read: {error}")) from error
+        leader = holder_of(await self._lease())
         if not leader:
             raise CommandError("no replica of the scheduler leads")
         return leader
+
+    async def _lease(self) -> dict[str, Any]:
+        path = api_path("coordination.k8s.io/v1", "leases", namespace=self.lease.namespace, name=self.lease.name)
+        try:
+            return read_object(await self.client.get(path), path)
+        except KubeError as error:
+            raise CommandError(printable(f"who leads cannot be read: {error}")) from error
 
 
 def as_visitor(api: ClientConfig, token: str) -> ClientConfig:

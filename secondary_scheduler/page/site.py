@@ -4,7 +4,7 @@
 - Nobody sees anything without a token: of the `Authorization` header, or of a session. A token is never in a URL.
 - There is no access log: its lines would say who looked at what.
 - Health and what the running scheduler says are asked for with the visitor's own token, which has to be good at the API
-  server: that of the header. A token of the form is for this page only.
+  server: that of the header. A token of the form is for this page only; its owner sees what the Lease says, if allowed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from secondary_scheduler.page.cutting import Visitor, cut
 from secondary_scheduler.page.rights import (
     AUDIENCE,
     CONFIGURATION,
+    LEASE,
     MOST_NAMESPACES,
     NODES,
     Reviewer,
@@ -210,12 +211,12 @@ def _is_token(text: str) -> bool:
     return 0 < len(text) <= _MOST_TOKEN and text.isascii() and text.isprintable() and " " not in text
 
 
-Prepare = Callable[[Caller], Awaitable[tuple[View, int, bool]]]
+Prepare = Callable[[Caller, Visitor], Awaitable[tuple[View, int, bool]]]
 """Asks what a page needs with its visitor's token; returns its view, its status, and whether it is of this moment."""
 
 
 def _showing(view: View) -> Handler:
-    async def prepare(caller: Caller) -> tuple[View, int, bool]:
+    async def prepare(caller: Caller, visitor: Visitor) -> tuple[View, int, bool]:
         return view, 200, False
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -232,8 +233,14 @@ async def _shown(request: web.Request, prepare: Prepare) -> web.StreamResponse:
     named = request.match_info.get("namespaces")
     namespaces = named_namespaces(named) if named is not None else ()
     try:
-        async with site.rights.visitor(caller.reviewer, caller.token, request.remote or "", namespaces) as visitor:
-            view, status, of_now = await prepare(caller)
+        async with site.rights.visitor(
+            caller.reviewer,
+            caller.token,
+            request.remote or "",
+            namespaces,
+            with_lease=site.running is not None and not caller.can_ask,
+        ) as visitor:
+            view, status, of_now = await prepare(caller, visitor)
             scene = await site.scenes.current()
             account = Account(",".join(namespaces), visitor.namespaces is None, caller.can_ask)
             text = await _made(site, lambda: _text_of(request, view, scene, visitor, account, of_now=of_now, site=site))
@@ -249,13 +256,13 @@ async def _shown(request: web.Request, prepare: Prepare) -> web.StreamResponse:
 async def _health(request: web.Request) -> web.StreamResponse:
     """How the scheduler is, as far as the visitor may see it."""
 
-    async def prepare(caller: Caller) -> tuple[View, int, bool]:
+    async def prepare(caller: Caller, visitor: Visitor) -> tuple[View, int, bool]:
         running = request.app[SITE].running
         assert running is not None  # the route exists only with it
-        if not caller.can_ask:
+        if not (caller.can_ask or visitor.lease):
             raise Refused(403, _FOR_THIS_PAGE_ONLY)
         try:
-            page = health_page(await running.status(caller.token))
+            page = health_page(await (running.status(caller.token) if caller.can_ask else running.reported()))
         except CommandError as error:
             raise Refused(502, str(error)) from error
         return lambda request, scene: Shown("health.html", "health", {"page": page}), 200, True
@@ -266,7 +273,7 @@ async def _health(request: web.Request) -> web.StreamResponse:
 async def _why(request: web.Request) -> web.StreamResponse:
     """What the running scheduler says about a pod to the visitor; a list to choose from where none is named."""
 
-    async def prepare(caller: Caller) -> tuple[View, int, bool]:
+    async def prepare(caller: Caller, visitor: Visitor) -> tuple[View, int, bool]:
         running, question = request.app[SITE].running, asked_pod(request)
         assert running is not None  # the route exists only with it
         if question is None:
@@ -315,8 +322,9 @@ def _text_of(
     navigation = [*_NAVIGATION]
     if visitor.configuration:
         navigation.append((CONFIGURATION, "Configuration"))
-    if site.running is not None and account.can_ask:
-        navigation = [_HEALTH, *navigation, _WHY]
+    if site.running is not None:
+        health = [_HEALTH] if account.can_ask or visitor.lease else []
+        navigation = [*health, *navigation, *([_WHY] if account.can_ask else [])]
     values: Mapping[str, Any] = {
         "root": f"/in/{account.namespaces}" if account.namespaces else "",
         "site_root": "",
@@ -336,7 +344,17 @@ def _text_of(
 
 async def _start(request: web.Request) -> web.Response:
     caller = _caller(request)
-    return _to("/health" if request.app[SITE].running is not None and caller and caller.can_ask else "/nodes")
+    return _to(LOGIN if caller is None else await _first(request, caller))
+
+
+async def _first(request: web.Request, caller: Caller) -> str:
+    """The path that a caller begins with: health, where there is something to see of it."""
+    if request.app[SITE].running is None:
+        return "/nodes"
+    if caller.can_ask:
+        return "/health"
+    allowed = await reviewed(caller.reviewer, caller.token, LEASE, request.remote or "")
+    return "/health" if allowed == 200 else "/nodes"
 
 
 async def _choose_namespaces(request: web.Request) -> web.Response:
@@ -361,10 +379,11 @@ async def _login(request: web.Request) -> web.Response:
         return _bare("login.html", refusal.status, audience=AUDIENCE, problem=printable(str(refusal)))
     if former := request.cookies.get(COOKIE):
         site.sessions.close(former)
-    response = _to("/nodes")
+    session = site.sessions.open(token, site.form_reviewer.user(token))
+    response = _to(await _first(request, Caller(token, site.form_reviewer, session)))
     response.set_cookie(
         COOKIE,
-        site.sessions.open(token, site.form_reviewer.user(token)),
+        session,
         path="/",
         secure=True,
         httponly=True,

@@ -100,7 +100,7 @@ def health_page(document: Json) -> HealthPage:
     return HealthPage(
         now.timestamp(),
         document["state"],
-        f"Kubernetes {cluster['kubernetes']}{openshift}",
+        f"Kubernetes {cluster['kubernetes']}{openshift}" if cluster["kubernetes"] else "",
         [_instance(instance, now) for instance in instances],
         document["notShown"],
     )

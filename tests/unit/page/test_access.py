@@ -353,7 +353,7 @@ async def test_a_form_that_cannot_be_read_is_refused_without_a_line_in_the_log(
 async def test_a_defect_tells_the_visitor_nothing_and_the_log_no_token(
     visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*args: object) -> None:
+    def fail(*args: object, **options: object) -> None:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(type(visit.site.rights), "visitor", fail)

@@ -81,7 +81,7 @@ def test_a_configuration_that_cannot_be_used_ends_it(
 
 
 def test_the_rights_that_are_asked_about_are_those_of_the_decision_record() -> None:
-    access = access_to(NamespacedName("scheduling", "config-1"))
+    access = access_to(NamespacedName("scheduling", "config-1"), NamespacedName("scheduling", "mine"))
     assert access("nodes") == {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
     assert access("pods") == {"resourceAttributes": {"verb": "list", "resource": "pods"}}
     assert access("pods/shop") == {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "shop"}}

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler.kube.client import ClientConfig, KubeError
+from scheduler.kube.primitives import format_time
 from secondary_scheduler.clusterstatus.forwarding import Answer
 from secondary_scheduler.errors import CommandError
 from secondary_scheduler.page import running
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.page.running import RunningScheduler, as_visitor
 from secondary_scheduler.views.guarding import Refused
+from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.runningpod import RunningPod, running_pod
 from secondary_scheduler.views.scenes import Scene
 from tests.support.runningpages import status_of
@@ -36,6 +39,9 @@ class FakeRunning:
 
     async def status(self, token: str) -> dict[str, Any]:
         self._note(token)
+        return self.document
+
+    async def reported(self) -> dict[str, Any]:
         return self.document
 
     async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
@@ -69,6 +75,7 @@ async def test_who_has_a_token_of_the_api_server_begins_with_health(visit: Visit
     answer = await visit.get("/health", "api-viewer")
     assert answer.status == 200
     assert "Replicas ready" in answer.text
+    assert "data-live" in answer.text
     assert "what the API server and the running scheduler say" in answer.text
     assert scheduler.tokens == ["api-viewer"]
 
@@ -81,6 +88,19 @@ async def test_the_scheduler_is_asked_about_a_pod_with_the_visitors_token(visit:
     answer = await visit.get("/in/ours/why?namespace=ours&name=api-000", "api-viewer")
     assert "about ours/api-000" in answer.text
     assert scheduler.tokens == ["api-viewer"]
+
+
+async def test_a_token_of_the_form_begins_with_what_the_lease_says(visit: Visit, scheduler: FakeRunning) -> None:
+    visit.form.tokens["operator"] = frozenset({"nodes", "lease"})
+    login = await visit.log_in("operator")
+    assert login.headers["Location"] == "/health"
+    assert (await visit.get("/", session=login.session)).headers["Location"] == "/health"
+    health = await visit.get("/health", session=login.session)
+    assert (health.status, "Replicas ready" in health.text) == (200, True)
+    # Nothing but its reader keeps the session.
+    assert "data-live" not in health.text
+    assert 'href="/health"' in (await visit.get("/nodes", session=login.session)).text
+    assert scheduler.tokens == []
 
 
 async def test_a_token_of_the_form_asks_nobody_and_the_page_says_why(visit: Visit, scheduler: FakeRunning) -> None:
@@ -138,20 +158,42 @@ def test_no_credential_of_the_page_goes_with_a_visitors_question() -> None:
 class FakeLease:
     """A fake client of the page's own: it hands out one Lease."""
 
-    def __init__(self, holder: str | None) -> None:
+    def __init__(self, holder: str | None, renewed: float) -> None:
         self.holder = holder
+        self.renewed = format_time(datetime.now(UTC) - timedelta(seconds=renewed))
 
     async def get(self, path: str) -> bytes:
         assert path.endswith("/namespaces/scheduling/leases/mine")
         if self.holder is None:
             raise KubeError("GET lease: 404")
         annotations = {"secondary-scheduler.io/configuration-hash": "x"}
-        return json.dumps({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": self.holder}}).encode()
+        spec = {"holderIdentity": self.holder, "renewTime": self.renewed, "leaseDurationSeconds": 15}
+        return json.dumps({"metadata": {"annotations": annotations}, "spec": spec}).encode()
 
 
-def scheduler_of(holder: str | None) -> RunningScheduler:
-    client: Any = FakeLease(holder)
+def scheduler_of(holder: str | None, renewed: float = 0) -> RunningScheduler:
+    """The scheduler of a Lease that a pod holds, and renewed so many seconds ago; None: it cannot be read."""
+    client: Any = FakeLease(holder, renewed)
     return RunningScheduler(OWN, NamespacedName("scheduling", "mine"), client)
+
+
+async def test_a_lease_says_who_leads_and_what_runs_and_not_more() -> None:
+    scheduler = scheduler_of("pod-1_uid")
+    page = health_page(await scheduler.reported())
+    (instance,) = page.instances
+    figures = {figure.title: figure.value for figure in instance.figures}
+    assert (figures["Leader"], figures["Replicas ready"], page.state) == ("pod-1", "not known", "ok")
+    assert ("configuration", "x runs") in instance.facts
+    assert any("your token is for this page only" in line for line in page.not_shown)
+
+
+@pytest.mark.parametrize(("holder", "renewed"), [("", 0), ("pod-1_uid", 600)])
+async def test_a_lease_that_nobody_holds_is_a_failure(holder: str, renewed: int) -> None:
+    page = health_page(await scheduler_of(holder, renewed).reported())
+    (instance,) = page.instances
+    assert page.state == "failed"
+    assert [problem.subject for problem in instance.problems] == ["Lease"]
+    assert not any("runs" in text for _, text in instance.facts)
 
 
 ANSWERS = [
