@@ -73,9 +73,9 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
     # Here, since a configuration of a file or a snapshot needs no client.
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.clusterstatus.installations import CallerLimits
     from secondary_scheduler.cli.installedconfigurations import read_installed
     from secondary_scheduler.cli.refusals import explained
+    from secondary_scheduler.clusterstatus.installations import CallerLimits
 
     limits = CallerLimits()
     try:

@@ -8,12 +8,17 @@ from typing import Any
 
 from scheduler.config import Configuration, render
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.clusterstatus.installations import MOST_INSTANCES, CallerLimits, Installations, installations_of
-from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.redaction import MASK
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_document
 from secondary_scheduler.clustersnapshot.taking import Document
+from secondary_scheduler.clusterstatus.installations import (
+    MOST_INSTANCES,
+    CallerLimits,
+    Installations,
+    installations_of,
+)
+from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_API_VERSION
 
 _NOT_KNOWN = "args of its plugins are not known here, and may hold secrets; give --config to what reads the snapshot"

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.kube.primitives import TimestampError, parse_time
-from secondary_scheduler.clusterstatus.ages import age_of
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.explain.objects import node_of, suggestion
-from secondary_scheduler.clusterstatus.listing import part, parts
 from secondary_scheduler.cli.schedulers import Schedulers, UnknownPodError
+from secondary_scheduler.clusterstatus.ages import age_of
+from secondary_scheduler.clusterstatus.listing import part, parts
 
 Json = Mapping[str, Any]
 

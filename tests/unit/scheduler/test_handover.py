@@ -179,11 +179,11 @@ async def test_the_new_leader_gets_the_history_and_the_old_one_waits_no_longer(
 
 
 async def test_a_leader_answers_only_once_it_has_stopped_to_lead(old: Side, new: Side) -> None:
-    asked = asyncio.create_task(inherited(new))
+    inheriting = asyncio.create_task(inherited(new))
     with pytest.raises(Exception, match="nothing to hand over"):
         old.handover.export()
     offer = asyncio.create_task(old.handover.offer(60))
-    assert await asked == ""
+    assert await inheriting == ""
     await offer
     assert len(new.history) == 2
 

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.cli import forwarding
 from secondary_scheduler.cli.explain import command
-from secondary_scheduler.clusterstatus.forwarding import Answer
 from secondary_scheduler.cli.schedulers import Schedulers
+from secondary_scheduler.clusterstatus import forwarding
+from secondary_scheduler.clusterstatus.forwarding import Answer
 from tests.support.simulating import Result, run
 from tests.unit.scheduler.load.fakes import FakeService, send
 

@@ -33,11 +33,11 @@ class Clock:
 
 def history(now: float, *names: str, records: int = 100, most_bytes: int = 1 << 20) -> DecisionHistory:
     clocks = Clocks(Clock(now).wall, lambda: MonotonicSeconds(NOW))
-    made = DecisionHistory(HistoryLimits(records, most_bytes, detail_share=1.0), clocks)
+    recorded = DecisionHistory(HistoryLimits(records, most_bytes, detail_share=1.0), clocks)
     for name in names:
         info = pod(name, container("900" if name.startswith("big") else "1"), namespace="ns", uid=name)
-        made.decided(SNAPSHOT, decide(SNAPSHOT, info, PROFILE, random.Random(0)), PROFILE)
-    return made
+        recorded.decided(SNAPSHOT, decide(SNAPSHOT, info, PROFILE, random.Random(0)), PROFILE)
+    return recorded
 
 
 def handed(before: DecisionHistory, now: float = START + 100, most: int = 100) -> HandedOver:
