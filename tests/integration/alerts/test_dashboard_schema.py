@@ -55,7 +55,7 @@ def program(board: dict[str, Any]) -> str:
     lines += [
         f'import type * as {kind} from "{_MODULE.format(name=name, type=kind)}";' for name, kind in _TYPES.items()
     ]
-    lines += [_PLAIN, f"export const board: Dashboard = {json.dumps(board)};"]
+    lines += [_PLAIN, f"export const board: Plain<Dashboard> = {json.dumps(board)};"]
     for panel in panels(board):
         kind, number = _TYPES[panel["type"]], panel["id"]
         lines.append(f"export const options{number}: Partial<Plain<{kind}.Options>> = {json.dumps(panel['options'])};")

@@ -12,12 +12,13 @@ import yaml
 
 from scheduler.config import load_configuration
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.cli import connecting, installations, snapshotfile
+from secondary_scheduler.cli import connecting, snapshotfile
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.installedconfigurations import installed_documents
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.clustersnapshot.taking import Document
+from secondary_scheduler.clusterstatus import installations
 from secondary_scheduler.views.scenes import Scene
 from tests.support.simulating import CONFIGURATION, Bench, Result, node, pod, run
 from tests.unit.cli.fakeapi import FakeConnection
