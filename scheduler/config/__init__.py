@@ -48,9 +48,8 @@ from scheduler.config.model import (
     ExtenderTLSConfig,
     KubeSchedulerConfiguration,
 )
-from scheduler.config.problems import ConfigurationError, Problem, path_text
+from scheduler.config.problems import ConfigurationError, Problem, message_without_value, path_text
 from scheduler.config.render import configuration_hash, names_secret, redacted, render
-from scheduler.config.wording import message_without_value
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:

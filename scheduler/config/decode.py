@@ -12,8 +12,7 @@ from pydantic_core import ErrorDetails
 from scheduler.catalog import Loc, descriptors
 from scheduler.config.document import REMOVED, Document
 from scheduler.config.legacy import FIELD_HINTS
-from scheduler.config.problems import Problem, path_text
-from scheduler.config.wording import message_of
+from scheduler.config.problems import Problem, message_of, path_text
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,9 +7,8 @@ from scheduler.catalog import Loc
 from scheduler.config.document import Document
 from scheduler.config.legacy import IGNORED_MULTI_POINT
 from scheduler.config.model import API_VERSION
-from scheduler.config.problems import Problem
+from scheduler.config.problems import UNKNOWN_FIELD, Problem
 from scheduler.config.releases import FIELDS, VALUES, Release, Span, ignores_args, plugin_span
-from scheduler.config.wording import UNKNOWN_FIELD
 
 
 def check_release(

@@ -25,10 +25,9 @@ from scheduler.config.model import (
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
 )
-from scheduler.config.problems import ConfigurationError, Problem, Severity
+from scheduler.config.problems import UNKNOWN_FIELD, ConfigurationError, Problem, Severity
 from scheduler.config.render import hash_of
 from scheduler.config.shadows import check_shadows, shadow_names
-from scheduler.config.wording import UNKNOWN_FIELD
 
 
 @dataclass(frozen=True)

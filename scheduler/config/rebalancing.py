@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from scheduler.catalog import Loc, StrictModel
 from scheduler.config.load import Configuration
-from scheduler.config.wording import messages_of
+from scheduler.config.problems import messages_of
 from scheduler.kube.primitives import Selector, SelectorError, label_selector
 
 REBALANCED_RESOURCES = ("cpu", "memory")

@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from scheduler.catalog import LOG_VERBOSITY, SERVICE_ACCOUNT_TOKEN, CredentialRules, ExtensionPoint, address_problem
 from scheduler.config.flavours import ExtraPlugin, Flavour, image_flavour
-from scheduler.config.wording import messages_of
+from scheduler.config.problems import messages_of
 
 Json = dict[str, Any]
 
