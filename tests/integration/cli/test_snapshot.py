@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
+from tests.support.browser import served_pages
 from tests.support.cluster import MakeCluster
 from tests.support.waiting import eventually
 
@@ -137,6 +139,21 @@ def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
     answered = run("simulate", "--snapshot", without, "--kubeconfig", cluster.readonly_kubeconfig, "-o", "json")
     assert "configuration: of the scheduler default/mine, as https://127.0.0.1" in answered.stderr
     assert json.loads(answered.stdout) == results[0]
+
+
+def test_ui_on_a_cluster_decides_about_the_pods_of_its_scheduler(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    cluster = make_cluster(nodes=5, real_nodes=0, prometheus=False, default_scheduler=False)
+    api = kubernetes_client.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
+    config_map, deployment = installed()
+    api.create_namespaced_config_map("default", config_map)
+    kubernetes_client.AppsV1Api(api.api_client).create_namespaced_deployment("default", deployment)
+    for name in ("first", "second"):
+        api.create_namespaced_pod("default", pod(name))
+    with served_pages(["--kubeconfig", str(cluster.readonly_kubeconfig)], tmp_path) as address:
+        page = requests.get(f"{address}/decisions", timeout=60).text
+    assert "default/first" in page
+    assert "default/second" in page
+    assert "configuration: of the scheduler default/mine, as https://127.0.0.1" in (tmp_path / "ui.err").read_text()
 
 
 def test_a_cluster_that_does_not_answer_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
