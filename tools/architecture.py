@@ -119,7 +119,7 @@ def rows(edges: Edges, rank: dict[str, int]) -> list[list[str]]:
     place: dict[str, float] = {}
     for level in range(max(rank.values()), -1, -1):
         importers = {
-            box: [place[above] for above, ends in edges.items() if box in ends and above in place]
+            box: [place[above] for above, ends in sorted(edges.items()) if box in ends and above in place]
             for box in rank
             if rank[box] == level
         }
