@@ -98,7 +98,7 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
     try:
         answer = await get("/metrics")
         if answer.is_unknown_user:
-            refusal = answer.refusal("get on the paths /metrics and /debug/decisions (nonResourceURLs)", "")
+            refusal = answer.refusal("get on the paths /metrics and /debug/decisions", "")
             return LiveState({}, {}, (f"queue, attempts and load by source: {place} answers {refusal}",))
         if answer.status == 200:
             metrics = metrics_part(answer.body.decode("utf-8", "replace"))

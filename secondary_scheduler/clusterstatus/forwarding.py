@@ -56,10 +56,10 @@ class Answer(NamedTuple):
         elif self.status == 404 and absent:
             advice = f"; {absent}"
         if "bearer token is needed" in reason:
-            needs = f", which needs {right}" if right else ""
+            needs = f" (it needs {right})" if right else ""
             advice = (
-                "; this kubeconfig's user has a client certificate, which a scheduler without --client-ca-file does "
-                f"not know: name a ServiceAccount with --as-service-account{needs}, or use a user with a token"
+                "; it does not know the client certificate of this kubeconfig's user: name a ServiceAccount with "
+                f"--as-service-account{needs}, or use a user with a token"
             )
         return f"{self.status}: {reason}{advice}"
 

@@ -342,9 +342,9 @@ def test_explain_tells_nobody_else_and_says_which_right_is_missing(installed: In
     foreign = eventually(lambda: (run := explain(tenant, "explained")) and "get pods" in run.stderr and run)
     assert (foreign.returncode, foreign.stdout, len(foreign.stderr.splitlines())) == (1, "", 1)
     allow(installed, "tenant", "default", READING_PODS)
-    unknown = eventually(lambda: (run := explain(tenant, "never-seen")) and "unknown" in run.stderr and run)
+    unknown = eventually(lambda: (run := explain(tenant, "never-seen")) and "no such pod" in run.stderr and run)
     assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "default/never-seen: unknown to" in unknown.stderr
+    assert "default/never-seen: there is no such pod" in unknown.stderr
 
 
 def allow_everywhere(installed: Installed, account: str, *rules: dict[str, Any]) -> None:

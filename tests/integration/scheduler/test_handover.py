@@ -181,7 +181,7 @@ def test_who_has_a_certificate_asks_as_a_service_account(replicas: Replicas) -> 
     words += ["--kubeconfig", str(replicas.administrator)]
     refused = run(*words)
     assert (refused.code, refused.out) == (1, "")
-    assert "name a ServiceAccount with --as-service-account, which needs to get pods in namespace" in refused.err
+    assert "name a ServiceAccount with --as-service-account (it needs to get pods in namespace" in refused.err
     assert "handover/asked-about: scheduled on real-0" in run(*words, "--as-service-account", f"{NAMESPACE}/asker").out
     replicas.api.create("serviceaccounts", "nobody")
     refused = run(*words, "--as-service-account", f"{NAMESPACE}/nobody")

@@ -86,7 +86,7 @@ def test_a_pod_that_only_the_cluster_knows_is_judged(tunnel: Tunnel) -> None:
         (
             403,
             "/debug: a bearer token is needed",
-            "with --as-service-account, which needs to get pods",
+            "with --as-service-account (it needs to get pods",
         ),
         (404, "404: Not Found", "it is older, or runs with --decision-history=0"),
         (503, "this replica does not lead; s-1 does", "s-1 does; leave --scheduler-pod out to ask the one that leads"),

@@ -183,7 +183,7 @@ SHOWN = [
     (["/api/v1/pods"], Answer(200, REPORT), "this user needs to list pods in all namespaces", "35%"),
     ([LEASES], Answer(200, REPORT), "this user needs to list leases in namespace", "not shown"),
     ([], Answer(403, b"the token is not allowed"), "this user needs to get nodes", "not shown"),
-    ([], Answer(403, b"a bearer token is needed"), "with --as-service-account, which needs to get nodes", "not shown"),
+    ([], Answer(403, b"a bearer token is needed"), "with --as-service-account (it needs to get nodes)", "not shown"),
     ([], Answer(404, b""), "an older version", "not shown"),
     ([], Answer(200, b'{"sources": 3}'), "cannot be read", "not shown"),
     ([], Answer(200, b'{"sources": []}'), "", "not measured"),
