@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi_kubernetes as k8s
 
-from scheduler.catalog import shortage_of
+from scheduler.operand import shortage_of
 
 _LOAD = "LoadDataFresh"
 _ROUND = "Rebalancing"

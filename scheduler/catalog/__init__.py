@@ -135,7 +135,6 @@ from scheduler.catalog.registry import (
     takes_metric_provider,
 )
 from scheduler.catalog.schedulerplugins import OPTIONS
-from scheduler.catalog.shortage import FEWER_REPLICAS, shortage_of
 from scheduler.catalog.types import ArgsModel, Duration, Loc, Quantity, StrictModel, format_duration, parse_duration
 from scheduler.catalog.upstream import (
     DEFAULT_KUBERNETES,
@@ -163,7 +162,6 @@ __all__ = [
     "DEFAULT_ADDRESSES",
     "DEFAULT_KUBERNETES",
     "ENTRY_POINT_GROUP",
-    "FEWER_REPLICAS",
     "FLOW_SCHEMAS",
     "GO_CLUSTER_ROLES",
     "GO_INTERFACES",
@@ -281,7 +279,6 @@ __all__ = [
     "rebalancer_rules",
     "same_address",
     "shipped_cluster_roles",
-    "shortage_of",
     "static_cluster_roles",
     "takes_metric_provider",
 ]

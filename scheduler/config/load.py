@@ -14,7 +14,6 @@ from scheduler.config.decode import Usable
 from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
-from scheduler.config.files import check_files
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named, with_unknown_plugins
 from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.loadlimits import warn_of_load_limits
@@ -162,6 +161,8 @@ def load_configuration(
     problems += check_profiles(document, profiles, all_sets=all_sets)
     problems += check_shadows(document, profiles, chosen)
     if into_cluster:
+        from scheduler.config.files import check_files  # here, as the scheduler takes its configuration as it is
+
         judged = {problem.loc for problem in problems}
         problems += [each for each in check_files(document, model, profiles, chosen) if each.loc not in judged]
     problems = _without_consequences(problems, usable)

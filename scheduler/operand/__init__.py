@@ -72,6 +72,7 @@ from scheduler.operand.rebalancer import (
     settings_map_name,
     settings_text,
 )
+from scheduler.operand.shortage import FEWER_REPLICAS, shortage_of
 
 __all__ = [
     "ANNOTATION_CONFIGURATION_HASH",
@@ -84,6 +85,7 @@ __all__ = [
     "CONFIG_VOLUME",
     "CONTAINER_SECURITY",
     "EVICTION_POLICY_BINDING",
+    "FEWER_REPLICAS",
     "HEALTH_PORT",
     "LABEL_APP",
     "METRICS_PORT",
@@ -132,6 +134,7 @@ __all__ = [
     "settings_hash",
     "settings_map_name",
     "settings_text",
+    "shortage_of",
     "source_ports",
     "temporary_volume",
 ]

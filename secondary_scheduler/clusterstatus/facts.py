@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from scheduler.catalog import shortage_of
+from scheduler.operand import shortage_of
 from secondary_scheduler.clusterstatus.ages import age_of, duration
 from secondary_scheduler.clusterstatus.health import current_conditions, is_silent
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from scheduler.catalog import shortage_of
+from scheduler.operand import shortage_of
 from secondary_scheduler.clusterstatus.ages import age_of, seconds_since
 
 Json = Mapping[str, Any]

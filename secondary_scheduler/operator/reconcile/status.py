@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from scheduler.catalog import FEWER_REPLICAS
+from scheduler.operand import FEWER_REPLICAS
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import InstanceProblem, Selection
 from secondary_scheduler.operator.reconcile.model import Condition, EventDraft, Json, Observed

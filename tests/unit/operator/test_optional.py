@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scheduler.catalog import shortage_of
+from scheduler.operand import shortage_of
 from secondary_scheduler.operator.reconcile import ApiFailure
 from tests.unit.operator.builders import World, config_map, key_of, node, scheduler
 
