@@ -29,11 +29,13 @@ class Visitor:
         namespaces: whose pods it may list; None: those of all.
         configuration: whether it may read the scheduler's.
         lease: whether it may get the scheduler's Lease.
+        user: its name; nobody else has it, however many tokens it may have.
     """
 
     namespaces: frozenset[str] | None = frozenset()
     configuration: bool = False
     lease: bool = False
+    user: str = ""
 
     def sees(self, key: str) -> bool:
         """Tell whether it may see a pod, by its `namespace/name`."""

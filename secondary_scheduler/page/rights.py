@@ -116,10 +116,11 @@ class Rights:
             raise Refused(403, "this page is for who may get nodes, and you may not")
         require_known(status)
         # By the user's name: of tokens somebody can have as many as they like.
-        with self._one_more_of(reviewer.user(token)):
+        user = reviewer.user(token)
+        with self._one_more_of(user):
             visitor = await self._visitor(reviewer, token, address, namespaces)
             lease = with_lease and await _is_allowed(reviewer, token, LEASE, address)
-            yield replace(visitor, lease=lease)
+            yield replace(visitor, lease=lease, user=user)
 
     @staticmethod
     async def _visitor(reviewer: Reviewer, token: str, address: str, namespaces: Sequence[str]) -> Visitor:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -29,7 +31,8 @@ from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.views.guarding import Refused
 from secondary_scheduler.views.runningpod import RunningPod, running_pod
 
-_AT_ONCE: Final = 8
+_AT_ONCE, _AT_ONCE_OF_ONE = 16, 2
+"""Questions that are answered at a time, and of one user: who asks and asks keeps nobody else out."""
 _COMMAND: Final = "page"
 _ONLY_THE_LEASE: Final = (
     "replicas, queue, placements, conditions and versions: your token is for this page only; come through a proxy that "
@@ -40,16 +43,16 @@ _ONLY_THE_LEASE: Final = (
 class Running(Protocol):
     """What a visitor can ask."""
 
-    async def status(self, token: str) -> dict[str, Any]:
-        """Return the document of `status` for the owner of a token."""
+    async def status(self, token: str, user: str) -> dict[str, Any]:
+        """Return the document of `status` for the owner of a token, whose name is `user`."""
         ...
 
     async def reported(self) -> dict[str, Any]:
         """Return what can be said without a token: for who may get the scheduler's Lease."""
         ...
 
-    async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
-        """Return what the running scheduler says about a pod to the owner of a token."""
+    async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
+        """Return what the running scheduler says about a pod to the owner of a token, whose name is `user`."""
         ...
 
 
@@ -61,15 +64,17 @@ class RunningScheduler:
         api: the API server; none of its credentials is used for what a visitor asks.
         lease: names the pod that leads.
         client: of the page itself, which may get the Lease.
-        asking: held by each visitor that is answered; there are 8 at most.
+        asking: how many questions of each user are under way.
+        threads: in which they are read; those of the page's views are others.
     """
 
     api: ClientConfig
     lease: NamespacedName
     client: KubeClient
-    asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    asking: Counter[str] = field(default_factory=Counter)
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "asking"))
 
-    async def status(self, token: str) -> dict[str, Any]:
+    async def status(self, token: str, user: str) -> dict[str, Any]:
         """Read and ask as `status` does.
 
         Raises:
@@ -84,8 +89,8 @@ class RunningScheduler:
             except KubeError as error:
                 raise CommandError(printable(str(error))) from error
 
-        async with self._turn():
-            return await asyncio.to_thread(read)
+        with self._turn(user):
+            return await asyncio.get_running_loop().run_in_executor(self.threads, read)
 
     async def reported(self) -> dict[str, Any]:
         """Return the document of what the leader reports on its Lease, which the page gets with its own right.
@@ -103,22 +108,29 @@ class RunningScheduler:
         document = status_document(read, [instance], {}, limits, now)
         return {**document, "instances": [{**each, "kind": "Lease"} for each in document["instances"]]}
 
-    async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
+    async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
         """Ask about a pod as `explain` does.
 
         Raises:
             CommandError: nobody leads, the tunnel or the question is refused, or the answer is none.
             Refused: too many ask.
         """
-        async with self._turn():
+        with self._turn(user):
             return await self._ask(as_visitor(self.api, token), namespace, name)
 
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        if self.asking.locked():
+    @contextlib.contextmanager
+    def _turn(self, user: str) -> Iterator[None]:
+        if self.asking[user] >= _AT_ONCE_OF_ONE:
+            raise Refused(429, "you ask the scheduler already; wait for its answers")
+        if self.asking.total() >= _AT_ONCE:
             raise Refused(503, "too many ask the scheduler at the moment; try again")
-        async with self.asking:
+        self.asking[user] += 1
+        try:
             yield
+        finally:
+            self.asking[user] -= 1
+            if not self.asking[user]:
+                del self.asking[user]
 
     async def _ask(self, config: ClientConfig, namespace: str, name: str) -> RunningPod:
         leader = await self._leader()

@@ -262,7 +262,9 @@ async def _health(request: web.Request) -> web.StreamResponse:
         if not (caller.can_ask or visitor.lease):
             raise Refused(403, _FOR_THIS_PAGE_ONLY)
         try:
-            page = health_page(await (running.status(caller.token) if caller.can_ask else running.reported()))
+            page = health_page(
+                await (running.status(caller.token, visitor.user) if caller.can_ask else running.reported())
+            )
         except CommandError as error:
             raise Refused(502, str(error)) from error
         return lambda request, scene: Shown("health.html", "health", {"page": page}), 200, True
@@ -281,7 +283,7 @@ async def _why(request: web.Request) -> web.StreamResponse:
         pod, problem, status = None, "", 200
         if caller.can_ask:
             try:
-                pod = await running.ask(caller.token, *question)
+                pod = await running.ask(caller.token, visitor.user, *question)
             except CommandError as error:
                 problem, status = str(error), 502
         else:

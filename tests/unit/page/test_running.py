@@ -37,14 +37,14 @@ class FakeRunning:
     problem: str = ""
     tokens: list[str] = field(default_factory=list)
 
-    async def status(self, token: str) -> dict[str, Any]:
+    async def status(self, token: str, user: str) -> dict[str, Any]:
         self._note(token)
         return self.document
 
     async def reported(self) -> dict[str, Any]:
         return self.document
 
-    async def ask(self, token: str, namespace: str, name: str) -> RunningPod:
+    async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
         self._note(token)
         return running_pod({"items": [{**ATTEMPT, "message": f"about {namespace}/{name}"}]})
 
@@ -218,7 +218,7 @@ async def test_the_leader_is_asked_as_the_visitor(
     monkeypatch.setattr(running, "fetch", fetch)
     refusal = ""
     try:
-        pod = await scheduler_of("pod-1_uid").ask("theirs", "shop", "web 1")
+        pod = await scheduler_of("pod-1_uid").ask("theirs", "me", "shop", "web 1")
         assert pod.last is not None
         assert pod.last.node == "node-0001"
     except CommandError as error:
@@ -231,14 +231,29 @@ async def test_the_leader_is_asked_as_the_visitor(
 @pytest.mark.parametrize(("holder", "problem"), [("", "no replica of the scheduler leads"), (None, "cannot be read")])
 async def test_without_a_leader_nobody_is_asked(holder: str | None, problem: str) -> None:
     with pytest.raises(CommandError, match=problem):
-        await scheduler_of(holder).ask("theirs", "shop", "web")
+        await scheduler_of(holder).ask("theirs", "me", "shop", "web")
 
 
-async def test_more_than_eight_at_a_time_are_told_to_come_again() -> None:
+@pytest.mark.parametrize(
+    ("others", "status", "problem"),
+    [(["me", "me"], 429, "you ask"), ([f"user-{n}" for n in range(16)], 503, "too many")],
+)
+async def test_who_asks_and_asks_is_told_to_wait_and_keeps_few_others_out(
+    others: list[str], status: int, problem: str
+) -> None:
     busy = scheduler_of("pod-1_uid")
-    for _ in range(8):
-        await busy.asking.acquire()
-    with pytest.raises(Refused, match="too many ask"):
-        await busy.ask("theirs", "shop", "web")
-    with pytest.raises(Refused, match="too many ask"):
-        await busy.status("theirs")
+    busy.asking.update(others)
+    for question in (busy.ask("theirs", "me", "shop", "web"), busy.status("theirs", "me")):
+        with pytest.raises(Refused, match=problem) as refused:
+            await question
+        assert refused.value.status == status
+    with pytest.raises(CommandError, match="no replica"):
+        await scheduler_of("").ask("theirs", "me", "shop", "web")
+
+
+async def test_an_answer_that_was_given_counts_no_more() -> None:
+    scheduler = scheduler_of("")
+    for _ in range(3):
+        with pytest.raises(CommandError, match="no replica"):
+            await scheduler.ask("theirs", "me", "shop", "web")
+    assert not scheduler.asking
