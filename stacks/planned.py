@@ -65,7 +65,7 @@ def plan_lines(plan: PlanSettings, directory: Path, old: Configuration, new: Con
     with tempfile.TemporaryDirectory(prefix="plan-") as scratch:
         files = {side: Path(scratch, f"{side}.yaml") for side in ("old", "new")}
         for side, configuration in zip(files.values(), (old, new), strict=True):
-            side.write_text(render(redacted(configuration.model.to_dict())), encoding="utf-8")
+            side.write_text(render(redacted(configuration.model.to_dict(), loadable=True)), encoding="utf-8")
         arguments = ["--old", str(files["old"]), "--new", str(files["new"]), f"--{kind}", str(file)]
         over = plan.over or ("recording" if kind == "recording" else "pending")
         return _run([command, "plan", *arguments, "--over", over, "--summary"], Path(scratch), plan.timeout_seconds)

@@ -1,5 +1,6 @@
 """Rendering a configuration: canonical text for the ConfigMap, and the hash that identifies it."""
 
+import base64
 import hashlib
 import json
 import re
@@ -16,6 +17,7 @@ _FIRST = ("apiVersion", "kind", "name", "schedulerName")
 
 
 SECRET = "[secret]"  # noqa: S105  (what is shown instead of one)
+_SECRET_BYTES = base64.b64encode(SECRET.encode()).decode()
 _SECRET_KEY = re.compile(r"(token|password|secret|bearer|credential|keyData)(?!\w*(File|Seconds)$)", re.IGNORECASE)
 
 
@@ -24,11 +26,21 @@ def names_secret(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
 
-def redacted(data: Any) -> Any:
-    """Return data of a configuration with `SECRET` in place of every text whose key names a secret."""
+def redacted(data: Any, *, loadable: bool = False) -> Any:
+    """Return data of a configuration with `SECRET` in place of every text whose key names a secret.
+
+    What is `loadable` is still a valid configuration: in it, bytes are masked as bytes.
+    """
     if isinstance(data, Mapping):
-        return {key: SECRET if _is_secret(key, value) else redacted(value) for key, value in data.items()}
-    return [redacted(item) for item in data] if isinstance(data, list | tuple) else data
+        return {
+            key: _mask_of(key, loadable=loadable) if _is_secret(key, value) else redacted(value, loadable=loadable)
+            for key, value in data.items()
+        }
+    return [redacted(item, loadable=loadable) for item in data] if isinstance(data, list | tuple) else data
+
+
+def _mask_of(key: str, *, loadable: bool) -> str:
+    return _SECRET_BYTES if loadable and key.endswith("Data") else SECRET
 
 
 def _is_secret(key: Any, value: Any) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from scheduler.config import Configuration, render
+from scheduler.config import Configuration, redacted, render
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.redaction import MASK
@@ -93,11 +92,7 @@ def _without_secrets(configuration: Configuration) -> str | None:
     kept = keep_configuration(data)
     if not _equal_but_masks(kept, data):
         return None
-    for extender in kept.get("extenders", ()):
-        if "keyData" in (extender.get("tlsConfig") or {}):
-            # It is bytes, and has to look like some.
-            extender["tlsConfig"]["keyData"] = base64.b64encode(MASK.encode()).decode()
-    return render(kept)
+    return render(redacted(kept, loadable=True))
 
 
 def _equal_but_masks(kept: Any, data: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from stacks.settings import PlanSettings
 from tests.support.waiting import eventually
 
 TOKEN = "canary-token-27182818"
+KEY = base64.b64encode(b"canary-key-31415926").decode()
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -22,6 +24,12 @@ def configuration(target: int) -> Configuration:
     text = f"""
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
+extenders:
+- urlPrefix: https://extender.example.com
+  filterVerb: filter
+  ignorable: true
+  managedResources: [{{name: example.com/none}}]
+  tlsConfig: {{certData: {KEY}, keyData: {KEY}}}
 profiles:
 - schedulerName: secondary-scheduler
   plugins: {{score: {{enabled: [{{name: TargetLoadPacking}}]}}}}
@@ -88,6 +96,7 @@ def test_both_configurations_are_handed_over_without_credentials(
     assert "targetUtilization: 40" in seen
     assert "targetUtilization: 60" in seen
     assert TOKEN not in seen
+    assert f"keyData: {KEY}" not in seen
 
 
 def test_the_command_does_not_see_the_secrets_of_the_environment(
