@@ -42,7 +42,11 @@ def test_the_first_view_says_how_the_scheduler_is(page: Page, changing: Changing
     expect(page).to_have_url(f"{address}/health")
     expect(page.get_by_role("heading", name="Health")).to_contain_text("ok")
     expect(page.get_by_role("definition").filter(has_text=made.POD)).to_be_visible()
-    page.get_by_role("link", name="api-0").first.click()
+    placed = page.get_by_role("table", name="The newest first").get_by_role("link", name="api-0")
+    heights = [box["height"] for box in (link.bounding_box() for link in placed.all()) if box is not None]
+    assert heights
+    assert max(heights) < 30, "names stand on one line each"
+    placed.first.click()
     expect(page.get_by_role("heading", name="Last attempt: scheduled")).to_be_visible()
 
 
