@@ -14,6 +14,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.servicer import type_of, un
 from devcluster.pulumi_stand_ins.language_host import packages, shim
 from devcluster.pulumi_stand_ins.language_host.program import ProgramRun, Programs, interpreter
 from tests.support.stand_ins import BOTH, FILES, link_stand_ins, missing_official_plugins
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def executable(path: Path) -> Path:
@@ -66,18 +67,18 @@ def test_a_stand_in_finds_its_python_from_any_directory_and_through_a_link(tmp_p
     link_stand_ins(tmp_path / "bin", BOTH)
     # A module of the same name as one of ours, in the directory that the engine starts plugins in.
     (tmp_path / "grpc.py").write_text("raise SystemExit('shadowed')\n")
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [str(tmp_path / "bin" / LANGUAGE_HOST), "127.0.0.1:1"],
         cwd=tmp_path,
         env={"PATH": os.defpath, "SECONDARY_SCHEDULER_PYTHON": sys.executable},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().strip().isdigit()
-    process.send_signal(2)
-    out, err = process.communicate(timeout=10)
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip().isdigit()
+        process.send_signal(2)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (0, "", "")
 
 
