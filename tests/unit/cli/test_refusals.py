@@ -38,9 +38,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Nothing."""
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """What a client that hangs up leaves behind is not printed among the command's own lines."""
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing."""
+
+
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         file = tmp_path_factory.mktemp("kubeconfig") / "kubeconfig"
