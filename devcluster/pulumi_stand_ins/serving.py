@@ -1,9 +1,10 @@
 """How a Pulumi plugin is served: the engine's address comes last in argv, our port is the first line on stdout."""
 
+import contextlib
 import os
+import queue
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from types import FrameType
@@ -37,10 +38,11 @@ def serve(register: Callable[[grpc.Server], None], *, workers: int, on_stop: Cal
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=workers), options=_OPTIONS)
     register(server)
     port = server.add_insecure_port("127.0.0.1:0")
-    stopping = threading.Event()
+    # Not an Event: a signal may arrive while this thread holds its lock, and would wait for it forever.
+    stops: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
+    def stop(number: int, _frame: FrameType | None) -> None:
+        stops.put(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
@@ -48,7 +50,9 @@ def serve(register: Callable[[grpc.Server], None], *, workers: int, on_stop: Cal
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     engine = os.getppid()
-    while not stopping.wait(_ENGINE_CHECK_SECONDS) and os.getppid() == engine:
-        pass
+    while os.getppid() == engine:
+        with contextlib.suppress(queue.Empty):
+            stops.get(timeout=_ENGINE_CHECK_SECONDS)
+            break
     on_stop()
     server.stop(grace).wait()
