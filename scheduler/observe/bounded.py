@@ -263,7 +263,8 @@ class _Tls(SSLProtocol):
             context,
             waiter=None,  # type: ignore[arg-type] # nobody waits, and an exception that nobody gets would be logged
             server_side=True,
-            ssl_handshake_timeout=SECONDS[Wait.HANDSHAKE],
+            # After the look that drops the connection and counts it.
+            ssl_handshake_timeout=SECONDS[Wait.HANDSHAKE] + 2,
             ssl_shutdown_timeout=SECONDS[Wait.HANDSHAKE],
         )
         self._handler = handler

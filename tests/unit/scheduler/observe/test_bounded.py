@@ -167,8 +167,9 @@ async def test_an_answer_under_way_is_finished_and_others_are_refused() -> None:
     ids=["head", "body", "unread"],
 )
 async def test_who_does_not_finish_what_it_began_is_dropped(
-    server: Served, impatient: None, sent: bytes, words: Wait
+    server: Served, impatient: None, monkeypatch: pytest.MonkeyPatch, sent: bytes, words: Wait
 ) -> None:
+    monkeypatch.setitem(SECONDS, Wait.HANDSHAKE, 60)
     client = await server.client()
     if words is Wait.READ:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
