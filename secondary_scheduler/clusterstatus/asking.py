@@ -18,7 +18,7 @@ from typing import Any
 
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import TimestampError, parse_time
-from secondary_scheduler.clusterstatus.forwarding import Answer, fetch
+from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError, fetch
 from secondary_scheduler.clusterstatus.listing import parts
 from secondary_scheduler.errors import CommandError
 
@@ -33,6 +33,7 @@ _METRICS = {
     "secondary_scheduler_shadow_decisions_total",
     "secondary_scheduler_shadow_skipped_total",
     "process_start_time_seconds",
+    "leader_election_master_status",
 }
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
 _DECISIONS = 100
@@ -67,11 +68,20 @@ class LiveState:
         metrics: what its metrics say, as `metrics_part` returns it; empty where they could not be had.
         attempts: what its decisions say, as `decisions_part` returns it; empty likewise.
         missing: why something is not shown, a line each.
+        absent: whether there is no such pod.
     """
 
     metrics: Json
     attempts: Json
     missing: tuple[str, ...]
+    absent: bool = False
+
+    @property
+    def leads(self) -> bool | None:
+        """Whether it leads, whatever its Lease says: that outlasts a process that was killed. None: not known."""
+        if self.attempts:
+            return True  # Only one that leads shows them.
+        return False if self.absent else self.metrics.get("leads", True) if self.metrics else None
 
 
 def ask_all(
@@ -95,6 +105,7 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
     missing: list[str] = []
     metrics: Json = {}
     attempts: Json = {}
+    absent = False
     try:
         answer = await get("/metrics")
         if answer.is_unknown_user:
@@ -112,16 +123,19 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
             elif answer.status != 404:
                 refusal = answer.refusal("get on the path /debug/decisions (nonResourceURLs)", "")
                 missing.append(f"last attempts and errors: {place} answers {refusal}")
+    except NoSuchPodError as error:
+        absent = True
+        missing.append(f"queue, attempts and load by source: {error}")
     except CommandError as error:
         missing.append(f"queue, attempts and load by source: {error}")
     except ValueError as error:
         missing.append(f"what {place} answers cannot be read: {error}")
-    return LiveState(metrics, attempts, tuple(missing))
+    return LiveState(metrics, attempts, tuple(missing), absent)
 
 
 def metrics_part(text: str) -> Json:
-    """Return queue, who rejects the pods in it, attempts since the start, load sources and what shadows count, from a
-    scheduler's metrics.
+    """Return whether it leads (True where it does not say), queue, who rejects the pods in it, attempts since the
+    start, load sources and what shadows count, from a scheduler's metrics.
 
     Raises:
         ValueError: the text is no exposition of metrics.
@@ -140,7 +154,9 @@ def metrics_part(text: str) -> Json:
     for labels, value in samples.get("secondary_scheduler_shadow_skipped_total", ()):
         compared.setdefault(labels.get("profile", ""), Counter())["notCompared"] += int(value)
     started = next((value for _, value in samples.get("process_start_time_seconds", ())), None)
+    masters = [value for _, value in samples.get("leader_election_master_status", ())]
     return {
+        "leads": not masters or any(masters),
         "queue": {queue: int(pending.get(queue, 0)) for queue in _QUEUES} if pending else None,
         "rejectedBy": {plugin: count for plugin, count in rejected.most_common() if count},
         "totals": dict(sorted(total.items())),

@@ -11,7 +11,7 @@ from scheduler.kube.primitives import format_time
 from secondary_scheduler.clusterstatus.asking import LiveState, Question, ask_all
 from secondary_scheduler.clusterstatus.health import (
     State,
-    holds_lease,
+    is_silent,
     is_without_replica,
     problems_of,
     worst,
@@ -93,16 +93,19 @@ def status_document(
 
 
 def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool | None:
-    """Whether a replica leads and works: it answers, or nothing speaks against it; None where that is not known."""
-    if live is not None and (live.metrics or live.attempts):
-        return True
+    """Whether a replica leads and works: it says so, or nothing speaks against it; None where that is not known.
+
+    Another replica that is ready says nothing about the leader.
+    """
     ready = None if instance.scheduler is None else not is_without_replica(instance.scheduler.component.ready)
     if not instance.elects:
-        return ready
+        return ready  # A Lease was left from before, and says nothing.
+    if live is not None and live.leads is not None:
+        return live.leads
     if not instance.lease_readable:
         return None
     spec = part(instance.lease, "spec")
-    leads = holds_lease(instance.leader, spec.get("renewTime"), spec.get("leaseDurationSeconds"), now)
+    leads = bool(instance.leader) and not is_silent(spec.get("renewTime"), spec.get("leaseDurationSeconds"), now)
     # One that is not ready and has just renewed its Lease starts, or has just ended.
     return None if leads and ready is False else leads
 

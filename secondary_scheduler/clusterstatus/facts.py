@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.operand import shortage_of
 from secondary_scheduler.clusterstatus.ages import age_of, duration
-from secondary_scheduler.clusterstatus.health import current_conditions, is_silent
+from secondary_scheduler.clusterstatus.health import current_conditions
 
 Json = Mapping[str, Any]
 _SHOWN_HASH = 16
@@ -46,7 +46,7 @@ def _replicas(instance: Json, now: datetime) -> str:
         ready = f"{shortage}; {ready}"
     if leader is None:
         return f"{ready}; no replica leads" if instance["alive"] is False and instance["leaderElection"] else ready
-    if not instance["alive"] or is_silent(leader["renewedAt"], leader["leaseDurationSeconds"], now):
+    if not instance["alive"]:
         return f"{ready}; {leader['pod']} last renewed the Lease {age_of(leader['renewedAt'], now)} ago"
     since = f" for {age_of(leader['since'], now)}" if leader["since"] else ""
     return f"{ready}; {leader['pod']} leads{since}"

@@ -29,6 +29,10 @@ _MOST = 16 << 20
 _CHUNK = 64 << 10
 
 
+class NoSuchPodError(CommandError):
+    """The pod does not exist, or no longer."""
+
+
 class Answer(NamedTuple):
     """An HTTP answer; `asker` is who asked, as a message has it."""
 
@@ -77,6 +81,7 @@ def get(
     """GET a path of a pod's HTTPS port as the kubeconfig's user, or as `asker`, whose `source` then names it.
 
     Raises:
+        NoSuchPodError: there is no such pod.
         CommandError: the API server refuses the tunnel, or the pod does not answer.
     """
     return asyncio.run(fetch(config, namespace, pod, port, path, query, asker=asker))
@@ -115,6 +120,8 @@ async def fetch(
             answer = await _exchange(tunnel, asker or config, f"{place} port {port}", target)
             return answer if asker is None else answer._replace(asker=asker.source)
     except aiohttp.WSServerHandshakeError as error:
+        if error.status == 404:
+            raise NoSuchPodError(f"{place} does not exist") from error
         raise CommandError(_refusal(error.status, namespace, place)) from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         reason = connection_error("GET", tunnelled, error, sent=True)

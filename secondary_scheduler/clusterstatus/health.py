@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from scheduler.kube.primitives import format_time
 from scheduler.operand import shortage_of
 from secondary_scheduler.clusterstatus.ages import age_of, seconds_since
 
 Json = Mapping[str, Any]
-_LEASE_PATIENCE_SECONDS = 60.0
-"""Beyond a Lease's duration, before a leader is said to be gone: this machine's clock and the cluster's may differ."""
 _CLOCK_SECONDS = 5.0
-"""By which they usually may."""
+"""Beyond a Lease's duration, before a leader is said to be gone: this machine's clock and the cluster's may differ."""
+_ANSWERING_SECONDS = 60.0
+"""The same of a leader that answers: this machine's clock is the likelier fault."""
 
 
 class State(enum.StrEnum):
@@ -81,14 +82,8 @@ def is_silent(renewed: object, duration_seconds: object, now: datetime, patience
         patience: seconds beyond.
     """
     silent = seconds_since(renewed, now)
-    return silent is not None and silent > patience + (duration_seconds if isinstance(duration_seconds, int) else 0)
-
-
-def holds_lease(leader: str, renewed: object, duration_seconds: object, now: datetime) -> bool | None:
-    """Whether a replica leads: None where its Lease is over, but not for so long that clocks could not explain it."""
-    if not leader or is_silent(renewed, duration_seconds, now, _LEASE_PATIENCE_SECONDS):
-        return False
-    return None if is_silent(renewed, duration_seconds, now) else True
+    lasts = duration_seconds if isinstance(duration_seconds, int) else 0
+    return silent is not None and silent > patience + lasts
 
 
 def current_conditions(instance: Json) -> list[Json]:
@@ -177,15 +172,26 @@ def _leader(instance: Json, now: datetime) -> Iterator[Problem]:
     deployment, leader = instance["deployment"], instance["leader"]
     if not instance["leaderElection"] or (deployment is not None and not deployment["ready"]):
         return
-    if deployment is None and instance["alive"] is not False:
-        return
     if leader is None:
-        yield Problem(State.FAILED, "Lease", "no replica leads: no pod is scheduled")
+        if instance["alive"] is False:
+            yield Problem(State.FAILED, "Lease", "no replica leads: no pod is scheduled")
         return
-    if is_silent(leader["renewedAt"], leader["leaseDurationSeconds"], now, _LEASE_PATIENCE_SECONDS):
-        yield Problem(
-            State.FAILED, "Lease", f"{leader['pod']} has not renewed it for {age_of(leader['renewedAt'], now)}"
-        )
+    patience = _ANSWERING_SECONDS if instance["alive"] else _CLOCK_SECONDS
+    if is_silent(leader["renewedAt"], leader["leaseDurationSeconds"], now, patience):
+        reason = f"has not renewed it for {age_of(leader['renewedAt'], now)}"
+    elif instance["alive"] is False:
+        reason = "is gone"
+    else:
+        return
+    after = f"no pod is scheduled until another one takes over{_takeover(leader, now)}"
+    yield Problem(State.FAILED, "Lease", f"the leader {leader['pod']} {reason}: {after}")
+
+
+def _takeover(leader: Json, now: datetime) -> str:
+    """When a Lease that is not renewed ends; empty where it has ended, or that is not known."""
+    age = seconds_since(leader["renewedAt"], now)
+    left = leader["leaseDurationSeconds"] - age if age is not None else 0.0
+    return f", at {format_time(now + timedelta(seconds=left))} at the earliest" if left > 0 else ""
 
 
 def _configuration(instance: Json) -> Iterator[Problem]:

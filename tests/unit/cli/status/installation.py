@@ -142,6 +142,8 @@ scheduler_schedule_attempts_total{profile="other",result="scheduled"} 2.0
 scheduler_schedule_attempts_total{profile="mine",result="error"} 1.0
 # TYPE scheduler_plugin_execution_duration_seconds histogram
 scheduler_plugin_execution_duration_seconds_bucket{plugin="x",le="+Inf"} 7.0
+# TYPE leader_election_master_status gauge
+leader_election_master_status{name="secondary-scheduler"} 1.0
 # TYPE secondary_scheduler_load_data_fresh gauge
 secondary_scheduler_load_data_fresh{source="Prometheus:http://prometheus:9090"} 1.0
 # TYPE secondary_scheduler_load_data_age_seconds gauge

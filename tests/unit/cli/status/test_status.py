@@ -19,7 +19,7 @@ from secondary_scheduler.cli.status.rendering import lines
 from secondary_scheduler.clusterstatus import asking, document, installations
 from secondary_scheduler.clusterstatus.asking import LiveState, decisions_part, metrics_part
 from secondary_scheduler.clusterstatus.document import status_document
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError
 from secondary_scheduler.clusterstatus.installations import CallerLimits, read_installations
 from secondary_scheduler.clusterstatus.instances import instances_of
 from tests.unit.cli.fakeapi import FakeConnection
@@ -197,9 +197,9 @@ def test_a_scheduler_that_is_down_is_not_blamed_for_what_it_said_before() -> Non
 
 def test_a_scheduler_that_answers_is_alive_whatever_the_clocks_say() -> None:
     late = made.installation(leases=[made.lease(renewed="2026-11-24T11:59:20.000000Z")])
-    for live, running in ((LIVE, HASH), (None, HASH)):
-        (instance,) = document_of(late, live=live)["instances"]
-        assert (instance["alive"], instance["configuration"]["running"]) == (True if live else None, running)
+    for live, state in ((LIVE, "ok"), (None, "failed")):
+        content = document_of(late, live=live)
+        assert (content["state"], content["instances"][0]["alive"]) == (state, live is not None)
 
 
 def test_what_an_operator_wrote_that_is_down_is_said_to_be_of_then() -> None:
@@ -209,9 +209,47 @@ def test_what_an_operator_wrote_that_is_down_is_said_to_be_of_then() -> None:
     assert "as expected when the operator last looked: Available" in text
 
 
-def test_a_leader_that_is_silent_is_not_said_to_lead() -> None:
-    content = document_of(made.installation(leases=[made.lease(renewed="2026-11-24T11:59:20.000000Z")]), live=None)
-    assert f"  replicas       1 of 1 ready; {POD} last renewed the Lease 40 s ago" in shown(content)
+DEAD = made.METRICS.replace('name="secondary-scheduler"} 1.0', 'name="secondary-scheduler"} 0.0')
+TAKEOVER = "no pod is scheduled until another one takes over"
+EARLIEST = f"{TAKEOVER}, at 2026-11-24T12:00:13Z at the earliest"
+GONE: dict[str, tuple[str, LiveState, str]] = {
+    "its pod was deleted": ("58", LiveState({}, {}, (), absent=True), f"the leader {POD} is gone: {EARLIEST}"),
+    "its container restarted": ("58", LiveState(metrics_part(DEAD), {}, ()), f"the leader {POD} is gone: {EARLIEST}"),
+    "it does not answer": (
+        "37",
+        LiveState({}, {}, ("portforward",)),
+        f"the leader {POD} has not renewed it for 23 s: {TAKEOVER}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("second", "live", "message"), GONE.values(), ids=GONE)
+def test_a_leader_that_is_gone_fails_though_another_pod_is_ready(second: str, live: LiveState, message: str) -> None:
+    lease = made.lease(renewed=f"2026-11-24T11:59:{second}.000000Z", load_data_fresh="true")
+    content = document_of(made.installation(leases=[lease]), live=live)
+    (instance,) = content["instances"]
+    assert (content["state"], instance["alive"], instance["loadData"]) == ("failed", False, None)
+    assert [(each["severity"], each["subject"], each["message"]) for each in instance["problems"]] == [
+        ("failed", "Lease", message)
+    ]
+    text = " ".join(shown(content))
+    assert f"1 of 1 ready; {POD} last renewed the Lease {60 - int(second)} s ago" in text
+    assert f"{HASH} is wanted; none runs" in text
+    for untrue in (" leads for", "as wanted", "behaves as", "LoadDataFresh"):
+        assert untrue not in text, untrue
+
+
+def test_a_lease_left_from_before_says_nothing_of_a_scheduler_that_elects_no_leader() -> None:
+    alone = made.deployment(args=("--leader-elect=false",))
+    answers = made.installation(deployments=[made.OPERATOR, alone])
+    content = document_of(answers, live=LiveState({}, {}, (), absent=True))
+    assert (content["state"], content["instances"][0]["alive"]) == ("ok", True)
+
+
+def test_a_leader_that_may_not_be_asked_and_renews_its_lease_leads() -> None:
+    lease = made.lease(renewed="2026-11-24T11:59:58.000000Z")
+    content = document_of(made.installation(leases=[lease]), live=LiveState({}, {}, ("portforward",)))
+    assert (content["state"], content["instances"][0]["alive"]) == ("ok", True)
 
 
 def test_a_rollout_is_shown_and_is_no_failure() -> None:
@@ -373,6 +411,7 @@ ANSWERS: list[tuple[dict[str, Any], tuple[bool, bool], str]] = [
     ({"metrics": Answer(401, b"the token is not known to the API server")}, (False, False), "401"),
     ({"metrics": CommandError("pod a/b: it needs get and create on pods/portforward")}, (False, False), "portforward"),
     ({"decisions": Answer(200, b"<html>")}, (True, False), "cannot be read"),
+    ({"metrics": NoSuchPodError("pod a/b does not exist")}, (False, False), "does not exist"),
 ]
 
 
@@ -383,6 +422,7 @@ def test_what_a_scheduler_does_not_say_is_a_line_and_the_rest_is_shown(
     monkeypatch.setattr(asking, "fetch", FakeScheduler(**{**GOOD, **answers}).fetch)
     (state,) = asking.ask_all(CONFIG, [asking.Question(NAMESPACE, POD, 10259, is_ours=True)], NOW)
     assert (bool(state.metrics), bool(state.attempts)) == had
+    assert state.absent == ("does not exist" in reason)
     assert len(state.missing) == bool(reason)
     assert reason in "".join(state.missing)
 
