@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 PORT = 10259
 _TIMEOUT = 15.0
+_CHANGE_SECONDS = 5.0
+"""For which a Lease that nobody holds is looked at again: at a rollout the old leader releases it, and the new one sees
+that after up to a retry period (2 s)."""
+_LOOK_SECONDS = 0.5
 _NOT_SERVED = "404: Not Found"
 """What the scheduler's server says to a path that it does not know."""
 
@@ -116,10 +121,17 @@ class Schedulers:
         return self
 
     def _ask(self, pod: str, path: str, query: Mapping[str, str], right: str) -> dict[str, Any]:
-        from secondary_scheduler.clusterstatus.forwarding import get
+        from secondary_scheduler.clusterstatus.forwarding import NoSuchPodError, get
 
-        answer = get(self.config, self.namespace, pod, self.port, path, query, asker=self.asker)
         place = f"{self.namespace}/{pod}"
+        try:
+            answer = get(self.config, self.namespace, pod, self.port, path, query, asker=self.asker)
+        except NoSuchPodError as error:
+            if self.chosen:
+                raise
+            raise CommandError(
+                f"the leader {place} is gone, and another one takes over when its Lease ends: ask again in some seconds"
+            ) from error
         if answer.status != 200:
             raise CommandError(
                 f"{place} answers {answer.refusal(f'to {right}', _absent(answer))}{self._advice(answer)}"
@@ -133,9 +145,11 @@ class Schedulers:
         return document
 
     def _advice(self, answer: Answer) -> str:
-        if answer.status == 503 and "does not lead" in answer.reason and self.chosen:
+        if answer.status != 503 or "does not lead" not in answer.reason:
+            return ""
+        if self.chosen:
             return "; leave --scheduler-pod out to ask the one that leads"
-        return ""
+        return "; the leader is changing: ask again"
 
 
 def _absent(answer: Answer) -> str:
@@ -156,7 +170,8 @@ def find_schedulers(
     account: str | None = None,
 ) -> Schedulers:
     """Return the schedulers that lead in a namespace, or the one that the user names; the API server hears from which
-    `command` the question is. They are asked as the ServiceAccount `account`, if one is given.
+    `command` the question is. They are asked as the ServiceAccount `account`, if one is given. While the leader changes
+    it waits for the next one, for some seconds.
 
     Raises:
         CommandError: there is none, or the cluster does not say.
@@ -180,14 +195,27 @@ def find_schedulers(
 
 def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:
     from scheduler.kube.client import SyncConnection
-    from secondary_scheduler.clusterstatus.leaders import leading_pods
+    from secondary_scheduler.clusterstatus.installations import place_of
+    from secondary_scheduler.clusterstatus.leaders import holders_of, schedulers_leases
 
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
+    deadline = time.monotonic() + _CHANGE_SECONDS
     try:
-        pods = leading_pods(connection, namespace)
+        leases = schedulers_leases(connection, namespace)
+        while leases and not (pods := holders_of(leases)) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+            leases = schedulers_leases(connection, namespace)
     finally:
         connection.close()
-    if not pods:
+    if leases and not pods:
+        names = ", ".join(place_of(lease)[1] for lease in leases)
+        raise CommandError(
+            printable(
+                f"no scheduler leads in namespace {namespace}: nobody holds the Lease {names}; the leader is changing "
+                "(ask again), or no replica is ready (secondary-scheduler status says why)"
+            )
+        )
+    if not leases:
         raise CommandError(
             f"no scheduler leads in namespace {namespace}; name its namespace with --scheduler-namespace, or its pod "
             "with --scheduler-pod where it runs without leader election"

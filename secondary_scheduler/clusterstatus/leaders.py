@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
@@ -19,8 +19,22 @@ def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
     Raises:
         KubeError: its Leases cannot be listed.
     """
+    return holders_of(schedulers_leases(connection, namespace))
+
+
+def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[str, Any]]:
+    """Return the Leases of a namespace that our schedulers have written to, held or not.
+
+    Raises:
+        KubeError: they cannot be listed.
+    """
     path = api_path("coordination.k8s.io/v1", "leases", namespace=namespace)
     leases = parts(read_object(connection.get(path, {"limit": _MOST_LEASES}), path), "items")
+    return [lease for lease in leases if ANNOTATION_CONFIGURATION_HASH in part(lease, "metadata", "annotations")]
+
+
+def holders_of(leases: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the pods that hold Leases of our schedulers."""
     return [pod for lease in leases if (pod := holder_of(lease))][:_MOST_LEADERS]
 
 

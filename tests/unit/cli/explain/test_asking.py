@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from scheduler.kube.client import ClientConfig
+from scheduler.kube.client import ClientConfig, SyncConnection
+from secondary_scheduler.cli import connecting
+from secondary_scheduler.cli import schedulers as asked
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers
 from secondary_scheduler.clusterstatus import forwarding
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError
 from tests.support.simulating import run
 
 API = {"apiVersion": "secondary-scheduler.io/v1"}
@@ -103,6 +106,61 @@ def test_an_answer_of_no_use_says_what_to_do(tunnel: Tunnel, status: int, body: 
         about(schedulers("s-2", chosen=True))
     assert advice in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_leader_that_was_killed_is_said_to_be_gone_and_a_pod_that_was_named_not_to_exist(tunnel: Tunnel) -> None:
+    tunnel.respond = lambda pod, path, query: NoSuchPodError("pod ns/s-1 does not exist")
+    with pytest.raises(CommandError, match=r"^the leader ns/s-1 is gone, and another one takes over .*: ask again"):
+        about(schedulers("s-1"))
+    with pytest.raises(CommandError, match=r"^pod ns/s-1 does not exist$"):
+        about(schedulers("s-1", chosen=True))
+
+
+def test_a_replica_that_led_until_now_is_no_reason_to_name_a_pod(tunnel: Tunnel) -> None:
+    tunnel.respond = lambda pod, path, query: (503, "this replica does not lead; s-2 does")
+    with pytest.raises(CommandError, match="does not lead; s-2 does; the leader is changing: ask again"):
+        about(schedulers("s-1"))
+
+
+class ChangingLeader:
+    """A fake API server whose Lease gets a holder at a time, and a fake clock that sleeping moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, held_at: float, *, ours: bool = True) -> None:
+        self.now, self._held_at, self._ours = 100.0, held_at, ours
+        monkeypatch.setattr(SyncConnection, "get", self._get)
+        monkeypatch.setattr(asked, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
+        monkeypatch.setattr(connecting, "load_connection", lambda *_: schedulers().config)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _get(self, path: str, *_: Any) -> bytes:
+        assert path == "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+        annotations = {"secondary-scheduler.io/configuration-hash": "h"} if self._ours else {}
+        holder = "s-2_uuid" if self.now >= self._held_at else ""
+        metadata = {"namespace": "ns", "name": "lease-1", "annotations": annotations}
+        return json.dumps({"items": [{"metadata": metadata, "spec": {"holderIdentity": holder}}]}).encode()
+
+
+def test_while_the_leader_changes_the_next_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ChangingLeader(monkeypatch, held_at=103.0)
+    assert asked.find_schedulers(None, None, "ns", None, 10259).pods == ("s-2",)
+    assert cluster.now == 103.0
+
+
+def test_a_lease_that_nobody_takes_ends_the_wait_and_no_namespace_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ChangingLeader(monkeypatch, held_at=1000.0)
+    with pytest.raises(CommandError, match="nobody holds the Lease lease-1; the leader is changing") as refused:
+        asked.find_schedulers(None, None, "ns", None, 10259)
+    assert "--scheduler-namespace" not in str(refused.value)
+    assert cluster.now == 105.0
+
+
+def test_without_a_scheduler_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ChangingLeader(monkeypatch, held_at=103.0, ours=False)
+    with pytest.raises(CommandError, match="no scheduler leads in namespace ns; name its namespace with"):
+        asked.find_schedulers(None, None, "ns", None, 10259)
+    assert cluster.now == 100.0
 
 
 def test_of_several_schedulers_one_has_to_be_named_for_a_queue(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
