@@ -160,7 +160,7 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
     """
     from scheduler.kube.client import KubeError, SyncConnection
     from secondary_scheduler.cli.explain.objects import may_not, name_of, pods_of, read_named
-    from secondary_scheduler.cli.explain.unknown import answer_about
+    from secondary_scheduler.cli.explain.unknown import answer_about, with_forgotten
 
     summary: dict[str, Any] | None = None
     name, right = subject.name, f"get {subject.kind}s in namespace {namespace}"
@@ -176,6 +176,9 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
         except UnknownPodError as unknown:
             pod = read_named(connection, "pod", namespace, name)
             answer = answer_about(pod, unknown, schedulers, namespace, name)
+        else:
+            if why_not is not None and not answer.get("items") and not answer.get("waiting"):
+                answer = with_forgotten(read_named(connection, "pod", namespace, name), answer, f"{namespace}/{name}")
     except KubeError as error:
         raise may_not(error, right) from error
     finally:

@@ -35,7 +35,7 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
     if items:
         parts.append(_decision(items[0], answer.get("history") or {}, wide=wide))
     if answer.get("waiting"):
-        parts.append(_waiting(answer["waiting"], wide=wide))
+        parts.append(_waiting(answer["waiting"], items[0].get("details") if items else None, wide=wide))
     if (answer.get("whyNot") or {}).get("verdict"):
         parts.append(_why_not(answer["whyNot"], wide=wide))
     for number, part in enumerate(parts):
@@ -66,9 +66,12 @@ def _deployment(summary: Json) -> Iterator[str]:
 
 
 def _forgotten(placed: Json, answer: Json) -> Iterator[str]:
-    """Where a pod is whose decision is no longer known, and what would be decided now."""
+    """Where a pod is whose decision is no longer known, and what would be decided now, unless another node is asked
+    about."""
     verdict = answer["whyNot"]["verdict"]
-    if verdict["rejection"] is not None:
+    if answer["whyNot"]["node"] != placed["node"]:
+        now = ""
+    elif verdict["rejection"] is not None:
         rejection = verdict["rejection"]
         now = f"{rejection['plugin']} would reject it ({', '.join(rejection['reasons'])})"
     elif verdict["rank"] is not None:
@@ -76,7 +79,7 @@ def _forgotten(placed: Json, answer: Json) -> Iterator[str]:
     else:
         now = str(verdict["error"])
     restart = f" before the restart at {placed['before']}" if placed["before"] else ""
-    yield f"{placed['pod']}: placed on {placed['node']}{restart}; judged now: {now}"
+    yield f"{placed['pod']}: placed on {placed['node']}{restart}{now and f'; judged now: {now}'}"
     when = f" at {placed['time']}" if placed["time"] else ""
     yield f"  {placed['schedulerName']} placed it{when}, and why is no longer known:"
     if restart:
@@ -112,10 +115,18 @@ def _decision(item: Json, history: Json, *, wide: bool) -> Iterator[str]:
         else:
             yield "No node was looked at."
         return
-    yield from _details(details, wide=wide)
+    # A node may fit a pod that gets none: the other members of its gang had no room, or it was not reserved or bound.
+    instead = "" if item.get("node") else " the pod by itself; it was given none, for the reason above"
+    yield from _details(details if item.get("node") else _without_choice(details), wide=wide, instead=instead)
 
 
-def _details(details: Json, *, wide: bool) -> Iterator[str]:
+def _without_choice(details: Json) -> Json:
+    """The details of a decision that came to nothing."""
+    return {**details, "nodes": [{**node, "chosen": False} for node in details["nodes"]]}
+
+
+def _details(details: Json, *, wide: bool, instead: str = "") -> Iterator[str]:
+    """What fits and what does not; `instead` ends the sentence about nodes that fit where none was given."""
     if details.get("error"):
         yield f"Nothing can be said about any of {counted(details['evaluated'], 'node')}: {details['error']}"
         return
@@ -123,7 +134,8 @@ def _details(details: Json, *, wide: bool) -> Iterator[str]:
     if details.get("nominated"):
         yield "It fits where preemption made room for it; no other node was looked at."
     else:
-        yield f"{details['feasible']} of {details['evaluated']} nodes fit{ties}."
+        ending = instead if details["feasible"] else ""
+        yield f"{details['feasible']} of {details['evaluated']} nodes fit{ties}{ending}."
     if details["nodes"]:
         yield from (f"  {line}" for line in aligned(_scoreboard(details["nodes"], wide=wide)))
     if details["rejected"]:
@@ -179,7 +191,8 @@ def _rejections(groups: Iterable[Json]) -> Iterator[list[str]]:
         yield [counted(group["nodes"], "node"), group["plugin"], group["reason"], names + more]
 
 
-def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
+def _waiting(waiting: Json, last: Json | None, *, wide: bool) -> Iterator[str]:
+    """Where a pod waits, and what is so now; `last` has the details of its last attempt, which stand above."""
     extra = ""
     if "podsAhead" in waiting:
         extra = f", {counted(waiting['podsAhead'], 'pod')} first"
@@ -189,7 +202,9 @@ def _waiting(waiting: Json, *, wide: bool) -> Iterator[str]:
     yield f"It waits in the {queue} queue for {seconds} s, after {counted(attempts, 'attempt')}{extra}."
     if waiting.get("gate"):
         yield f"  {waiting['gate']['plugin']}: {waiting['gate']['message']}"
-    if waiting.get("now"):
+    if waiting.get("now") and last is not None and waiting["now"] == _without_choice(last):
+        yield "At this moment all of that is still so."
+    elif waiting.get("now"):
         yield "At this moment:"
         yield from (f"  {line}" for line in _details(waiting["now"], wide=wide))
     events = {plugin: names for plugin, names in waiting["wokenBy"].items() if names}

@@ -42,12 +42,18 @@ def answer_about(
         raise CommandError(printable(f"{key}: {_anothers(pod, scheduler, node, unknown, now or datetime.now(UTC))}"))
     if not node:
         raise CommandError(printable(f"{key}: it waits for {scheduler}, and {names} has not seen it yet: ask again"))
-    answer = schedulers.about_pod(namespace, name, node)
-    answer["forgotten"] = {
-        "pod": key,
-        **_forgotten(pod, scheduler, node, part(answer, "history")),
-    }
-    return answer
+    return with_forgotten(pod, schedulers.about_pod(namespace, name, node), key)
+
+
+def with_forgotten(pod: Json, answer: Json, key: str) -> dict[str, Any]:
+    """Return an answer of no decision about a pod that has a node, with what is still known of its placement.
+
+    Args:
+        pod: as the API server has it.
+        answer: whose `whyNot` is about this node or another.
+        key: namespace and name of the pod.
+    """
+    return {**answer, "forgotten": {"pod": key, **_forgotten(pod, part(answer, "history"))}}
 
 
 def _anothers(pod: Json, scheduler: str, node: str, unknown: UnknownPodError, now: datetime) -> str:
@@ -65,15 +71,15 @@ def _anothers(pod: Json, scheduler: str, node: str, unknown: UnknownPodError, no
     return f"it waits for the scheduler {scheduler}{untried}; {serves}{like}{advice}"
 
 
-def _forgotten(pod: Json, scheduler: str, node: str, history: Json) -> dict[str, Any]:
+def _forgotten(pod: Json, history: Json) -> dict[str, Any]:
     """What is still known of the decision: where and when, and whether the scheduler has restarted since."""
     placed = next(
         (each.get("lastTransitionTime") for each in parts(pod, "status", "conditions") if _is_placed(each)), None
     )
     leading = history.get("leadingSince")
     return {
-        "node": node,
-        "schedulerName": scheduler,
+        "node": node_of(pod),
+        "schedulerName": str(part(pod, "spec").get("schedulerName") or ""),
         "time": placed,
         "before": leading if _is_before(placed, leading) else None,
         "historySince": history.get("since"),

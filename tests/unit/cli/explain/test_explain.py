@@ -58,6 +58,29 @@ def test_a_placed_pod_has_the_scores_of_its_node_and_the_load_behind_them() -> N
     assert "  *  n1    250    40/50/250          35% - 12 s" in shown(decision(), wide=True)
 
 
+def test_of_a_pod_that_got_none_of_the_nodes_that_fit_none_is_said_to_be_chosen() -> None:
+    message = "0/1 nodes are available: 1 of 3 members of the gang have room."
+    text = shown(decision(result="unschedulable", node=None, message=message))
+    assert text[1:5] == [
+        f"  {message}",
+        "",
+        "2 of 3 nodes fit the pod by itself; it was given none, for the reason above.",
+        "    NODE  TOTAL  TargetLoadPacking  LOAD (CPU, MEMORY, AGE)",
+    ]
+    assert not any("*" in line for line in text)
+
+
+def test_what_was_rejected_is_not_told_twice_where_nothing_has_changed_since() -> None:
+    details = {**decision()["details"], "feasible": 0, "nodes": []}
+    rejected = decision(result="unschedulable", node=None, details=details)
+    same = shown(rejected, waiting={**WAITING, "now": details})
+    assert "At this moment all of that is still so." in same
+    assert sum("Insufficient cpu" in line for line in same) == 1
+    changed = shown(rejected, waiting={**WAITING, "now": {**details, "rejected": []}})
+    assert "At this moment:" in changed
+    assert "  0 of 3 nodes fit." in changed
+
+
 WAITING = {
     "queue": "backoff", "attempts": 2, "seconds": 3.5, "backoffSeconds": 1.5, "rejectedBy": ["NodeResourcesFit"],
     "wokenBy": {"NodeResourcesFit": ["Node/Add", "Pod/Delete"], "DefaultPreemption": []}, "now": None,

@@ -70,7 +70,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     ) -> Answer:
         answer = {**API, "items": [], "waiting": None, "schedulerNames": ["secondary-scheduler"], "history": HISTORY}
         if "node" in query:
-            answer["whyNot"] = {"node": query["node"], "placedOn": query["node"], "problem": None, "verdict": VERDICT}
+            answer["whyNot"] = {"node": query["node"], "placedOn": "n1", "problem": None, "verdict": VERDICT}
         return Answer(200, json.dumps(known.get(query["pod"], answer)).encode())
 
     monkeypatch.setattr(forwarding, "get", get)
@@ -163,6 +163,16 @@ def test_a_placed_pod_that_is_forgotten_is_judged_now(
     assert "Judged on n1, as it is now, and without the pod's own use there:" in text
     answer = json.loads(explained(monkeypatch, objects, "pod", "web-1", "-o", "json").out)
     assert (answer["forgotten"]["node"], answer["items"]) == ("n1", [])
+
+
+@pytest.mark.usefixtures("answers")
+def test_of_a_forgotten_pod_another_node_is_judged_beneath_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = {f"{PODS}/web-1": pod("web-1", node="n1")}
+    shown = explained(monkeypatch, objects, "pod", "web-1", "--why-not", "n2")
+    text = shown.out.splitlines()
+    assert (shown.code, text[0]) == (0, f"shop/web-1: placed on n1 before the restart at {RESTART}")
+    assert "its process ended without handing its history over, as after a crash." in text[2]
+    assert "Why not n2 (judged as it is now, and without the pod's own use on n1):" in text
 
 
 DEPLOYMENT = {
