@@ -52,17 +52,21 @@ def lines(answer: Json, *, wide: bool) -> Iterator[str]:
 def _deployment(summary: Json) -> Iterator[str]:
     """The pods of a Deployment, and which of them is explained."""
     waiting, nodes, explained = summary["waiting"], summary["nodes"], summary["explained"]
-    placed = ", ".join(f"{number} on {node}" for node, number in list(nodes.items())[:_MOST_NAMED])
-    more = ", …" if len(nodes) > _MOST_NAMED else ""
+    fullest = sorted(nodes.items(), key=lambda counts: (-counts[1], counts[0]))
+    placed = ", ".join(f"{number} on {node}" for node, number in fullest[:_MOST_NAMED])
     shares = [f"{len(waiting)} of them waiting"] if waiting else []
-    shares += [f"{placed}{more}"] if placed else []
+    shares += [f"{placed}{_more(len(nodes), 'node')}"] if placed else []
     yield f"Deployment {summary['name']}: {counted(summary['pods'], 'pod')}; {'; '.join(shares)}."
     why = "which waits longest" if waiting else "the newest"
     others = [name for name in waiting if name != explained]
-    rest = ", …" if len(others) > _MOST_NAMED else ""
-    also = f" (also waiting: {', '.join(others[:_MOST_NAMED])}{rest})" if others else ""
+    also = f" (also waiting: {', '.join(others[:_MOST_NAMED])}{_more(len(others), 'pod')})" if others else ""
     if summary["pods"] > 1:
         yield f"About {explained}, {why}{also}:"
+
+
+def _more(number: int, noun: str) -> str:
+    """How many of these are not named."""
+    return f", and {counted(number - _MOST_NAMED, f'more {noun}')}" if number > _MOST_NAMED else ""
 
 
 def _forgotten(placed: Json, answer: Json) -> Iterator[str]:

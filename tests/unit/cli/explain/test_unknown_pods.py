@@ -200,6 +200,22 @@ def test_of_a_deployment_the_pod_that_waits_longest_is_explained(
     ]
 
 
+def test_of_many_pods_the_fullest_nodes_are_named_and_the_rest_counted(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
+    counts = {"n8": 1, "n2": 3, "n9": 2, "n1": 3, "n7": 1, "n5": 1, "n6": 1}
+    pods = [pod(f"web-{node}-{number}", node=node) for node, count in counts.items() for number in range(count)]
+    pods += [pod(f"web-{number}") for number in range(7)]
+    answers["web-0"] = {
+        **API, "items": [], "waiting": {"queue": "active", "seconds": 3, "attempts": 0, "wokenBy": {}},
+    }  # fmt: skip
+    shown = explained(monkeypatch, {f"{DEPLOYMENTS}/web": DEPLOYMENT, PODS: pods}, "deployment/web")
+    assert shown.out.splitlines()[:2] == [
+        "Deployment web: 19 pods; 7 of them waiting; 3 on n1, 3 on n2, 2 on n9, 1 on n5, 1 on n6, and 2 more nodes.",
+        "About web-0, which waits longest (also waiting: web-1, web-2, web-3, web-4, web-5, and 1 more pod):",
+    ]
+
+
 def test_a_deployment_without_pods_says_why(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
     objects = {f"{DEPLOYMENTS}/web": DEPLOYMENT, PODS: [], DEPLOYMENTS: [DEPLOYMENT]}
     assert "deployment shop/web has no pods: exceeded quota: small" in explained(
