@@ -51,7 +51,8 @@ def read_status(
 
 def _question(instance: Instance) -> Question:
     # The pod is where the Deployment is, which is where the SecondaryScheduler is, too.
-    return Question(instance.place[0], instance.leader, instance.port, instance.flavour.is_ours)
+    is_ours = instance.kind == "Lease" or instance.flavour.is_ours
+    return Question(instance.place[0], instance.leader, instance.port, is_ours)
 
 
 def status_document(

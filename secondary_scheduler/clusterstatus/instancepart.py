@@ -23,7 +23,6 @@ from scheduler.config import (
     operator_of,
     profile_differences,
 )
-from secondary_scheduler.clusterstatus.customresource import KIND
 from secondary_scheduler.clusterstatus.health import is_without_replica
 from secondary_scheduler.clusterstatus.installations import DeployedComponent, Installations, Json, place_of
 from secondary_scheduler.clusterstatus.instances import Instance, configuration_of
@@ -48,7 +47,7 @@ def instance_part(instance: Instance, read: Installations, *, alive: bool | None
     return {
         "namespace": namespace,
         "name": name,
-        "kind": KIND if resource is not None else "Deployment",
+        "kind": instance.kind,
         "managementState": str(spec.get("managementState") or "Managed") if resource is not None else None,
         "conditions": _conditions(resource, deployment),
         "deployment": _deployment(deployment),

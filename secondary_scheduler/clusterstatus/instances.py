@@ -1,4 +1,5 @@
-"""Instances: a SecondaryScheduler with its Deployment and Lease, or a scheduler's Deployment that none describes."""
+"""Instances: a SecondaryScheduler with its Deployment and Lease, a scheduler's Deployment that none describes, or a
+Lease where neither may be read."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from scheduler.config import (
     parse_spec,
 )
 from scheduler.operand import SECURE_PORT
+from secondary_scheduler.clusterstatus.customresource import KIND
 from secondary_scheduler.clusterstatus.installations import (
     MOST_INSTANCES,
     DeployedComponent,
@@ -26,7 +28,7 @@ from secondary_scheduler.clusterstatus.installations import (
     Place,
     place_of,
 )
-from secondary_scheduler.clusterstatus.leaders import holder_of
+from secondary_scheduler.clusterstatus.leaders import holder_of, is_schedulers
 from secondary_scheduler.clusterstatus.listing import part
 from secondary_scheduler.rebalancing import command_flag, elects_leader, lease_of
 
@@ -36,7 +38,7 @@ class Instance:
     """One scheduler as the API server describes it.
 
     Attributes:
-        place: of the SecondaryScheduler, or of the Deployment where there is none.
+        place: of the SecondaryScheduler, of the Deployment where there is none, or of the Lease where that is all.
         resource: the SecondaryScheduler; None without one.
         scheduler: its Deployment; None where there is none, or it may not be read.
         lease: its Lease; None likewise.
@@ -51,6 +53,13 @@ class Instance:
     deployment_readable: bool
     lease_readable: bool
     configuration: str
+
+    @property
+    def kind(self) -> str:
+        """Of what `place` names."""
+        if self.resource is not None:
+            return KIND
+        return "Lease" if self.scheduler is None else "Deployment"
 
     @property
     def image(self) -> str:
@@ -96,7 +105,8 @@ class Instance:
 
 
 def instances_of(read: Installations) -> list[Instance]:
-    """Return the instances: those with a SecondaryScheduler first, each kind by place; at most 50."""
+    """Return the instances: those with a SecondaryScheduler first, those of which only the Lease may be read last, each
+    kind by place; at most 50."""
     schedulers = {place_of(each.deployment): each for each in read.components if each.component.role == "scheduler"}
     instances = []
     for resource in sorted(read.resources, key=place_of):
@@ -106,6 +116,12 @@ def instances_of(read: Installations) -> list[Instance]:
         instances.append(_instance(read, (namespace, name), resource, schedulers.pop(deployed, None), deployed))
     for place in sorted(schedulers):
         instances.append(_instance(read, place, None, schedulers[place], place))
+    described = {place_of(instance.lease) for instance in instances if instance.lease is not None}
+    for place in sorted(read.leases.keys() - described):
+        lease = read.leases[place]
+        # Where Deployments may be read, a Lease without one is left over.
+        if place[0] not in read.deployments_read and is_schedulers(lease) and not place[1].endswith(CANARY_SUFFIX):
+            instances.append(Instance(place, None, None, lease, False, True, ""))
     return instances[:MOST_INSTANCES]
 
 

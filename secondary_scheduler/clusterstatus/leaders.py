@@ -30,7 +30,12 @@ def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[s
     """
     path = api_path("coordination.k8s.io/v1", "leases", namespace=namespace)
     leases = parts(read_object(connection.get(path, {"limit": _MOST_LEASES}), path), "items")
-    return [lease for lease in leases if ANNOTATION_CONFIGURATION_HASH in part(lease, "metadata", "annotations")]
+    return [lease for lease in leases if is_schedulers(lease)]
+
+
+def is_schedulers(lease: Mapping[str, Any]) -> bool:
+    """Whether one of our schedulers has written to a Lease."""
+    return ANNOTATION_CONFIGURATION_HASH in part(lease, "metadata", "annotations")
 
 
 def holders_of(leases: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -45,6 +50,6 @@ def holder_of(lease: Mapping[str, Any], *, ours_only: bool = True) -> str:
         lease: the object.
         ours_only: "" also for a Lease that none of our schedulers has written to.
     """
-    if ours_only and ANNOTATION_CONFIGURATION_HASH not in part(lease, "metadata", "annotations"):
+    if ours_only and not is_schedulers(lease):
         return ""
     return str(part(lease, "spec").get("holderIdentity") or "").rpartition("_")[0]

@@ -105,8 +105,7 @@ class RunningScheduler:
         read = Installations(
             self.api.server, "", "", [], [], {place: lease}, frozenset(), frozenset({self.lease.namespace}), {}
         )
-        document = status_document(read, [instance], {}, limits, now)
-        return {**document, "instances": [{**each, "kind": "Lease"} for each in document["instances"]]}
+        return status_document(read, [instance], {}, limits, now)
 
     async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
         """Ask about a pod as `explain` does.

@@ -19,6 +19,7 @@ Paint = Callable[[str, State], str]
 """Returns a word in the colour of a state, or as it is."""
 _LABEL = 14
 _WIDTH = 130
+_APART = {"Deployment": " (Deployment without a SecondaryScheduler)", "Lease": " (as far as its Lease shows)"}
 _MOST_LINES = 12
 """Of a message: the API server takes 32 KiB in a condition."""
 
@@ -68,8 +69,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _title(instance: Json) -> str:
-    kind = "" if instance["kind"] == "SecondaryScheduler" else " (Deployment without a SecondaryScheduler)"
-    return f"{instance['namespace']}/{instance['name']}{kind}"
+    return f"{instance['namespace']}/{instance['name']}{_APART.get(instance['kind'], '')}"
 
 
 def _conditions(instance: Json, now: datetime, *, wide: bool) -> Iterator[str]:

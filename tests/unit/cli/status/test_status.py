@@ -277,6 +277,39 @@ def test_a_scheduler_without_a_secondaryscheduler_is_an_instance_and_a_canary_is
     assert instance["kind"] == "SecondaryScheduler"
 
 
+BLIND = [made.CRS, made.CRS_OF_NAMESPACE, made.DEPLOYMENTS]
+
+
+def test_who_may_read_leases_alone_sees_what_they_and_the_scheduler_show() -> None:
+    leases = [made.lease(), made.lease("secondary-scheduler-canary"), lease_of_another()]
+    content = document_of(made.installation(leases=leases), BLIND)
+    (instance,) = content["instances"]
+    assert (instance["kind"], instance["name"], instance["state"]) == ("Lease", "secondary-scheduler", "ok")
+    text = shown(content)
+    assert f"{NAMESPACE}/secondary-scheduler (as far as its Lease shows): ok" in text
+    assert f"  replicas       not known; {POD} leads for 3 h" in text
+    assert f"  configuration  {HASH} runs" in text
+    assert any(line.startswith("  queue          0 active, 1 backoff") for line in text)
+    assert [line for line in text if line.startswith("Not shown: ")][-1].endswith(
+        f"list deployments in namespace {NAMESPACE}"
+    )
+
+
+def test_of_a_lease_alone_a_leader_that_is_gone_fails_too() -> None:
+    content = document_of(made.installation(), BLIND, live=LiveState({}, {}, (), absent=True))
+    assert (content["state"], problems(content)) == ("failed", [("failed", "Lease")])
+
+
+def test_a_lease_that_an_uninstalled_scheduler_left_is_no_instance() -> None:
+    content = document_of(made.installation(crs=[], deployments=[]))
+    assert content["instances"] == []
+
+
+def lease_of_another() -> dict[str, Any]:
+    lease = made.lease("kube-scheduler")
+    return {**lease, "metadata": {**lease["metadata"], "annotations": {}}}
+
+
 def test_the_worst_instance_comes_first() -> None:
     degraded = made.resource(condition("Degraded", "True", "ConfigInvalid"), name="second")
     deployments = [made.OPERATOR, made.deployment(), made.deployment("secondary-scheduler-second")]
