@@ -33,9 +33,9 @@ class InputError(CommandError):
         super().__init__(printable(message), ExitCode.INVALID_INPUT)
 
 
-def printable(text: str) -> str:
-    """Return one line that no terminal misreads: what objects hold may be anything."""
-    cut = text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 3]}..."
+def printable(text: str, longest: int = _LONGEST_LINE) -> str:
+    """Return one line of at most `longest` characters that no terminal misreads: what objects hold may be anything."""
+    cut = text if len(text) <= longest else f"{text[: longest - 3]}..."
     return _harmless(cut)
 
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from scheduler.operand import shortage_of
 from secondary_scheduler.clusterstatus.ages import age_of, duration
-from secondary_scheduler.clusterstatus.health import current_conditions
 
 Json = Mapping[str, Any]
 _SHOWN_HASH = 16
@@ -42,8 +40,6 @@ def facts_of(instance: Json, now: datetime, *, wide: bool) -> Iterator[tuple[str
 def _replicas(instance: Json, now: datetime) -> str:
     deployment, leader = instance["deployment"], instance["leader"]
     ready = "not known" if deployment is None else f"{deployment['ready']} of {deployment['replicas']} ready"
-    if shortage := shortage_of(current_conditions(instance)):
-        ready = f"{shortage}; {ready}"
     if leader is None:
         return f"{ready}; no replica leads" if instance["alive"] is False and instance["leaderElection"] else ready
     if not instance["alive"]:

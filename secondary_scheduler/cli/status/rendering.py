@@ -22,6 +22,8 @@ _WIDTH = 130
 _APART = {"Deployment": " (Deployment without a SecondaryScheduler)", "Lease": " (as far as its Lease shows)"}
 _MOST_LINES = 12
 """Of a message: the API server takes 32 KiB in a condition."""
+_LONGEST_REFUSAL = 1000
+"""It ends with the right that is missing, after up to 300 characters of who refuses."""
 
 
 def unpainted(word: str, _: State) -> str:
@@ -59,7 +61,7 @@ def lines(document: Json, now: datetime, *, wide: bool, paint: Paint = unpainted
                 yield f"  {'' if number else label:{_LABEL}} {line}"
     if document["notShown"]:
         yield ""
-        yield from (printable(f"Not shown: {line}") for line in document["notShown"])
+        yield from (printable(f"Not shown: {line}", _LONGEST_REFUSAL) for line in document["notShown"])
 
 
 def _wrapped(text: str) -> list[str]:

@@ -132,11 +132,12 @@ def test_what_is_worth_a_look_is_a_warning(answers: dict[str, Any], subject: str
     assert ("warning", subject) in problems(content)
 
 
-def test_fewer_replicas_than_wanted_stand_first_and_beside_those_that_run() -> None:
+def test_fewer_replicas_than_wanted_are_said_once_and_first() -> None:
     text = shown(document_of(made.installation(crs=[made.resource(FEW)])))
     assert text[3] == "  warning        replicas: 1 of 2 wanted: one suitable node"
     (line,) = [line for line in text if line.startswith("  replicas ")]
-    assert line == f"  replicas       1 of 2 wanted: one suitable node; 1 of 1 ready; {POD} leads for 3 h"
+    assert line == f"  replicas       1 of 1 ready; {POD} leads for 3 h"
+    assert sum("1 of 2 wanted" in line for line in text) == 1
 
 
 def test_a_source_that_the_scheduler_calls_stale_fails_before_the_condition_does() -> None:
@@ -458,6 +459,14 @@ def test_what_a_scheduler_does_not_say_is_a_line_and_the_rest_is_shown(
     assert state.absent == ("does not exist" in reason)
     assert len(state.missing) == bool(reason)
     assert reason in "".join(state.missing)
+
+
+def test_a_long_refusal_keeps_the_right_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = Answer(403, b"the token is not allowed to read this: " + b"x" * 400)
+    monkeypatch.setattr(asking, "fetch", FakeScheduler(**{**GOOD, "metrics": refusal}).fetch)
+    (state,) = asking.ask_all(CONFIG, [asking.Question(NAMESPACE, POD, 10259, is_ours=True)], NOW)
+    (line,) = shown({**document_of(made.installation()), "instances": [], "notShown": list(state.missing)})[2:]
+    assert line.endswith("this user needs get on the path /metrics (nonResourceURLs)")
 
 
 RENEWED = [made.lease(renewed="2099-01-01T00:00:00.000000Z")]
