@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from components import SCHEDULER_NAME
 from components.settings import CheckedConfiguration
-from scheduler.catalog import operand_name
+from scheduler.catalog import BASE_CLUSTER_ROLE, operand_name
 from scheduler.config import ClusterVersions, Problem, incompatibilities
 from stacks.clusteraccess import ClusterReader, Late, NotAsked
 from stacks.image import operator_of_stack
@@ -25,12 +26,53 @@ _PART_OF, _INSTANCE = "app.kubernetes.io/part-of", "app.kubernetes.io/instance"
 _MOST_NAMED: Final = 3
 _MOST_CHARACTERS: Final = 200
 """Of an image: the API server takes nearly any text."""
-_CRD: Final = "secondaryschedulers.operator.openshift.io"
+_CRD: Final = "CustomResourceDefinition"
+_PATHS: Final = {
+    _CRD: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+}
 _OPERATOR: Final = "secondary-scheduler-operator"
 _UPSTREAM_OPERATOR: Final = "openshift-secondary-scheduler-operator"
+_MADE_FIRST: Final = (("Namespace", "Namespace"), ("InstallationRecord", "ConfigMap"))
+"""Component and kind of what a stack that is not new has in its state; without the namespace in install mode none."""
 _MINOR = re.compile(r"v?(\d+)\.(\d+)\D?.*")
 
 Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class SharedObject:
+    """An object that a cluster has once, under the same name for every stack.
+
+    Attributes:
+        kind, name: such as `ClusterRole` and `secondary-scheduler:base`.
+        of_plugin: it is a CRD that plugins read, and may be anybody's.
+    """
+
+    kind: str
+    name: str
+    of_plugin: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def shared_objects(settings: StackSettings, profile: CheckedConfiguration) -> list[SharedObject]:
+    """Return what a new stack with these settings creates and a second one cannot.
+
+    Of the ClusterRoles the one that every installation has: who made it made the others.
+    """
+    mode, upstream = settings.install_mode, settings.operator.is_upstream(settings.install_mode)
+    wanted = []
+    if mode == "manifests":
+        wanted.append(SharedObject(_CRD, "secondaryschedulers.operator.openshift.io"))
+    if settings.optional_objects.priority_class and not upstream:
+        wanted.append(SharedObject("PriorityClass", SCHEDULER_NAME))
+    if mode != "none":
+        wanted.append(SharedObject("ClusterRole", BASE_CLUSTER_ROLE))
+    crds = profile.crds if settings.install_plugin_crds else ()
+    return [*wanted, *(SharedObject(_CRD, name, of_plugin=True) for name in crds)]
 
 
 @dataclass
@@ -42,7 +84,7 @@ class Answers:
         owners: by namespace of an installation the stack that made it; "" if it does not say.
         namespace: the stack's.
         images: of the operator's and the scheduler's Deployment in it, by name.
-        crd: of SecondaryScheduler.
+        shared: those of the asked `shared_objects` that the cluster has.
         unknown: what could not be read, with the reason.
     """
 
@@ -50,12 +92,14 @@ class Answers:
     owners: dict[str, str] = field(default_factory=dict)
     namespace: Json | None = None
     images: dict[str, str] = field(default_factory=dict)
-    crd: Json | None = None
+    shared: dict[SharedObject, Json] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
 
 
-def ask(context: Context | None, namespace: str, seconds: float = PATIENCE_SECONDS) -> Answers:
-    """Ask the cluster of a context.
+def ask(
+    context: Context | None, namespace: str, shared: Collection[SharedObject] = (), seconds: float = PATIENCE_SECONDS
+) -> Answers:
+    """Ask the cluster of a context about a namespace and the `shared_objects` of a stack.
 
     Raises:
         NotAsked: it does not answer within that time, or cannot be asked.
@@ -66,7 +110,7 @@ def ask(context: Context | None, namespace: str, seconds: float = PATIENCE_SECON
 
     def read() -> None:
         try:
-            answers.append(_read(ClusterReader(context, seconds), namespace))
+            answers.append(_read(ClusterReader(context, seconds), namespace, shared))
         except NotAsked as error:
             answers.append(error)
 
@@ -94,21 +138,15 @@ def judge(
         state: type and outputs of its resources, by URN.
     """
     yield from _versions(answers, settings, profile)
-    if settings.install_mode == "none" or settings.adopt_existing or holds(state, "Namespace", "Namespace"):
+    if settings.adopt_existing or any(holds(state, *component_kind) for component_kind in _MADE_FIRST):
         return
-    others = {name: owner for name, owner in answers.owners.items() if name != settings.namespace}
     existing = answers.namespace
-    if existing is not None:
-        owner = _labels(existing).get(_INSTANCE, "") if _labels(existing).get(_PART_OF) else ""
-        running = ", ".join(f"{name} ({image})" for name, image in sorted(answers.images.items()))
-        runs = f", and runs {running}" if running else ""
-        origin = f"stack {owner} made it" if owner and owner != stack else "it is not in this stack's state"
-        yield Problem(
-            ("installMode",),
-            f"namespace {settings.namespace} exists on the cluster ({origin}){runs}; two stacks cannot share it: use "
-            "that stack, or another cluster, or take it over with adoptExisting: true",
-        )
-    elif others:
+    if existing is not None and settings.install_mode != "none":
+        yield _namespace_taken(answers, existing, stack, settings.namespace)
+        return
+    yield from _shared_problems(answers.shared, stack, settings)
+    others = {name: owner for name, owner in answers.owners.items() if name != settings.namespace}
+    if others and settings.install_mode != "none" and not any(not shared.of_plugin for shared in answers.shared):
         listed = ", ".join(
             f"{name} (stack {owner or 'unknown'})" for name, owner in sorted(others.items())[:_MOST_NAMED]
         )
@@ -119,11 +157,47 @@ def judge(
             "the way; use another cluster, or have its operator serve a further scheduler (operator.instances)",
             severity="warning",
         )
-    elif answers.crd is not None and settings.install_mode == "manifests":
+
+
+def _namespace_taken(answers: Answers, existing: Json, stack: str, namespace: str) -> Problem:
+    owner = _owner(existing) if _labels(existing).get(_PART_OF) else ""
+    running = ", ".join(f"{name} ({image})" for name, image in sorted(answers.images.items()))
+    runs = f", and runs {running}" if running else ""
+    origin = f"stack {owner} made it" if owner and owner != stack else "it is not in this stack's state"
+    return Problem(
+        ("installMode",),
+        f"namespace {namespace} exists on the cluster ({origin}){runs}; two stacks cannot share it: use "
+        "that stack, or another cluster, or take it over with adoptExisting: true",
+    )
+
+
+def _shared_problems(shared: Mapping[SharedObject, Json], stack: str, settings: StackSettings) -> Iterator[Problem]:
+    """What a cluster has once and this one has already: an update would make half of the stack, and fail there."""
+    by_owner: dict[str, list[SharedObject]] = {}
+    for item, document in sorted(shared.items()):
+        if item.of_plugin:
+            yield Problem(
+                ("installPluginCrds",),
+                f"{item} exists on the cluster, and is not in this stack's state: set installPluginCrds: false if "
+                "somebody else keeps it, or take it over with adoptExisting: true",
+            )
+        else:
+            by_owner.setdefault(_owner(document), []).append(item)
+    for owner, items in by_owner.items():
+        origin = f"made by stack {owner}" if owner and owner != stack else "not in this stack's state"
+        exist = "exists" if len(items) == 1 else "exist"
+        if settings.install_mode == "none":
+            key, advice = "optionalObjects", "set optionalObjects.priorityClass: false"
+        else:
+            key = "installMode"
+            advice = (
+                "use another cluster, or have the operator that is there serve this scheduler (operator.instances in "
+                "its stack; installMode: none and optionalObjects.priorityClass: false in this one)"
+            )
         yield Problem(
-            ("installMode",),
-            f"CustomResourceDefinition {_CRD} exists on the cluster: another operator serves it, or an earlier install "
-            "kept it; take it over with adoptExisting: true, or use installMode none with the operator that is there",
+            (key,),
+            f"{' and '.join(map(str, items))} {exist} on the cluster ({origin}), and a cluster has one of each: "
+            f"{advice}; if an earlier install left them, take them over with adoptExisting: true",
         )
 
 
@@ -149,7 +223,7 @@ def _versions(answers: Answers, settings: StackSettings, profile: CheckedConfigu
             yield Problem((place,), f"{each.message} (the cluster says its version)", severity=severity)
 
 
-def _read(reader: ClusterReader, namespace: str) -> Answers:
+def _read(reader: ClusterReader, namespace: str, shared: Collection[SharedObject]) -> Answers:
     # Everybody may read the version: without it there is no cluster to ask.
     version = reader.get("/version") or {}
     number = _MINOR.fullmatch(f"{version.get('major', '')}.{version.get('minor', '')}")
@@ -159,9 +233,9 @@ def _read(reader: ClusterReader, namespace: str) -> Answers:
         listed = reader.get(f"/api/v1/namespaces{selector}") or {}
         for item in listed.get("items") or ():
             name = str((item.get("metadata") or {}).get("name", ""))
-            answers.owners[name] = str(_labels(item).get(_INSTANCE, ""))
+            answers.owners[name] = _owner(item)
         existing = reader.get(f"/api/v1/namespaces/{namespace}")
-        if existing is not None and "deletionTimestamp" not in (existing.get("metadata") or {}):
+        if existing is not None and not _is_going(existing):
             answers.namespace = existing
     except NotAsked as error:
         answers.unknown.append(f"another installation and the owner of namespace {namespace} ({error})")
@@ -171,10 +245,26 @@ def _read(reader: ClusterReader, namespace: str) -> Answers:
                 deployment = reader.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
                 if deployment is not None:
                     answers.images[name] = _image(deployment)
-        answers.crd = reader.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{_CRD}")
     except NotAsked as error:
         answers.unknown.append(f"what is installed already ({error})")
+    for item in shared:
+        try:
+            document = reader.get(f"{_PATHS[item.kind]}/{item.name}")
+        except NotAsked as error:
+            answers.unknown.append(f"whether another stack made {item} ({error})")
+        else:
+            if document is not None and not _is_going(document):
+                answers.shared[item] = document
     return answers
+
+
+def _is_going(item: Json) -> bool:
+    return "deletionTimestamp" in (item.get("metadata") or {})
+
+
+def _owner(item: Json) -> str:
+    """The stack that made an object; "" if it does not say."""
+    return str(_labels(item).get(_INSTANCE, ""))
 
 
 def _labels(item: Json) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from scheduler.config import ConfigurationError, Problem
 from stacks.applied import log_changes, own_state, previous
 from stacks.checking import check
 from stacks.clusteraccess import NotAsked
-from stacks.clustercheck import ask, judge
+from stacks.clustercheck import ask, judge, shared_objects
 from stacks.kubeconfig import KUBECONFIG_KEY, context_of
 from stacks.planned import log_plan
 from stacks.problems import locate
@@ -97,7 +97,8 @@ def _check_cluster(stack: Stack, state: Mapping[str, Any]) -> list[Problem]:
     content = runtime_config.CONFIG.get().get(f"{pulumi.get_project()}:{KUBECONFIG_KEY}")
     context = context_of(stack.settings.cluster, content, os.environ)
     try:
-        answers = ask(context, stack.settings.namespace)
+        shared = shared_objects(stack.settings, stack.profile)
+        answers = ask(context, stack.settings.namespace, shared)
     except NotAsked as error:
         unchecked = "its version, another installation and the owner of the namespace"
         pulumi.log.info(f"the cluster was not asked ({error}), so {unchecked} are not checked")

@@ -10,7 +10,7 @@ import yaml
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
-from tests.support.live_stack import NAMESPACE, Live
+from tests.support.live_stack import NAMESPACE, Live, places_a_pod
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e]
@@ -77,9 +77,29 @@ def test_a_second_stack_is_told_which_one_is_there(stacks: tuple[Live, Live]) ->
     try:
         first.nothing_to_change()
         text = second.run("preview", fails=True)
+        elsewhere = second.run("preview", fails=True, namespace="second-ns")
     finally:
         first.run("destroy", "--yes", "--skip-preview")
     assert f"namespace {NAMESPACE} exists on the cluster (stack first made it), and runs secondary-scheduler (" in text
+    shared = "ClusterRole secondary-scheduler:base and PriorityClass secondary-scheduler"
+    assert f"{shared} exist on the cluster (made by stack first)" in elsewhere
+
+
+def test_a_second_stack_that_shares_the_operator_as_its_preview_says_works(stacks: tuple[Live, Live]) -> None:
+    first, second = stacks
+    first.core.create_namespace({"metadata": {"name": "second-ns"}})
+    first.up(installMode="manifests", operator={"instances": [{"namespace": "second-ns"}]})
+    try:
+        text = second.run("preview", fails=True, installMode="manifests", namespace="not-made-yet")
+        assert "installMode: none and optionalObjects.priorityClass: false in this one" in text
+        second.settings |= {"schedulerName": "second", "optionalObjects": {"priorityClass": False}}
+        second.up(installMode="none", namespace="second-ns")
+        places_a_pod(first.core, "second", name="in-second-ns")
+        second.nothing_to_change()
+    finally:
+        second.run("destroy", "--yes", "--skip-preview")
+        first.run("destroy", "--yes", "--skip-preview")
+        first.core.delete_namespace("second-ns")
 
 
 def test_a_stack_lives_in_a_namespace_of_its_own_and_stays_there(first: Live) -> None:

@@ -19,7 +19,7 @@ from components.settings import CheckedConfiguration
 from scheduler.catalog import OPERATOR_NAMESPACE as NAMESPACE
 from scheduler.config import image_flavour, load_configuration
 from stacks.clusteraccess import NotAsked
-from stacks.clustercheck import Answers, ask, judge
+from stacks.clustercheck import Answers, SharedObject, ask, judge, shared_objects
 from stacks.kubeconfig import Context, context_of
 from stacks.settings import ClusterSettings, StackSettings
 
@@ -30,6 +30,15 @@ IMAGE = "quay.io/example/secondary-scheduler/kube-scheduler:0.2.0"
 GO_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.29.7"
 PART_OF, INSTANCE = "app.kubernetes.io/part-of", "app.kubernetes.io/instance"
 NAMESPACES = "/api/v1/namespaces"
+POD_GROUPS = "podgroups.scheduling.x-k8s.io"
+SHARED = {
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/secondaryschedulers.operator.openshift.io": (
+        "CustomResourceDefinition secondaryschedulers.operator.openshift.io"
+    ),
+    "/apis/scheduling.k8s.io/v1/priorityclasses/secondary-scheduler": "PriorityClass secondary-scheduler",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles/secondary-scheduler:base": "ClusterRole secondary-scheduler:base",
+}
+"""What a cluster has once, as the messages name it, by its path."""
 LIVE = {
     f"urn:pulumi:prod::p::secondary-scheduler:components:Namespace$kubernetes:core/v1:Namespace::{NAMESPACE}": {
         "type": "kubernetes:core/v1:Namespace",
@@ -81,14 +90,19 @@ def fake() -> Iterator[FakeServer]:
     server.server.server_close()
 
 
+def described(**settings: Any) -> tuple[StackSettings, CheckedConfiguration]:
+    """The settings of a stack, and a configuration that needs the CRD of PodGroup."""
+    document = {"schedulerImage": IMAGE, **settings}
+    flavour = image_flavour(document["schedulerImage"])
+    loaded = load_configuration(HEAD, source="a test", flavour=flavour)
+    return StackSettings.model_validate(document), CheckedConfiguration(HEAD, loaded, crds=(POD_GROUPS,))
+
+
 def problems(
     answers: Answers, *, stack: str = "prod", state: Mapping[str, Any] | None = None, **settings: Any
 ) -> list[tuple[str, str]]:
     """Severity and text."""
-    document = {"schedulerImage": IMAGE, **settings}
-    flavour = image_flavour(document["schedulerImage"])
-    profile = CheckedConfiguration(HEAD, load_configuration(HEAD, source="a test", flavour=flavour))
-    judged = judge(answers, stack, StackSettings.model_validate(document), profile, state or {})
+    judged = judge(answers, stack, *described(**settings), state or {})
     return [(problem.severity, str(problem)) for problem in judged]
 
 
@@ -121,13 +135,73 @@ def test_a_namespace_that_no_stack_made_is_not_said_to_be_a_stacks(labels: dict[
     assert "(it is not in this stack's state)" in text
 
 
-def test_another_installation_elsewhere_and_a_crd_are_named() -> None:
+def test_another_installation_elsewhere_is_named() -> None:
     ((severity, text),) = problems(Answers(owners={"team-b": "other"}))
     assert severity == "warning", "a tenant's label keeps nobody from installing"
     assert "there is another installation on the cluster, in namespace team-b (stack other)" in text
-    ((_, text),) = problems(Answers(crd={}))
-    assert "CustomResourceDefinition secondaryschedulers.operator.openshift.io exists" in text
-    assert problems(Answers(crd={}), installMode="direct") == []
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_what_a_cluster_has_once_and_another_stack_made_is_refused(fake: FakeServer, path: str) -> None:
+    fake.answers[NAMESPACES] = {"items": [namespace("first")]}
+    fake.answers[path] = namespace("first", name="any")
+    second: dict[str, Any] = {"namespace": "second-ns"}
+    answers = ask(fake.context(), "second-ns", shared_objects(*described(**second)))
+    ((severity, text),) = problems(answers, stack="second", **second)
+    assert severity == "error"
+    assert f"{SHARED[path]} exists on the cluster (made by stack first)" in text
+    assert "operator.instances in its stack; installMode: none and optionalObjects.priorityClass: false in this" in text
+    assert problems(answers, stack="second", adoptExisting=True, **second) == []
+    assert problems(answers, stack="second", state=LIVE, **second) == []
+
+
+def test_all_that_a_second_stack_meets_is_one_line_per_owner(fake: FakeServer) -> None:
+    for path in SHARED:
+        fake.answers[path] = namespace("first", name="any")
+    ((_, text),) = problems(ask(fake.context(), NAMESPACE, shared_objects(*described())), stack="second")
+    assert all(each in text for each in SHARED.values())
+
+
+def test_what_an_earlier_install_left_is_not_said_to_be_a_stacks(fake: FakeServer) -> None:
+    (path, *_) = SHARED
+    fake.answers[path] = {"metadata": {"name": "any"}}
+    ((_, text),) = problems(ask(fake.context(), NAMESPACE, shared_objects(*described())))
+    assert "exists on the cluster (not in this stack's state)" in text
+    assert "if an earlier install left them, take them over with adoptExisting: true" in text
+
+
+def test_a_crd_that_is_going_is_not_in_the_way(fake: FakeServer) -> None:
+    (path, *_) = SHARED
+    fake.answers[path] = {"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}}
+    assert problems(ask(fake.context(), NAMESPACE, shared_objects(*described()))) == []
+
+
+def test_a_plugins_crd_that_somebody_keeps_is_told_with_its_setting(fake: FakeServer) -> None:
+    fake.answers[f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POD_GROUPS}"] = {"metadata": {}}
+    ((severity, text),) = problems(ask(fake.context(), NAMESPACE, shared_objects(*described())))
+    assert severity == "error"
+    assert f"CustomResourceDefinition {POD_GROUPS} exists on the cluster" in text
+    assert "installPluginCrds: false" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({}, ["CustomResourceDefinition", "PriorityClass", "ClusterRole"]),
+        ({"installMode": "direct"}, ["PriorityClass", "ClusterRole"]),
+        ({"installMode": "none"}, ["PriorityClass"]),
+        ({"installMode": "none", "optionalObjects": {"priorityClass": False}}, []),
+    ],
+)
+def test_only_what_the_stack_would_make_is_asked_for(settings: dict[str, Any], kinds: list[str]) -> None:
+    objects = shared_objects(*described(installPluginCrds=False, **settings))
+    assert [shared.kind for shared in objects] == kinds
+
+
+def test_a_scheduler_of_another_stacks_operator_is_told_how_to_share_the_priority_class() -> None:
+    priority = SharedObject("PriorityClass", "secondary-scheduler")
+    ((_, text),) = problems(Answers(shared={priority: namespace("first")}), installMode="none")
+    assert "set optionalObjects.priorityClass: false" in text
 
 
 def test_a_namespace_that_is_going_is_not_in_the_way(fake: FakeServer) -> None:
@@ -160,9 +234,18 @@ def test_what_there_is_no_right_to_read_is_named_and_the_rest_is_checked(fake: F
     assert answers.version == "1.34"
 
 
+def test_each_object_that_may_not_be_read_is_named(fake: FakeServer) -> None:
+    (first, *others) = SHARED
+    fake.answers |= {first: 403, others[0]: namespace("first", name="any")}
+    answers = ask(fake.context(), NAMESPACE, shared_objects(*described()))
+    assert answers.unknown == [f"whether another stack made {SHARED[first]} (there is no right to read {first})"]
+    ((_, text),) = problems(answers, stack="second")
+    assert SHARED[others[0]] in text
+
+
 def refused(context: Context | None, seconds: float = 5.0) -> str:
     with pytest.raises(NotAsked) as raised:
-        ask(context, NAMESPACE, seconds)
+        ask(context, NAMESPACE, seconds=seconds)
     return str(raised.value)
 
 
