@@ -15,7 +15,7 @@ from components.settings import CheckedConfiguration, MetricCredentialValues
 from scheduler.config import ConfigurationError, Problem
 from stacks.applied import log_changes, own_state, previous
 from stacks.checking import check
-from stacks.clusteraccess import NotAsked
+from stacks.clusteraccess import Late, NotAsked
 from stacks.clustercheck import ask, judge, shared_objects
 from stacks.kubeconfig import KUBECONFIG_KEY, context_of
 from stacks.planned import log_plan
@@ -101,7 +101,9 @@ def _check_cluster(stack: Stack, state: Mapping[str, Any]) -> list[Problem]:
         answers = ask(context, stack.settings.namespace, shared)
     except NotAsked as error:
         unchecked = "its version, another installation and the owner of the namespace"
-        pulumi.log.info(f"the cluster was not asked ({error}), so {unchecked} are not checked")
+        # The provider connects on its own, and a preview is not done before it has given up, too.
+        then = "; the Kubernetes provider tries next, and may wait longer" if isinstance(error, Late) else ""
+        pulumi.log.info(f"the cluster was not asked ({error}), so {unchecked} are not checked{then}")
         return []
     for unknown in answers.unknown:
         pulumi.log.info(f"not checked on the cluster: {unknown}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,11 +120,23 @@ def test_a_stack_lives_in_a_namespace_of_its_own_and_stays_there(first: Live) ->
     assert first.cluster_scoped() == first.before
 
 
-def test_without_an_answer_the_preview_says_what_it_did_not_check(first: Live, tmp_path: Path) -> None:
-    kubeconfig = yaml.safe_load(Path(first.environment["KUBECONFIG"]).read_text())
+def preview_of(stack: Live, address: str, directory: Path) -> str:
+    """The preview of a stack whose kubeconfig names this server."""
+    kubeconfig = yaml.safe_load(Path(stack.environment["KUBECONFIG"]).read_text())
     for entry in kubeconfig["clusters"]:
-        entry["cluster"]["server"] = "https://127.0.0.1:1"
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    first.environment["KUBECONFIG"] = str(tmp_path / "kubeconfig")
-    text = first.run("preview")
+        entry["cluster"]["server"] = address
+    (directory / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    stack.environment["KUBECONFIG"] = str(directory / "kubeconfig")
+    return stack.run("preview")
+
+
+def test_without_an_answer_the_preview_says_what_it_did_not_check(first: Live, tmp_path: Path) -> None:
+    text = preview_of(first, "https://127.0.0.1:1", tmp_path)
     assert f"{NOT_ASKED} (Connection refused), so its version, another installation and the owner of the" in text
+
+
+def test_a_server_that_says_nothing_is_told_apart_and_the_provider_waits_too(first: Live, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = preview_of(first, f"https://127.0.0.1:{silent.getsockname()[1]}", tmp_path)
+    assert f"{NOT_ASKED} (it does not answer within 5 s), so its version," in text
+    assert "the Kubernetes provider tries next, and may wait longer" in text

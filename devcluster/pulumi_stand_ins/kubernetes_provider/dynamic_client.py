@@ -50,7 +50,6 @@ class DynamicClient:
         self._client = SyncClient(
             config,
             timeout=timeout_seconds,
-            connect_timeout=min(timeout_seconds, 10.0),
             user_agent="secondary-scheduler-pulumi-stand-in",
             max_bytes=_MAX_BYTES,
         )

@@ -19,6 +19,8 @@ from scheduler.kube.client.errors import ConfigError
 from scheduler.kube.client.proxies import proxy_variable
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds that connecting to the API server may take, as client-go's for the TLS handshake."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 from msgspec import Struct
 
+from scheduler.kube.client.config import CONNECT_TIMEOUT
 from scheduler.kube.client.connection import Connection
 from scheduler.kube.client.errors import ConfigError
 
-CONNECT_TIMEOUT: Final = 10.0
 _FALLBACK_DELAY: Final = 0.25
 """Seconds after which the next address of the server's name is tried beside the first (RFC 8305)."""
 _KEEP_ALIVE: Final = 60.0

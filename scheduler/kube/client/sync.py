@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from scheduler.kube.client.config import ClientConfig
+from scheduler.kube.client.config import CONNECT_TIMEOUT, ClientConfig
 from scheduler.kube.client.credentials import Credentials
 from scheduler.kube.client.errors import (
     MalformedResponse,
@@ -36,18 +36,17 @@ class SyncConnection:
         config: ClientConfig,
         *,
         timeout: float,
-        connect_timeout: float | None = None,
         user_agent: str = "secondary-scheduler",
         max_bytes: int = _MAX_BYTES,
     ) -> None:
         """Configure; nothing is opened yet.
 
-        `timeout` (seconds) is that of each wait on the socket, not of the whole exchange; `connect_timeout` that of
-        connecting, where it differs. `max_bytes` caps the body of an answer.
+        `timeout` (seconds) is that of each wait on the socket, not of the whole exchange; connecting, with the
+        handshake, takes `CONNECT_TIMEOUT` per step at most. `max_bytes` caps the body of an answer.
         """
         self._credentials = Credentials(config)
         self._timeout = timeout
-        self._connect_timeout = timeout if connect_timeout is None else connect_timeout
+        self._connect_timeout = min(timeout, CONNECT_TIMEOUT)
         self._max_bytes = max_bytes
         self._user_agent = user_agent
         self._connection: http.client.HTTPConnection | None = None
@@ -110,7 +109,7 @@ class SyncConnection:
             content = response.read(self._max_bytes + 1)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise connection_error(method, path, error, sent=sent) from error
+            raise connection_error(method, path, self._in_words(error, sent), sent=sent) from error
         if len(content) > self._max_bytes:
             self.close()
             raise ResponseTooLarge(f"{method} {path}: the answer is larger than {self._max_bytes} bytes")
@@ -123,6 +122,16 @@ class SyncConnection:
             retry_after = float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
             raise api_error(method, path, response.status, content, retry_after)
         return content, response.headers.get_all("Warning", [])
+
+    def _in_words(self, error: Exception, connected: bool) -> Exception:
+        """The error; for a wait that ended, how long it was, where the libraries quote their own source."""
+        if not isinstance(error, TimeoutError) or error.errno is not None:
+            return error
+        return TimeoutError(
+            f"no answer within {self._timeout:g} s"
+            if connected
+            else f"no connection within {self._connect_timeout:g} s"
+        )
 
     def _open(self) -> http.client.HTTPConnection:
         if self._connection is not None and self._connection.sock is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from scheduler.kube.client import ClientConfig, Conflict, ResponseTooLarge, SyncClient, SyncConnection
+from scheduler.kube.client import ClientConfig, Conflict, ConnectionFailed, ResponseTooLarge, SyncClient, SyncConnection
 from tests.unit.scheduler.kube.fake_api import status_body
 
 
@@ -122,3 +123,14 @@ def test_every_thread_has_a_connection_of_its_own(server: Server) -> None:
     client.close()
     assert len(server.connections) == 4
     assert len(set(server.connections)) == 2
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_says_nothing_is_described_by_how_long_it_was_waited_for(scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
+        connection = SyncConnection(ClientConfig(server=address, insecure_skip_tls_verify=True), timeout=0.1)
+        with pytest.raises(ConnectionFailed) as raised:
+            connection.get("/version")
+    missing = "connection" if scheme == "https" else "answer"
+    assert str(raised.value) == f"GET /version: no {missing} within 0.1 s"
