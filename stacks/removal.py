@@ -8,7 +8,7 @@ nothing has been deleted by then, also in an update without a preview. The clust
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,14 +55,23 @@ def check_removals(
         if settings.allow_removal:
             pulumi.log.warn("allowRemoval: nothing is removed; remove this key from the stack file")
         return
-    reasons = ", and ".join(dict.fromkeys(removal.reason for removal in gone))
-    objects = [f"  {removal.shown}" for removal in gone]
     if settings.allow_removal:
-        head = f"allowRemoval: this update deletes, because {reasons} (remove this key after the update):"
-        pulumi.log.warn("\n".join([head, *objects]))
+        lines = _by_reason("allowRemoval: this update deletes", gone)
+        pulumi.log.warn("\n".join([*lines, "remove this key after the update"]))
         return
     last = "undo that change; or, if it is meant, allow it for one update: pulumi config set allowRemoval true"
-    raise pulumi.RunError("\n".join([f"this update would delete, because {reasons}:", *objects, last]))
+    raise pulumi.RunError("\n".join([*_by_reason("this update would delete", gone), last]))
+
+
+def _by_reason(head: str, gone: Iterable[Removal]) -> Iterator[str]:
+    """Lines that name the objects below the reason for which they go."""
+    by_reason: dict[str, list[str]] = {}
+    for removal in gone:
+        by_reason.setdefault(removal.reason, []).append(f"  {removal.shown}")
+    for reason, objects in by_reason.items():
+        yield f"{head}, because {reason}:"
+        yield from objects
+        head = "and"
 
 
 def removals(

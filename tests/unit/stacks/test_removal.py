@@ -158,6 +158,22 @@ def test_another_name_of_the_cluster_removes_everything() -> None:
     assert removed == dict.fromkeys([RESOURCE, OPERATOR, CRD, EVERYTHING], why)
 
 
+def test_several_reasons_stand_each_above_what_goes_for_it() -> None:
+    crd_of_plugin = crd("PluginCrds", "podgroups.scheduling.x-k8s.io", "PodGroup")
+    settings = StackSettings.model_validate({"schedulerImage": IMAGE, "installMode": "none"})
+    profile = CheckedConfiguration(HEAD, load_configuration(HEAD, source="a test"))
+    with pytest.raises(pulumi.RunError) as raised:
+        check_removals({**of_manifests(), **crd_of_plugin}, settings, profile, "prod")
+    *lines, last = str(raised.value).splitlines()
+    assert lines == [
+        "this update would delete, because installMode is none and was manifests:",
+        *(f"  {each}" for each in (RESOURCE, OPERATOR, CRD, EVERYTHING)),
+        "and, because no enabled plugin reads it:",
+        f"  {POD_GROUPS}",
+    ]
+    assert last.startswith("undo that change")
+
+
 def test_a_live_stack_stays_in_its_namespace_whatever_is_allowed() -> None:
     for state in (of_manifests(), of_manifests(recorded=False)):
         settings = StackSettings.model_validate({"schedulerImage": IMAGE, "namespace": "team", "allowRemoval": True})
