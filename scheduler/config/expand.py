@@ -306,7 +306,8 @@ class Expander:
         if not runs_at or not missing:
             return
         names = ", ".join(point.value for point in missing)
-        message = f"Coscheduling does not run at {names}: {'; '.join(missing.values())}"
+        worst = next(iter(missing.values()))
+        message = f"Coscheduling does not run at {names}: {worst}"
         hint = "enable it under multiPoint, and disable PrioritySort there (docs/gangs.md)"
         self.problems.append(
             self._document.problem(self._enabling("Coscheduling"), message, hint=hint, severity="warning")

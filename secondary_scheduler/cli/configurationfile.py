@@ -66,7 +66,7 @@ class ConfigurationFile:
         if configuration is None or errors:
             _refuse(errors)
         for problem in problems:
-            report.warn(f"warning: {problem}")
+            report.warn_of(problem)
         if minor is None:
             return configuration
         try:
@@ -94,7 +94,7 @@ def load_text(text: str, source: str, report: Report, minor: int | None) -> tupl
     except ConfigurationError as error:
         _refuse(error.problems, error)
     for warning in configuration.warnings:
-        report.warn(f"warning: {warning}")
+        report.warn_of(warning)
     return configuration, embedded.title
 
 

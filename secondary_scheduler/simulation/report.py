@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scheduler.config import Problem
 from secondary_scheduler.errors import printable
 
 _MOST_LINES = 50
@@ -53,6 +54,10 @@ class Report:
             return
         self._shown += 1
         self._say(printable(text))
+
+    def warn_of(self, problem: Problem) -> None:
+        """Print one line about a configuration, whole: what to do stands at its end."""
+        self._say(f"warning: {problem}")
 
     def note(self, text: str) -> None:
         """Print one line that is no problem; it is shown however many problems there are."""

@@ -10,7 +10,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from scheduler.config import Problem
 from secondary_scheduler.cli import app
+from secondary_scheduler.simulation.report import Report
 
 PLUGIN = "TargetLoadPacking"
 PROVIDER = {"metricProvider": {"type": "Prometheus", "address": "https://p:9090"}}
@@ -146,3 +148,10 @@ def test_the_version_that_decides_is_that_of_the_snapshot_unless_the_profile_nam
 def test_a_version_beyond_the_table_is_the_nearest_of_it(tmp_path: Path, git_version: str, version: str) -> None:
     done = simulate(tmp_path, [{**VERSION, "gitVersion": git_version}, node("n1"), pod("a", "ours")])
     assert f"ours decides as kube-scheduler {version}: " in done.stderr
+
+
+def test_a_long_warning_about_a_configuration_keeps_its_remedy() -> None:
+    lines: list[str] = []
+    Report(lines.append).warn_of(Problem((), "x" * 1000, severity="warning", hint="enable it"))
+    assert lines[0].startswith("warning: configuration: xxx")
+    assert lines[0].endswith("x; enable it")

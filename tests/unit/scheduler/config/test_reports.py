@@ -194,13 +194,17 @@ def _of_gangs(plugins: str, flavour: Flavour = OURS) -> list[Problem]:
 def test_coscheduling_at_permit_alone_is_warned_of_with_the_points_that_are_missing() -> None:
     (warning,) = _of_gangs("{permit: {enabled: [{name: Coscheduling}]}}")
     assert warning.path == "profiles[0].plugins.permit.enabled[0].name"
-    assert warning.message.startswith("Coscheduling does not run at queueSort, preFilter, postFilter, reserve: other ")
+    missing = "queueSort, preFilter, postFilter, reserve"
+    assert warning.message == (f"Coscheduling does not run at {missing}: other pods come between the members of a gang")
     assert "enable it under multiPoint, and disable PrioritySort there" in warning.hint
 
 
 def test_without_permit_the_warning_begins_with_what_is_worst() -> None:
     (warning,) = _of_gangs("{preFilter: {enabled: [{name: Coscheduling}]}}")
-    assert warning.message.startswith("Coscheduling does not run at permit, queueSort, postFilter, reserve: pods run")
+    missing = "permit, queueSort, postFilter, reserve"
+    assert warning.message == (
+        f"Coscheduling does not run at {missing}: pods run although their PodGroup lacks members"
+    )
 
 
 def test_nothing_is_said_where_coscheduling_runs_everywhere_nowhere_or_in_another_image() -> None:
