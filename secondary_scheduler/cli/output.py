@@ -50,15 +50,37 @@ def text_width(most: int, indent: int = 0) -> int:
     return most if columns is None else max(_NARROWEST, min(most, columns - indent))
 
 
-def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows of a table in columns two blanks apart; on a terminal that is too narrow, the widest wrap."""
+def aligned(rows: Iterable[Sequence[str]], spare: Sequence[str] = (), *, whole: bool = False) -> Iterator[str]:
+    """Yield the rows of a table in columns two blanks apart, as wide as a terminal is.
+
+    Args:
+        rows: of one length; those with `spare` begin with a heading.
+        spare: headings of columns that are shown in full or, where the terminal is too narrow, left out, the first of
+            them first; a last line names them. The other columns wrap.
+        whole: leave nothing out and wrap nothing, as in a file or a pipe; what `-o wide` is for where there is `spare`.
+    """
     table = list(rows)
     if not table:
         return
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    columns = terminal_columns()
-    if columns is not None:
-        widths = _fitted_widths(widths, columns - _MARGIN)
+    columns = None if whole else terminal_columns()
+    if columns is None:
+        yield from _folded(table, _widths(table))
+        return
+    room = columns - _MARGIN
+    left_out: list[str] = []
+    for heading in spare:
+        if _needed(_least_widths(table, spare)) <= room:
+            break
+        place = table[0].index(heading)
+        table = [[*row[:place], *row[place + 1 :]] for row in table]
+        left_out.append(heading)
+    yield from _folded(table, _fitted_widths(_widths(table), _least_widths(table, spare), room))
+    if left_out:
+        names = ", ".join(left_out)
+        yield from textwrap.wrap(f"Left out: {names}; -o wide or a wider terminal shows all columns.", room)
+
+
+def _folded(table: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
     for row in table:
         cells = [
             [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False)
@@ -68,16 +90,39 @@ def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
             yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
 
 
-def _fitted_widths(widths: Sequence[int], room: int) -> list[int]:
+def _widths(table: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*table, strict=True)]
+
+
+def _least_widths(table: Sequence[Sequence[str]], spare: Sequence[str]) -> list[int]:
+    """Return how narrow the columns may be: a spare one is never narrowed, and the words of the others stay whole."""
+    least = []
+    for column, width in zip(zip(*table, strict=True), _widths(table), strict=True):
+        words = (len(word) for cell in column for word in cell.split())
+        least.append(width if column[0] in spare else max(min(width, _NARROWEST), *words, 0))
+    return least
+
+
+def _needed(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _fitted_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Return the widths of columns that fit: the widest are made narrower, until they are as wide as the next."""
+    if _needed(least) > room:
+        # Words are broken only where they do not fit whole.
+        least = [min(width, _NARROWEST) for width in widths]
     narrowed = list(widths)
-    while (excess := sum(narrowed) + 2 * (len(narrowed) - 1) - room) > 0 and max(narrowed) > _NARROWEST:
-        widest = max(narrowed)
-        place = narrowed.index(widest)
-        next_widest = max((*narrowed[:place], *narrowed[place + 1 :], 0))
+    while (excess := _needed(narrowed) - room) > 0:
+        places = [place for place, width in enumerate(narrowed) if width > least[place]]
+        if not places:
+            break
+        place = max(places, key=narrowed.__getitem__)
+        widest = narrowed[place]
+        next_widest = max((narrowed[other] for other in places if other != place), default=0)
         # Of several that are the widest, one after the other.
-        least = next_widest if next_widest < widest else widest - 1
-        narrowed[place] = max(widest - excess, least, _NARROWEST)
+        next_width = next_widest if next_widest < widest else widest - 1
+        narrowed[place] = max(widest - excess, next_width, least[place])
     return narrowed
 
 

@@ -27,12 +27,13 @@ def write(
     if output.is_document:
         typer.echo(document_text(answer, output), nl=False)
         return
+    wide = output is FullOutputFormat.WIDE
     try:
-        text = list(lines(answer, output is FullOutputFormat.WIDE))
+        text = list(lines(answer, wide))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CommandError(
             "the answer is of a scheduler of another version, which this command does not understand: use the command "
             "of that version, or -o json"
         ) from error
-    for line in fitted(text):
+    for line in text if wide else fitted(text):
         typer.echo(line)

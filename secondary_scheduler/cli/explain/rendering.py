@@ -12,6 +12,7 @@ from secondary_scheduler.cli.output import aligned, counted, text_width
 Json = Mapping[str, Any]
 _WIDTH = 110
 _MOST_NAMED = 5
+_LOAD = "LOAD (CPU, MEMORY, AGE)"
 _NOT_KEPT = (
     "The scores of this decision were not kept: more than 100 pods came at once, and details may take a share of the "
     "time only (--decision-details)."
@@ -141,7 +142,7 @@ def _details(details: Json, *, wide: bool, instead: str = "") -> Iterator[str]:
         ending = instead if details["feasible"] else ""
         yield f"{details['feasible']} of {details['evaluated']} nodes fit{ties}{ending}."
     if details["nodes"]:
-        yield from (f"  {line}" for line in aligned(_scoreboard(details["nodes"], wide=wide)))
+        yield from _scoreboard(details["nodes"], wide=wide)
     if details["rejected"]:
         yield "Rejected:"
         yield from (f"  {line}" for line in aligned(_rejections(details["rejected"])))
@@ -165,14 +166,24 @@ def _outcome(item: Json) -> str:
     return f"{item['result']} on {node}" if node else str(item["result"])
 
 
-def _scoreboard(nodes: Sequence[Json], *, wide: bool) -> Iterator[list[str]]:
+def _scoreboard(nodes: Sequence[Json], *, wide: bool) -> Iterator[str]:
     plugins = sorted({plugin for node in nodes for plugin in node["scores"]})
-    sources = sorted({source for node in nodes for source in node["load"]})
-    yield ["", "NODE", "TOTAL", *plugins, *(["LOAD (CPU, MEMORY, AGE)"] if sources else [])]
+    load_column = [_LOAD] if any(node["load"] for node in nodes) else []
+    rows = [["", "NODE", "TOTAL", *plugins, *load_column]]
     for node in nodes:
         scores = [_score(node["scores"].get(plugin), wide=wide) for plugin in plugins]
-        load = [_load(next(iter(node["load"].values()), None))] if sources else []
-        yield ["*" if node["chosen"] else "", node["name"], str(node["total"]), *scores, *load]
+        load = [_load(next(iter(node["load"].values()), None)) for _ in load_column]
+        rows.append(["*" if node["chosen"] else "", node["name"], str(node["total"]), *scores, *load])
+
+    def spread(plugin: str) -> int:
+        points = [node["scores"][plugin]["weighted"] if plugin in node["scores"] else 0 for node in nodes]
+        return int(max(points) - min(points))
+
+    # A narrow terminal keeps longest what tells the nodes apart.
+    by_spread = sorted(plugins, key=spread)
+    alike = sum(spread(plugin) == 0 for plugin in plugins)
+    spare = [*by_spread[:alike], *load_column, *by_spread[alike:]]
+    yield from (f"  {line}" for line in aligned(rows, spare, whole=wide))
 
 
 def _score(score: Json | None, *, wide: bool) -> str:
@@ -250,4 +261,4 @@ def _why_not(answer: Json, *, wide: bool) -> Iterator[str]:
     if verdict["nodes"]:
         if rejection is not None:
             yield "  Where it fits:"
-        yield from (f"  {line}" for line in aligned(_scoreboard(verdict["nodes"], wide=wide)))
+        yield from _scoreboard(verdict["nodes"], wide=wide)

@@ -72,7 +72,7 @@ def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> N
         message = outcome.message or "; ".join(_remarks(outcome))
         row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), message]
         rows.append([printable(cell) for cell in row])
-    out.write("".join(f"{line}\n" for line in aligned(rows)).encode())
+    out.write("".join(f"{line}\n" for line in aligned(rows, ("FEASIBLE", "SCORE"), whole=wide)).encode())
     out.flush()
 
 

@@ -144,4 +144,6 @@ def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool) 
         return ("---\n" if several and output is FullOutputFormat.YAML else "") + document_text(document, output)
     from secondary_scheduler.cli.top.rendering import lines
 
-    return "".join(f"{line}\n" for line in fitted(lines(document, wide=output is FullOutputFormat.WIDE)))
+    wide = output is FullOutputFormat.WIDE
+    shown = lines(document, wide=wide)
+    return "".join(f"{line}\n" for line in (shown if wide else fitted(shown)))

@@ -23,6 +23,17 @@ _HEADING = [
     "PODS",
     "BY SCHEDULER",
 ]
+_SPARE = (
+    "BY SCHEDULER",
+    "MEM EST",
+    "CPU EST",
+    "AGE",
+    "MEMORY REQUESTED",
+    "CPU REQUESTED",
+    "PODS",
+    "MEMORY",
+)
+"""What a narrow terminal lacks first: what adds to other columns goes before what stands for itself."""
 _GIBIBYTE = 1 << 30
 _SHOWN_SCHEDULERS = 3
 _LONGEST_NAME = 40
@@ -42,7 +53,7 @@ def lines(document: Json, *, wide: bool) -> Iterator[str]:
     without_load = "not shown" if unknown else "not measured"
     for item in document["items"]:
         rows.append([printable(cell) for cell in _row(item, wide=wide, without_load=without_load)])
-    yield from aligned(rows)
+    yield from aligned(rows, _SPARE, whole=wide)
     for source in document["loadSources"]:
         if not source["fresh"]:
             age = "it was never read" if source["ageSeconds"] is None else f"{duration(source['ageSeconds'])} old"

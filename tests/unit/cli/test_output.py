@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import textwrap
@@ -64,6 +65,47 @@ def test_no_table_is_wider_than_its_terminal_and_nothing_is_lost(table: list[lis
     assert all(len(line) <= columns for line in lines)
     letters = sorted("".join("".join(row) for row in table).replace(" ", ""))
     assert sorted("".join(lines).replace(" ", "")) == letters
+
+
+LOADS = [
+    ["NODE", "CPU", "CPU REQUESTED", "BY SCHEDULER"],
+    ["sim-001", "90%", "3.5 of 4 (88%)", "secondary-scheduler 3, default-scheduler 2"],
+]
+NAMED = "; -o wide or a wider terminal shows all columns."
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown", "left_out"),
+    [
+        (76, LOADS[0], None),
+        (75, LOADS[0][:3], "BY SCHEDULER"),
+        (32, LOADS[0][:3], "BY SCHEDULER"),
+        (31, LOADS[0][:2], "BY SCHEDULER, CPU REQUESTED"),
+    ],
+)
+def test_a_spare_column_is_whole_or_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, columns: int, shown: list[str], left_out: str | None
+) -> None:
+    on_terminal(monkeypatch, columns)
+    heading, row, *note = aligned(LOADS, ("BY SCHEDULER", "CPU REQUESTED"))
+    assert re.split(" {2,}", heading) == shown
+    assert re.split(" {2,}", row) == LOADS[1][: len(shown)]
+    assert " ".join(note) == ("" if left_out is None else f"Left out: {left_out}{NAMED}")
+
+
+def test_a_whole_table_is_as_wide_as_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch, 30)
+    lines = list(aligned(LOADS, ("BY SCHEDULER",), whole=True))
+    on_terminal(monkeypatch, None)
+    assert lines == list(aligned(LOADS, ("BY SCHEDULER",)))
+    assert lines[1].endswith("secondary-scheduler 3, default-scheduler 2")
+
+
+def test_words_stay_whole_while_another_column_can_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch, 60)
+    rejections = [["12 nodes", "NodeResourcesFit", "Insufficient cpu, Insufficient memory", "sim-001, sim-002, …"]]
+    words = {word for line in aligned(rejections) for word in line.split()}
+    assert words == {word for cell in rejections[0] for word in cell.split()}
 
 
 def test_long_lines_are_wrapped_with_their_indentation(monkeypatch: pytest.MonkeyPatch) -> None:
