@@ -6,20 +6,19 @@ import enum
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from devcluster import environment, loads, logs, releases, state
 from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
 from devcluster.spec import MAX_NODES, MAX_REAL_NODES, ClusterSpec
-from secondary_scheduler.cli import CommandError, ExitCode, FullOutputFormat, document_text
+from secondary_scheduler.cli import CommandError, ExitCode, FullOutputFormat, aligned, document_text
 
 _CONTAINERS = {"processes": "processes", "podman": "containers of podman"}
 DEFAULT_NAME = "dev"
@@ -170,16 +169,18 @@ def status(
         document = {"apiVersion": _API_VERSION, "kind": "LocalCluster", **_status_data(cluster_status)}
         typer.echo(document_text(document, output), nl=False)
         return
-    console = Console()
-    facts = Table.grid(padding=(0, 2))
-    for key, value in _status_data(cluster_status).items():
-        if key != "services":
-            facts.add_row(key, str("yes" if value is True else "no" if value is False else value or "-"))
-    console.print(facts)
-    services = Table("service", "running", "pid")
-    for service in cluster_status.services:
-        services.add_row(service.name, "yes" if service.running else "no", str(service.pid))
-    console.print(services)
+    words = {True: "yes", False: "no"}
+    facts = {key: value for key, value in _status_data(cluster_status).items() if key != "services"}
+    rows = [[key, words.get(value) or str(value or "-")] for key, value in facts.items()]
+    # A path that is wrapped cannot be copied.
+    _print_table(rows, whole=True)
+    typer.echo()
+    _print_table(
+        [
+            ["SERVICE", "RUNNING", "PID"],
+            *([service.name, words[service.running], str(service.pid)] for service in cluster_status.services),
+        ]
+    )
 
 
 def env(name: Name = DEFAULT_NAME) -> None:
@@ -243,10 +244,9 @@ def set_load(
         document = {"apiVersion": _API_VERSION, "kind": "LocalClusterLoad", "nodes": shown}
         typer.echo(document_text(document, output), nl=False)
         return
-    table = Table("node", "cpus", "cpu", "memory")
-    for node, load in shown.items():
-        table.add_row(node, str(load["cpus"]), f"{load['cpu']:.0%}", f"{load['memory']:.0%}")
-    Console().print(table)
+    rows = [["NODE", "CPUS", "CPU", "MEMORY"]]
+    rows += [[node, str(load["cpus"]), f"{load['cpu']:.0%}", f"{load['memory']:.0%}"] for node, load in shown.items()]
+    _print_table(rows)
 
 
 def _status_data(cluster_status: ClusterStatus) -> dict[str, Any]:
@@ -270,6 +270,11 @@ def _status_data(cluster_status: ClusterStatus) -> dict[str, Any]:
 def _existing_clusters() -> str:
     names = state.cluster_names(state.default_root())
     return f"; existing clusters: {', '.join(names)}" if names else ""
+
+
+def _print_table(rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
+    for line in aligned(rows, whole=whole):
+        typer.echo(line)
 
 
 def _print_line(console: Console, text: str) -> None:

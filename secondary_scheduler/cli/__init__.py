@@ -5,6 +5,6 @@ Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 error, 2 usage, 3 d
 """
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, aligned, document_text
 
-__all__ = ["CommandError", "ExitCode", "FullOutputFormat", "Interrupted", "document_text"]
+__all__ = ["CommandError", "ExitCode", "FullOutputFormat", "Interrupted", "aligned", "document_text"]

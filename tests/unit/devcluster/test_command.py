@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from devcluster import command
-from devcluster.cluster import LocalCluster
+from devcluster.cluster import ClusterStatus, LocalCluster, ServiceStatus
 from devcluster.errors import DevClusterError, ServiceError, SpecError
 from secondary_scheduler.cli import CommandError, ExitCode
 
@@ -61,3 +61,24 @@ def test_load_is_about_the_cluster_of_kubeconfig_and_else_about_the_usual_one(
     for arguments in (["load"], ["status"], ["load", "--name", "other"]):
         CliRunner().invoke(app, ["cluster", *arguments])
     assert names == [expected, expected, "other"]
+
+
+def test_a_row_of_status_is_one_uncut_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Path("/home/a-user-with-a-name/.local/state/secondary-scheduler/clusters/a-cluster-with-a-long-name")
+    service = ServiceStatus("kube-apiserver", 4711, True, directory / "log")
+    known = ClusterStatus(
+        "long", "1.34", True, "https://127.0.0.1:6443", None, None, directory / "kubeconfig", directory, (service,)
+    )
+
+    class Known:
+        def status(self) -> ClusterStatus:
+            return known
+
+    monkeypatch.setattr(command.LocalCluster, "attach", lambda name: Known())
+    app = typer.Typer()
+    command.register(app)
+    lines = CliRunner().invoke(app, ["cluster", "status"], env={"COLUMNS": "40"}).stdout.splitlines()
+    assert f"kubeconfig          {directory}/kubeconfig" in lines
+    assert f"readonlyKubeconfig  {directory}/kubeconfig-readonly" in lines
+    assert "running             yes" in lines
+    assert lines[-2:] == ["SERVICE         RUNNING  PID", "kube-apiserver  yes      4711"]
