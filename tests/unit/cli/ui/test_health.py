@@ -129,7 +129,7 @@ async def test_the_foot_of_a_page_says_what_it_shows(reader: Reader) -> None:
     for path, foot in (
         ("/health", now),
         ("/why?namespace=shop&name=api-000", now),
-        ("/why", of_snapshot),
+        ("/why", "This page lists the pods of the snapshot; what it says of one, the running scheduler says"),
         ("/nodes", of_snapshot),
     ):
         assert foot in await reader.read(path)
