@@ -57,7 +57,8 @@ class NodeColumns:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One node of the heat map. `level` is a tenth of the share, 0 to 10 (100 % and more); None: not known."""
+    """One node of the heat map. `level` is a tenth of the share as it is shown, without decimals, 0 to 10 (100 % and
+    more); None: not known."""
 
     name: str
     share: float | None
@@ -200,7 +201,7 @@ def group_keys(columns: NodeColumns) -> tuple[str, ...]:
 def _cell(name: str, share: float) -> Cell:
     if np.isnan(share):
         return Cell(name, None, None)
-    return Cell(name, share, max(0, min(10, int(share // 10))))
+    return Cell(name, share, max(0, min(10, round(share) // 10)))
 
 
 def _ordered(cells: list[Cell], order: str) -> list[Cell]:
