@@ -55,3 +55,16 @@ def score_by_node(plugin: NodeScore, state: CycleState, pod: PodInfo, view: Node
     """Call a node-by-node score for every row: the body of a `score` method."""
     scores = [plugin.score_node(state, pod, view.info(row), view.pods_on(row)) for row in rows.tolist()]
     return np.array(scores, dtype=np.int64)
+
+
+def missing_node_method(plugin: object) -> str | None:
+    """Say which method a plugin lacks whose `filter` or `score` is one of the functions above; None where none lacks.
+
+    No Protocol of an extension point asks for it, and at run time each attempt would fail for want of it.
+    """
+    for method, function in (("filter", filter_by_node), ("score", score_by_node)):
+        code = getattr(getattr(type(plugin), method, None), "__code__", None)
+        called = () if code is None else code.co_names
+        if function.__name__ in called and not hasattr(plugin, f"{method}_node"):
+            return f"its {method} calls {function.__name__}, and it has no {method}_node"
+    return None

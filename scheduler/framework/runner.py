@@ -7,6 +7,7 @@ import numpy as np
 
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import EffectiveProfile
+from scheduler.framework.adapter import missing_node_method
 from scheduler.framework.calls import (
     PermitOutcome,
     PluginError,
@@ -115,6 +116,8 @@ class ProfileRunner:
                 raise ValueError(f'initializing plugin "{name}": this scheduler has no such plugin') from error
             except ValueError as error:
                 raise ValueError(f'initializing plugin "{name}": {error}') from error
+            if missing := missing_node_method(self.plugins[name]):
+                raise ValueError(f'plugin "{name}": {missing}')
         self._wrap = wrap
         at = self._at
         self.pre_enqueue: tuple[PreEnqueuePlugin, ...] = at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin)
@@ -152,7 +155,9 @@ class ProfileRunner:
         for enabled in self.effective.plugins(point):
             plugin = self._wrap(point, self.plugins[enabled.name])
             if not isinstance(plugin, kind):
-                raise ValueError(f'plugin "{enabled.name}" does not extend {kind.__name__} plugin')
+                members = (member for base in kind.__mro__ for member in vars(base) if not member.startswith("_"))
+                lacking = ", ".join(member for member in members if not hasattr(plugin, member))
+                raise ValueError(f'plugin "{enabled.name}" does not extend {kind.__name__} plugin: it has no {lacking}')
             plugins.append(plugin)
         return tuple(plugins)
 

@@ -28,7 +28,7 @@ from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, l
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-ON_A_CLUSTER = [journey for journey in JOURNEYS if journey not in ("files", "from-0.1", "tutorial")]
+ON_A_CLUSTER = [journey for journey in JOURNEYS if journey not in ("files", "from-0.1", "plugin", "tutorial")]
 STEPS = [(journey, step) for journey in ON_A_CLUSTER for step in JOURNEYS[journey]]
 BEGIN_IN_A_CLONE = ("by-hand", "helm", "readme")
 """Journeys whose first page takes a clone with its environment for granted."""

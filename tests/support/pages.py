@@ -65,6 +65,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
     "readme": ("README.md", f"{GUIDES}/install-the-command-line.md"),
     "tutorial": (TUTORIAL,),
     "from-0.1": (f"{FROM_0_1}#the-update", f"{FROM_0_1}#back-to-010"),
+    "plugin": (f"{GUIDES}/write-an-out-of-tree-plugin.md#3-try-it-on-the-local-cluster",),
     "checkout": ("docs/benchmarks.md#in-seconds",),
     "files": (
         "docs/configuration.md",
@@ -77,7 +78,9 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
 """The pages that a reader follows one after another, in one clone with one environment, by the journey's name.
 
 Those on a cluster are run by tests/e2e/test_guides.py, `tutorial` by tests/e2e/test_tutorial.py, `from-0.1` by
-tests/e2e/test_upgrade_from_0_1.py, `files` and `checkout` by tests/unit/docs/test_pages_without_a_cluster.py.
+tests/e2e/test_upgrade_from_0_1.py, `plugin` by
+tests/integration/scheduler/test_plugin_on_a_cluster.py, `files` and `checkout` by
+tests/unit/docs/test_pages_without_a_cluster.py.
 """
 _FENCE = re.compile(r"( *)```(.*)")
 _FILE = re.compile(r"# (\S+\.yaml)")

@@ -53,13 +53,13 @@ def test_the_plugin_of_the_in_tree_guide_passes_the_test_of_the_guide(monkeypatc
 
 
 def test_the_plugin_of_the_out_of_tree_guide_scores_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = [text for name, text in _CODE.findall(text_of(OUT_OF_TREE)) if name == "plugin"]
-    module = types.ModuleType("newer_nodes")
-    exec(code, module.__dict__)
-    monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
-    descriptor = PluginDescriptor(
-        "NewerNodes", points(["score"]), default_weight=3, implemented=True, factory="newer_nodes:NewerNodes"
-    )
+    code = dict(_CODE.findall(text_of(OUT_OF_TREE)))
+    package, module = types.ModuleType("newer_nodes"), types.ModuleType("newer_nodes.plugin")
+    exec(code["descriptor"], package.__dict__)
+    exec(code["plugin"], module.__dict__)
+    for each in (package, module):
+        monkeypatch.setitem(__import__("sys").modules, each.__name__, each)
+    descriptor: PluginDescriptor = package.__dict__["DESCRIPTOR"]
     monkeypatch.setitem(registry._BUILT_IN, descriptor.name, descriptor)
     generations = {"old": "1", "new": "7", "newest": "40", "wrong": "x", "none": ""}
     nodes = [

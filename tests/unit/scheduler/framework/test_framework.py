@@ -25,9 +25,12 @@ from scheduler.framework import (
     CycleState,
     Diagnosis,
     HintRegistration,
+    IntArray,
     NodeInfo,
+    NodeView,
     PodInfo,
     ProfileRunner,
+    RowArray,
     Status,
     Verdicts,
     failure,
@@ -241,10 +244,32 @@ async def test_nothing_is_bound_without_a_handle() -> None:
 def test_a_profile_that_cannot_be_built_names_the_plugin() -> None:
     points = {P.QUEUE_SORT: (EnabledPlugin("PrioritySort"),), P.FILTER: (EnabledPlugin("ImageLocality"),)}
     effective = EffectiveProfile("test", points, {}, runner().options)
-    with pytest.raises(ValueError, match='plugin "ImageLocality" does not extend FilterPlugin plugin'):
+    with pytest.raises(ValueError, match='"ImageLocality" does not extend FilterPlugin plugin: it has no filter'):
         ProfileRunner(effective, FACTORIES)
     with pytest.raises(ValueError, match='initializing plugin "ImageLocality": this scheduler has no such plugin'):
         ProfileRunner(effective, {"PrioritySort": FACTORIES["PrioritySort"]})
+
+
+class ScoresByNode:
+    """A plugin of somebody else, who has misspelled `score_node`."""
+
+    name = "Mine"
+
+    def __init__(self, args: object, context: object) -> None:
+        pass
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        return score_by_node(self, state, pod, view, rows)  # type: ignore[arg-type]
+
+    def node_score(self, *_: object) -> int:
+        return 1
+
+
+def test_a_plugin_without_the_method_that_scores_a_node_is_refused_before_the_first_pod() -> None:
+    points = {P.QUEUE_SORT: (EnabledPlugin("PrioritySort"),), P.SCORE: (EnabledPlugin("Mine", 1),)}
+    effective = EffectiveProfile("test", points, {}, runner().options)
+    with pytest.raises(ValueError, match='plugin "Mine": its score calls score_by_node, and it has no score_node'):
+        ProfileRunner(effective, {**FACTORIES, "Mine": ScoresByNode})
 
 
 def test_hints_cover_taints_wherever_node_add_is_registered() -> None:
