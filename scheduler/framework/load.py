@@ -56,6 +56,7 @@ class LoadReading:
         problems: sentences about figures that could not be read although others could.
         source: `ArgsModel.source_key()` of the plugins that read it; set by who hands the reading to the node table.
         answered_at: when the source answered, seconds since the epoch; None: at the window's end; 0: not known.
+        window: what the loads are averaged over, as a Prometheus duration; empty: not known, or nothing.
     """
 
     loads: Mapping[str, NodeLoad]
@@ -65,6 +66,7 @@ class LoadReading:
     source: str = ""
     answered_at: float | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
+    window: str = ""
 
     @property
     def left_out(self) -> str:

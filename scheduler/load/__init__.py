@@ -16,6 +16,7 @@ from scheduler.load.answers import MOST_BYTES, Answer, AnswerDecoder, AnswerErro
 from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.configured import (
     configured_sources,
+    is_averaged,
     load_settings,
     load_source,
     pod_series_source,
@@ -82,6 +83,7 @@ __all__ = [
     "SignalFxSource",
     "WatcherSource",
     "configured_sources",
+    "is_averaged",
     "list_nodes",
     "load_settings",
     "load_source",

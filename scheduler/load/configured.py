@@ -112,6 +112,12 @@ def configured_sources(
     return sources, ignored
 
 
+def is_averaged(key: str) -> bool:
+    """Whether a source is asked for averages over the window of its settings: a load-watcher has one of its own, and a
+    metrics server none."""
+    return key.partition(":")[0] in ("Prometheus", "SignalFx")
+
+
 def load_source(
     key: str,
     settings: LoadSettings,

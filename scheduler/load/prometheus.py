@@ -131,7 +131,10 @@ class PrometheusSource:
             )
         if not instances and not problems:
             problems = ("has no series for the queries; do the recording rules exist?",)
-        return LoadReading(instances, window_end, rejections.counts, problems, reasons=rejections.reasons)
+        window = self._settings.window
+        return LoadReading(
+            instances, window_end, rejections.counts, problems, reasons=rejections.reasons, window=window
+        )
 
     def expression(self, figure: str) -> str:
         """Return the query for a figure such as `cpu_average`, with the window filled in."""

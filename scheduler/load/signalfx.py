@@ -104,7 +104,9 @@ class SignalFxSource:
                 if figure == _SERIES[0][0]:
                     raise
                 problems.append(str(error))
-        return LoadReading(instances, float(end), rejections.counts, tuple(problems), reasons=rejections.reasons)
+        counts, reasons = rejections.counts, rejections.reasons
+        window = self._settings.window
+        return LoadReading(instances, float(end), counts, tuple(problems), reasons=reasons, window=window)
 
     def _read_figure(
         self, instances: dict[str, NodeLoad], figure: str, metric: str, end: int, rejections: Rejections

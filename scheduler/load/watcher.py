@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,12 +36,20 @@ class _Data(Struct):
     nodes: dict[str, Any] | None = field(name="NodeMetricsMap", default=None)
 
 
+_DURATION = re.compile(r"([0-9]{1,9}(ms|[smhdwy])){1,7}")
+
+
 class Window(Struct):
     """An averaging window; times in seconds since the epoch."""
 
     duration: str | None = None
     start: float | None = None
     end: float | None = None
+
+    @property
+    def shown(self) -> str:
+        """The duration, where it is one: an answer may hold any text."""
+        return self.duration if self.duration and _DURATION.fullmatch(self.duration) else ""
 
 
 class _Rest(Struct):
@@ -84,7 +93,7 @@ class WatcherAnswer:
         measured_at = self.timestamp or math.nan
         loads = {name: load_of_metrics(metrics, measured_at) for name, metrics in self.metrics.items()}
         counts, reasons = self.rejections.counts, self.rejections.reasons
-        return LoadReading(loads, self.window.end or now, counts, reasons=reasons)
+        return LoadReading(loads, self.window.end or now, counts, reasons=reasons, window=self.window.shown)
 
 
 class WatcherSource:

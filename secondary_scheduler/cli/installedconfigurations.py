@@ -10,6 +10,8 @@ from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.redaction import MASK
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_document
+from secondary_scheduler.clustersnapshot.measuring import as_scheduled
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 from secondary_scheduler.clustersnapshot.taking import Document
 from secondary_scheduler.clusterstatus.installations import (
     MOST_INSTANCES,
@@ -41,18 +43,39 @@ def read_installed(
     return [installed for installed, _ in _installed(config, namespace, limits, command)]
 
 
-def installed_documents(config: ClientConfig, say: Callable[[str], None]) -> list[Document]:
-    """Return the configurations of a cluster's schedulers as documents of a snapshot, without secrets.
+Running = list[tuple[InstalledConfiguration, Configuration | str]]
+"""What schedulers mount, each with what it means or what is wrong with it."""
 
-    One of which a part is not known, and so may hold a secret, is left out as a whole: without that part, it would
-    decide otherwise.
+
+def running_configurations(config: ClientConfig, say: Callable[[str], None]) -> Running:
+    """Return what the schedulers of a cluster run, for a snapshot of it; what may not be read is said.
 
     Raises:
         KubeError: the API server does not answer.
     """
     limits = CallerLimits()
+    running = _installed(config, None, limits, "snapshot")
+    for line in limits.lines if not running else ():
+        say(f"left out the configurations of schedulers: {line}")
+    return running
+
+
+def as_running(origin: LoadOrigin, running: Running, say: Callable[[str], None]) -> LoadOrigin:
+    """Return where to read the load, averaged as the schedulers do; see `as_scheduled`."""
+    valid = {
+        installed.scheduler: configuration for installed, configuration in running if not isinstance(configuration, str)
+    }
+    return as_scheduled(origin, valid, say)
+
+
+def running_documents(running: Running, say: Callable[[str], None]) -> list[Document]:
+    """Return configurations as documents of a snapshot, without secrets.
+
+    One of which a part is not known, and so may hold a secret, is left out as a whole: without that part, it would
+    decide otherwise.
+    """
     documents = []
-    for installed, configuration in _installed(config, None, limits, "snapshot"):
+    for installed, configuration in running:
         kept = None if isinstance(configuration, str) else _without_secrets(configuration)
         if kept is None:
             reason = configuration if isinstance(configuration, str) else _NOT_KNOWN
@@ -60,15 +83,10 @@ def installed_documents(config: ClientConfig, say: Callable[[str], None]) -> lis
         else:
             data = stored_document(InstalledConfiguration(installed.scheduler, kept))
             documents.append(Document(LOAD_API_VERSION, CONFIGURATION_KIND, data))
-    for line in limits.lines if not documents else ():
-        say(f"left out the configurations of schedulers: {line}")
     return documents
 
 
-def _installed(
-    config: ClientConfig, namespace: str | None, limits: CallerLimits, command: str
-) -> list[tuple[InstalledConfiguration, Configuration | str]]:
-    """The configurations, each with what it means or what is wrong with it."""
+def _installed(config: ClientConfig, namespace: str | None, limits: CallerLimits, command: str) -> Running:
     for everywhere in (False, True) if namespace is None else (False,):
         read = installations_of(config, namespace, limits, everywhere=everywhere, command=command)
         if installed := list(_mounted(instances_of(read), read)):

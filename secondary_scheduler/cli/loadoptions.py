@@ -38,7 +38,13 @@ CaFileOption = Annotated[
 AllowInsecureOption = Annotated[
     bool, typer.Option("--allow-insecure-metric-credentials", help="Send the token over HTTP too.")
 ]
-WindowOption = Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        help="Averaging window of the load, as in PromQL (default: that of the configuration that decides).",
+    ),
+]
 
 OF_A_CLUSTER = (
     "prometheus",
@@ -57,7 +63,7 @@ def load_origin(
     watcher: str | None,
     token_file: Path | None,
     ca_file: Path | None,
-    window: str,
+    window: str | None,
     allow_insecure: bool,
 ) -> LoadOrigin | None:
     """Return what the options name; None where they name no source. What cannot work is refused before the cluster is
@@ -69,10 +75,11 @@ def load_origin(
     from scheduler.catalog import LoadOptions, address_problem
 
     require_apart(call, "prometheus", "watcher")
+    require_apart(call, "watcher", "window")  # it averages on its own
     for option, address in (("--prometheus", prometheus), ("--watcher", watcher)):
         if address and (problem := address_problem(address)):
             raise CommandError(f"{option}: {problem}", ExitCode.USAGE)
-    for _, message in LoadOptions(window=window).check():
+    for _, message in LoadOptions(window=window).check() if window is not None else ():
         raise CommandError(f"--window: {message}", ExitCode.USAGE)
     if not (prometheus or watcher) and (typed := was_typed(call, "token_file", "ca_file", "window", "allow_insecure")):
         raise CommandError(f"{typed}: of a load source, which --prometheus or --watcher names", ExitCode.USAGE)

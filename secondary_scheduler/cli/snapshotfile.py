@@ -15,11 +15,11 @@ from scheduler.kube.client import ClientConfig, ConfigError, KubeError
 from scheduler.load import LoadError
 from secondary_scheduler.cli.connecting import load_connection, renewed_connection
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.installedconfigurations import installed_documents
+from secondary_scheduler.cli.installedconfigurations import as_running, running_configurations, running_documents
 from secondary_scheduler.cli.privatefile import private_file
 from secondary_scheduler.cli.refusals import refusal
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
-from secondary_scheduler.clustersnapshot.taking import Say, read_snapshot
+from secondary_scheduler.clustersnapshot.taking import Say, load_document, read_snapshot
 from secondary_scheduler.nodeload import VERSION_KIND
 from secondary_scheduler.yamltext import dump_yaml
 
@@ -64,7 +64,7 @@ def take_snapshot(
 
     Args:
         config: the cluster.
-        origin: of the load; None: without it.
+        origin: of the load, averaged as the installed scheduler does unless it names a window; None: without it.
         file: None: stdout.
         as_yaml: YAML, or else JSON.
         say: gets what is left out.
@@ -75,9 +75,13 @@ def take_snapshot(
         LoadError: the source of the load does not answer with loads.
         CommandError: the file cannot be written.
     """
-    documents = read_snapshot(config, origin, say)
+    documents = read_snapshot(config, say)
+    running = running_configurations(config, say) if with_configuration or origin is not None else []
+    if origin is not None:
+        nodes = [document.data for document in documents if document.kind == "Node"]
+        documents.append(load_document(as_running(origin, running, say), nodes, say))
     if with_configuration:
-        documents += installed_documents(config, say)
+        documents += running_documents(running, say)
     with _target(file) as out:
         _write([document.data for document in documents], out, as_yaml=as_yaml)
     return Counter(document.kind for document in documents if document.kind != VERSION_KIND)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduler.catalog import CredentialRules, address_problem
+from scheduler.config import Configuration
 from scheduler.framework import LoadReading
 from scheduler.load import (
     Known,
@@ -14,6 +16,8 @@ from scheduler.load import (
     LoadSettings,
     PrometheusSource,
     WatcherSource,
+    configured_sources,
+    is_averaged,
     match_nodes,
     watcher_document,
     window_seconds,
@@ -21,8 +25,42 @@ from scheduler.load import (
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND
 
-_MAX_AGE = 300.0
-"""Seconds after which a sample is left out, as the scheduler by default does not use it."""
+
+def as_scheduled(
+    origin: LoadOrigin, configurations: Mapping[str, Configuration], say: Callable[[str], None]
+) -> LoadOrigin:
+    """Return where to read the load, with the window, the queries and the label of the scheduler that decides.
+
+    With other ones a simulation would decide otherwise than the scheduler does. The window is said.
+
+    Args:
+        origin: as the user names it; a window that the user names stays.
+        configurations: of the schedulers, by where they are from; where several average, the first one counts.
+        say: gets which window it is.
+    """
+    if origin.watcher:
+        return origin
+    averaged = [
+        (name, settings)
+        for name, configuration in configurations.items()
+        for key, settings in configured_sources(configuration.profiles)[0].items()
+        if is_averaged(key)
+    ]
+    if not averaged:
+        window = origin.window or LoadSettings("").window
+        reason = "--window says" if origin.window else "no configuration of a scheduler says; --window names another"
+        say(f"load: averaged over {window}, as {reason}")
+        return origin
+    name, settings = averaged[0]
+    others = sorted(
+        {f"{each} averages over {other.window}" for each, other in averaged if other.window != settings.window}
+    )
+    differing = f", though {', '.join(others)}" if others else ""
+    if origin.window is None:
+        say(f"load: averaged over {settings.window}, as {name} has it{differing}; --window names another")
+    elif origin.window != settings.window:
+        say(f"load: averaged over {origin.window}, as --window says; {name} averages over {settings.window}")
+    return replace(origin, scheduler=settings)
 
 
 def read_load_document(origin: LoadOrigin, names: Mapping[str, str], say: Callable[[str], None]) -> dict[str, Any]:
@@ -34,11 +72,16 @@ def read_load_document(origin: LoadOrigin, names: Mapping[str, str], say: Callab
     address = origin.prometheus or origin.watcher or ""
     if problem := address_problem(address):
         raise LoadError(f"the address of the load source {problem}")
+    read = origin.scheduler or LoadSettings("")
     settings = LoadSettings(
         address=address,
         token_file=origin.token_file,
         ca_file=origin.ca_file,
-        window=origin.window,
+        window=origin.window or read.window,
+        max_age_seconds=read.max_age_seconds,
+        timeout_seconds=read.timeout_seconds,
+        queries=read.queries,
+        node_label=read.node_label,
         rules=CredentialRules(directory=None, allow_insecure=origin.allow_insecure),
     )
 
@@ -84,12 +127,13 @@ def _from_prometheus(
         source.close()
     _say_left_out(reading, say)
     matched, unmatched = match_nodes(reading, names.get)
-    fresh = matched.fresh_loads(reading.window_end, _MAX_AGE)
+    fresh = matched.fresh_loads(reading.window_end, settings.max_age_seconds)
     if unmatched:
         say(f"left out the load of {len(unmatched)} instances that are no nodes, such as {unmatched[0]}")
     if len(fresh) < len(matched.loads):
         old = sorted(matched.loads.keys() - fresh.keys())
-        say(f"left out the load of {len(old)} nodes that is older than {_MAX_AGE:.0f} s, such as {old[0]}")
+        limit = f"{settings.max_age_seconds:.0f} s"
+        say(f"left out the load of {len(old)} nodes that is older than {limit}, such as {old[0]}")
     return watcher_document(
         fresh,
         source="Prometheus",

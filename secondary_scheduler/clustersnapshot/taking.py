@@ -28,17 +28,14 @@ class Document(NamedTuple):
     data: bytes
 
 
-def read_snapshot(
-    config: ClientConfig, origin: LoadOrigin | None, say: Say, resources: Sequence[SnapshotResource] = RESOURCES
-) -> list[Document]:
-    """Return what a snapshot of a cluster holds, in its order.
+def read_snapshot(config: ClientConfig, say: Say, resources: Sequence[SnapshotResource] = RESOURCES) -> list[Document]:
+    """Return what a snapshot of a cluster holds, in its order, but for the load and the configurations.
 
     Raises:
         KubeError: the cluster does not answer, or does not let us list nodes or pods.
-        LoadError: the source of the load does not answer with loads.
     """
     version, items = asyncio.run(_read(config, say, resources))
-    return list(_documents(version, items, origin, say))
+    return list(_documents(version, items))
 
 
 async def _read(
@@ -57,19 +54,23 @@ async def _read(
         return version, items
 
 
-def _documents(
-    version: str, items: list[tuple[SnapshotResource, list[bytes]]], origin: LoadOrigin | None, say: Say
-) -> Iterator[Document]:
+def _documents(version: str, items: list[tuple[SnapshotResource, list[bytes]]]) -> Iterator[Document]:
     if version:
         document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
         yield Document(LOAD_API_VERSION, VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version}))
     for resource, objects in items:
         for data in objects:
             yield Document(resource.api_version, resource.kind, data)
-    if origin is not None:
-        nodes = (data for resource, objects in items if resource.kind == "Node" for data in objects)
-        load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)), say)
-        yield Document(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
+
+
+def load_document(origin: LoadOrigin, nodes: Iterable[bytes], say: Say) -> Document:
+    """Return the nodes' load as a snapshot holds it; `nodes` are the objects.
+
+    Raises:
+        LoadError: the source does not answer with loads.
+    """
+    load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)), say)
+    return Document(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
 
 
 def _names_and_addresses(nodes: Iterable[bytes]) -> Iterator[tuple[str, list[str]]]:

@@ -62,7 +62,7 @@ class Taker:
             KubeError, CommandError, ConfigurationError: there is none.
         """
         remarks: list[str] = []
-        documents = read_snapshot(self.api, None, remarks.append, PAGE_RESOURCES)
+        documents = read_snapshot(self.api, remarks.append, PAGE_RESOURCES)
         measured = self._load(remarks, sum(document.kind == "Node" for document in documents))
         return scene_of(documents, self.configured, measured=measured, now=time.time(), remarks=remarks)
 

@@ -105,6 +105,7 @@ def _of_load(
             "(snapshot --prometheus or --watcher)"
         )
         return
+    yield from _of_window(configuration, measured.window)
     fresh = measured.fresh_loads(now, max_age)
     names = sorted(cluster.state.node_names)
     lacking: dict[tuple[tuple[str, ...], str], set[str]] = {}
@@ -120,6 +121,20 @@ def _of_load(
             f"{', '.join(sorted(plugins_of_line))}: {_count(len(without), 'node')} of {len(names)} without fresh "
             f"load{figure}, such as {without[0]}"
         )
+
+
+def _of_window(configuration: Configuration, measured: str) -> Iterator[str]:
+    """Where the load is averaged otherwise than the scheduler does; `measured` is "" where its window is not known."""
+    # Imported here: most simulations read no load.
+    from scheduler.load import configured_sources, is_averaged, window_seconds
+
+    sources, _ = configured_sources(configuration.profiles)
+    for window in sorted({settings.window for key, settings in sources.items() if is_averaged(key)}):
+        if measured and window_seconds(window) != window_seconds(measured):
+            yield (
+                f"decided with load averaged over {measured}, where {configuration.source} has {window}: the scheduler "
+                f"may decide otherwise; read it with --window {window}"
+            )
 
 
 def _count(count: int, noun: str) -> str:

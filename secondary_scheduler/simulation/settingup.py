@@ -109,6 +109,8 @@ def set_up(
     cluster = build_cluster(objects, report, selection)
     note_versions(configuration, report)
     ready = make_ready(cluster, configuration, conditions)
+    if ready.load is not None and ready.load.window:
+        report.note(f"load: averaged over {ready.load.window}")
     for name in decided_elsewhere:
         cluster.others.pop(name, None)
     for text in remarks(cluster, configuration, ready.load, ready.now, about_pending=about_pending):

@@ -101,7 +101,7 @@ def plan(
     token_file: TokenFileOption = None,
     ca_file: CaFileOption = None,
     allow_insecure: AllowInsecureOption = False,
-    window: WindowOption = "15m",
+    window: WindowOption = None,
     assume_scheduler: Annotated[
         bool,
         typer.Option(

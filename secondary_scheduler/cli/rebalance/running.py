@@ -16,6 +16,7 @@ from scheduler.framework import LoadReading, configured_extenders
 from scheduler.load import window_seconds
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.errors import InputError, printable
+from secondary_scheduler.cli.liveload import add_load
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.facts import read_facts
 from secondary_scheduler.cli.rebalance.health import read_health
@@ -62,6 +63,8 @@ def run(request: RebalanceRequest) -> PlanOutcome:
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     objects = _live_objects(request.live, report) if request.live is not None else read_recorded(request.files, report)
     configuration = chosen_configuration("--config", request.config, request.place, objects, report)
+    if request.live is not None:
+        _add_live_load(request.live, objects, configuration, report)
     now = time.time() if request.now is None and request.live is not None else request.now
     ready = set_up(
         configuration,
@@ -99,15 +102,21 @@ def _settings(request: RebalanceRequest) -> RebalanceSettings:
 
 
 def _live_objects(live: LiveSource, report: Report) -> RecordedObjects:
-    """Return the objects of a cluster, and its load, as a snapshot of this moment."""
+    """Return the objects of a cluster as a snapshot of this moment, without its load."""
     with cluster_to_read(live.kubeconfig, live.context) as connection:
-        documents = read_snapshot(connection, live.origin, report.warn)
+        documents = read_snapshot(connection, report.warn)
     objects = RecordedObjects(report)
     objects.add(
         Entry(Place(connection.server, number), document.api_version, document.kind, document.data)
         for number, document in enumerate(documents, 1)
     )
     return objects
+
+
+def _add_live_load(live: LiveSource, objects: RecordedObjects, configuration: Configuration, report: Report) -> None:
+    """Add the load, which is read last: how depends on the configuration, and which that is on the objects."""
+    with cluster_to_read(live.kubeconfig, live.context) as connection:
+        add_load(objects, live.origin, configuration, connection.server, report)
 
 
 def _health(request: RebalanceRequest, ready: ReadyCluster, report: Report) -> SchedulerHealth | None:

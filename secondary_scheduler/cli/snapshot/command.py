@@ -63,7 +63,7 @@ def snapshot(
     token_file: TokenFileOption = None,
     ca_file: CaFileOption = None,
     allow_insecure: AllowInsecureOption = False,
-    window: WindowOption = "15m",
+    window: WindowOption = None,
     configuration: Annotated[
         bool,
         typer.Option(
@@ -139,12 +139,14 @@ def _record(
     with_configuration: bool,
 ) -> None:
     from secondary_scheduler.cli.clusterrecording.taking import ending, take_recording
-    from secondary_scheduler.cli.installedconfigurations import installed_documents
+    from secondary_scheduler.cli.installedconfigurations import as_running, running_configurations, running_documents
     from secondary_scheduler.cli.snapshotfile import cluster_to_read
 
     with cluster_to_read(kubeconfig, context, renewed=True) as config:
-        documents = installed_documents(config, _say) if with_configuration else []
-        recorded = take_recording(config, origin, file, request, _say, [document.data for document in documents])
+        running = running_configurations(config, _say) if with_configuration or origin is not None else []
+        documents = running_documents(running, _say) if with_configuration else []
+        source = as_running(origin, running, _say) if origin is not None else None
+        recorded = take_recording(config, source, file, request, _say, [document.data for document in documents])
     _say(
         f"{config.server}: recorded {recorded.seconds:.0f} s: {recorded.objects:,} objects at the beginning, "
         f"{recorded.events:,} changes, {recorded.size / (1 << 20):.1f} MiB"

@@ -89,7 +89,7 @@ def ui(
     token_file: TokenFileOption = None,
     ca_file: CaFileOption = None,
     allow_insecure: AllowInsecureOption = False,
-    window: WindowOption = "15m",
+    window: WindowOption = None,
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     scheduler_port: Annotated[

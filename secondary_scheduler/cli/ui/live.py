@@ -51,9 +51,9 @@ class LiveCluster:
         with tempfile.TemporaryDirectory(prefix="secondary-scheduler-ui-") as directory:
             file = Path(directory) / "cluster.json"
             with cluster_to_read(self.kubeconfig, self.context) as config:
-                take_snapshot(config, self.origin, file, as_yaml=False, say=say)
-            live = replace(request, files=[str(file)], now=time.time())
-            return read_scene(live, say, limits, title=self.context or config.server)
+                take_snapshot(config, None, file, as_yaml=False, say=say)
+                live = replace(request, files=[str(file)], now=time.time())
+                return read_scene(live, say, limits, title=self.context or config.server, origin=self.origin)
 
     def status(self) -> dict[str, Any]:
         """Return how the schedulers are: the document of `status`, of the scheduler's namespace where one is named.

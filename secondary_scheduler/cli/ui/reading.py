@@ -10,6 +10,7 @@ from scheduler.config import Configuration, default_configuration
 from secondary_scheduler.cli.chosenconfiguration import NoConfigurationError, chosen_configuration
 from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.documents import read_objects
@@ -88,7 +89,11 @@ def kept_report(say: Callable[[str], None]) -> tuple[Report, list[str]]:
 
 
 def read_scene(
-    request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS, title: str = ""
+    request: SceneRequest,
+    say: Callable[[str], None],
+    limits: Limits = DEFAULT_LIMITS,
+    title: str = "",
+    origin: LoadOrigin | None = None,
 ) -> Scene:
     """Read everything, and decide.
 
@@ -97,8 +102,10 @@ def read_scene(
         say: gets a line for each thing that is left out or missing.
         limits: how long deciding may take.
         title: where the objects came from, if not from the files that the request names.
+        origin: of a load that is to be read now; None: the one that the files hold.
 
     Raises:
+        LoadError: the source does not answer with loads.
         CommandError: a file cannot be used.
         typer.Exit: a configuration is not valid; its mistakes are on stderr.
     """
@@ -106,6 +113,11 @@ def read_scene(
     objects = read_recorded(request.files, report)
     configuration = deciding_configuration(request, objects, report)
     old = old_configuration(request, objects, report)
+    if origin is not None:
+        # Here, since files hold theirs.
+        from secondary_scheduler.cli.liveload import add_load
+
+        add_load(objects, origin, configuration, title, report)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
     cluster = build_cluster(objects, report, selection)

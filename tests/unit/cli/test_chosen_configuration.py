@@ -14,7 +14,7 @@ from scheduler.config import load_configuration
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import connecting, snapshotfile
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.installedconfigurations import installed_documents
+from secondary_scheduler.cli.installedconfigurations import running_configurations, running_documents
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.clustersnapshot.taking import Document
@@ -66,10 +66,14 @@ def running(text: str = CONFIGURATION) -> dict[str, Any]:
     return made.installation(config_map={"data": {"config.yaml": text}})
 
 
+def stored_by(messages: list[str]) -> list[Document]:
+    return running_documents(running_configurations(ClientConfig(server=SERVER), messages.append), messages.append)
+
+
 def taken(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[list[Document], list[str]]:
     messages: list[str] = []
     cluster(monkeypatch, {**running(text), EVERYWHERE: []})
-    return installed_documents(ClientConfig(server=SERVER), messages.append), messages
+    return stored_by(messages), messages
 
 
 def stored(text: Any = CONFIGURATION, scheduler: str = SCHEDULER) -> dict[str, Any]:
@@ -163,7 +167,7 @@ def test_a_configuration_with_a_part_that_nobody_knows_is_left_out_as_a_whole(
     messages: list[str] = []
     answers = made.installation(deployments=[image], config_map={"data": {"config.yaml": text}}, crs=[])
     cluster(monkeypatch, {**answers, EVERYWHERE: []})
-    assert installed_documents(ClientConfig(server=SERVER), messages.append) == []
+    assert stored_by(messages) == []
     (line,) = messages
     assert line.startswith(f"left out the configuration of {SCHEDULER}: ")
 
@@ -171,7 +175,7 @@ def test_a_configuration_with_a_part_that_nobody_knows_is_left_out_as_a_whole(
 def test_who_may_not_read_the_configuration_is_told_which_right_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
     cluster(monkeypatch, {**running(), EVERYWHERE: []}, [made.CONFIG_MAP])
-    assert installed_documents(ClientConfig(server=SERVER), messages.append) == []
+    assert stored_by(messages) == []
     assert messages == [
         f"left out the configurations of schedulers: profiles and plugins: this user needs to get configmaps in "
         f"namespace {NAMESPACE}"
