@@ -32,12 +32,12 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S+/nodes")
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S+/(nodes|health)")
 
 
 @contextlib.contextmanager
 def served_pages(arguments: Sequence[str], directory: Path) -> Iterator[str]:
-    """Run `secondary-scheduler ui` with these arguments; yields the address of its pages, without `/nodes`.
+    """Run `secondary-scheduler ui` with these arguments; yields the address of its pages, without its first page.
 
     Args:
         arguments: of the command.
@@ -58,7 +58,7 @@ def served_pages(arguments: Sequence[str], directory: Path) -> Iterator[str]:
             assert process.stdout is not None
             line = process.stdout.readline().strip()
             assert _ADDRESS.fullmatch(line), f"{line!r}; {log.read_text()}"
-            yield line.removesuffix("/nodes")
+            yield line.rpartition("/")[0]
         finally:
             process.send_signal(signal.SIGINT)
             try:
