@@ -77,7 +77,7 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
     from secondary_scheduler.cli.refusals import explained
     from secondary_scheduler.clusterstatus.installations import CallerLimits
 
-    limits = CallerLimits()
+    limits = CallerLimits(option="--scheduler NAMESPACE/NAME")
     try:
         config = load_connection(place.kubeconfig, place.context)
         installed = read_installed(config, place.namespace, limits, command=place.command)
@@ -86,10 +86,10 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
             f"the snapshot holds no configuration, and no cluster is asked for one: {explained(error)}", option
         ) from error
     if not installed and limits.lines:
-        raise CommandError(
-            printable(f"no configuration of a scheduler may be read at {config.server}: {limits.lines[0]}")
-            + f"; or give {option}"
-        )
+        # Each cut on its own: together they are longer than a line of somebody else's text may be.
+        lacking = "; ".join(map(printable, limits.lines[:_MOST_NAMED]))
+        refused = printable(f"no configuration of a scheduler may be read at {config.server}")
+        raise CommandError(f"{refused}: {lacking}; or give {option}")
     if not installed:
         reason = f"the snapshot holds no configuration, and {config.server} has no scheduler"
         raise NoConfigurationError(reason, option, answered=True)

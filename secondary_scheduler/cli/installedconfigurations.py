@@ -53,7 +53,7 @@ def running_configurations(config: ClientConfig, say: Callable[[str], None]) -> 
     Raises:
         KubeError: the API server does not answer.
     """
-    limits = CallerLimits()
+    limits = CallerLimits(option="")
     running = _installed(config, None, limits, "snapshot")
     for line in limits.lines if not running else ():
         say(f"left out the configurations of schedulers: {line}")

@@ -27,9 +27,14 @@ _TIMEOUT = 15.0
 
 @dataclass
 class CallerLimits:
-    """What is not shown, and which right would show it; each line once."""
+    """What is not shown, and which right would show it; each line once.
+
+    Attributes:
+        option: of the command, that names a namespace to look in; empty where it has none.
+    """
 
     lines: list[str] = field(default_factory=list)
+    option: str = "--namespace"
 
     def note(self, line: str) -> None:
         """Add a line."""
@@ -152,9 +157,10 @@ def _resources(connection: SyncConnection, namespace: str | None, limits: Caller
         return []
     except Forbidden:
         if namespace is None:
+            advice = f"; name one with {limits.option}" if limits.option else ""
             limits.note(
                 f"SecondarySchedulers outside of namespace {OPERATOR_NAMESPACE}: this user needs to list "
-                "secondaryschedulers in all namespaces; name one with --namespace"
+                f"secondaryschedulers in all namespaces{advice}"
             )
             return _resources(connection, OPERATOR_NAMESPACE, limits)
         limits.note(f"SecondarySchedulers: this user needs to list secondaryschedulers in namespace {namespace}")

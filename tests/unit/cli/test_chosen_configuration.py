@@ -281,6 +281,20 @@ def test_who_may_not_read_it_is_told_so_by_every_command(monkeypatch: pytest.Mon
     assert f"this user needs to get configmaps in namespace {NAMESPACE}; or give --config" in done.err
 
 
+@pytest.mark.parametrize("command", ["simulate", "plan --new {config}", "rebalance plan", "explain queue"])
+def test_who_may_read_nothing_is_told_every_right_and_an_option_that_the_command_has(
+    monkeypatch: pytest.MonkeyPatch, bench: Bench, command: str
+) -> None:
+    cluster(monkeypatch, {made.LEASES: []}, [made.CRS, made.CRS_OF_NAMESPACE, made.DEPLOYMENTS, EVERYWHERE])
+    done = on(bench, *TWO, command=command.format(config=bench.config))
+    assert (done.code, done.out) == (1, "")
+    wide = "this user needs to list secondaryschedulers in all namespaces; name one with --scheduler NAMESPACE/NAME"
+    assert wide in done.err
+    assert f"this user needs to list secondaryschedulers in namespace {NAMESPACE}; " in done.err
+    assert "this user needs to list deployments in " in done.err
+    assert "--namespace" not in done.err.replace("--scheduler NAMESPACE", "")
+
+
 @pytest.mark.parametrize(
     "command",
     ["simulate", "plan --new {config}", "rebalance plan", "explain queue", "explain pod a", "explain node n1"],
