@@ -108,6 +108,7 @@ def run_simulation(
     *,
     limits: Limits,
     stopped: Callable[[], bool] = lambda: False,
+    by_creation: bool = False,
 ) -> Run:
     """Decide about all pending pods on a copy of the cluster, which stays as it is.
 
@@ -124,7 +125,7 @@ def run_simulation(
     began = time.monotonic()
     ready = make_ready(copy_cluster(cluster), configuration, conditions)
     before = _columns(ready)
-    decisions, unexplained = _decide(ready, limits, began, stopped)
+    decisions, unexplained = _decide(ready, limits, began, stopped, by_creation=by_creation)
     seconds = time.monotonic() - began
     return Run(configuration, tuple(decisions), ready.load, ready.now, unexplained, before, _columns(ready), seconds)
 
@@ -139,7 +140,7 @@ def _columns(ready: ReadyCluster) -> NodeColumns:
 
 
 def _decide(
-    ready: ReadyCluster, limits: Limits, began: float, stopped: Callable[[], bool]
+    ready: ReadyCluster, limits: Limits, began: float, stopped: Callable[[], bool], *, by_creation: bool
 ) -> tuple[list[PodDecision], int]:
     def is_explained(_placement: Placement) -> bool:
         return time.monotonic() - began < limits.explained
@@ -149,7 +150,7 @@ def _decide(
     most = scored_nodes(len(by_key))
     decisions: list[PodDecision] = []
     unexplained = 0
-    for outcome in ready.simulation(is_explained).run(cluster.pending):
+    for outcome in ready.simulation(is_explained).run(cluster.pending, by_creation=by_creation):
         pod = by_key.pop(outcome.pod)
         if limits.explained and outcome.explanation is None and outcome.placement is not None:
             unexplained += 1

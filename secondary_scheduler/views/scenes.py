@@ -48,6 +48,8 @@ class Scene:
         decide: the same with another configuration, until the callable says that it is to end.
         recorded_nodes: None on a snapshot; on a recording, where it has a pod on a node, by the pod's name.
         withheld: what its reader may not see.
+        place_again: as `decide`, about all pods of the profiles, as if none had a node yet; None where there is
+            no snapshot to do it on.
     """
 
     title: str
@@ -60,6 +62,7 @@ class Scene:
     decide: Callable[[Configuration, Limits, Callable[[], bool]], Run]
     recorded_nodes: Mapping[str, str] | None = None
     withheld: Withheld = field(default_factory=Withheld)
+    place_again: Callable[[Configuration, Limits, Callable[[], bool]], Run] | None = None
 
     @property
     def configuration(self) -> Configuration:

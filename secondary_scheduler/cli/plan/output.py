@@ -17,7 +17,7 @@ from secondary_scheduler.cli.output import aligned, fitted
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
 from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, SideSummary
-from secondary_scheduler.cli.plan.summary import clock, markdown_lines, summary_lines
+from secondary_scheduler.cli.plan.summary import clock, markdown_lines, nothing_compared, summary_lines
 from secondary_scheduler.cli.replay.figures import FIGURES, LOAD, REQUESTS, STATISTICS, Peak
 
 API_VERSION = "secondary-scheduler.io/v1"
@@ -162,6 +162,8 @@ def _table(result: PlanResult, *, wide: bool) -> Iterator[str]:
         chance = result.comparison.equally_good if change is Change.MOVED else 0
         rows.append([_WORDS[change], str(count), f"{chance} by chance among equally good nodes" if chance else ""])
     yield from aligned(rows)
+    if nothing := nothing_compared(result):
+        yield nothing
     yield from _pods(result, None if wide else _MOST_PODS)
     yield ""
     yield from aligned(_spread_rows(result))

@@ -22,7 +22,6 @@ from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.cli.plan.comparing import compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
 from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, ReplayedTime, SideSummary
-from secondary_scheduler.cli.plan.takenoff import without_taken_off
 from secondary_scheduler.cli.replay.placement import PodPlacement
 from secondary_scheduler.cli.replay.replaying import Replay, pod_names
 from secondary_scheduler.simulation.cluster import PodSelection
@@ -32,6 +31,7 @@ from secondary_scheduler.simulation.objects import RecordedObjects, read_recorde
 from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
+from secondary_scheduler.simulation.takenoff import without_taken_off
 from secondary_scheduler.simulation.watcherload import read_load
 
 

@@ -46,6 +46,8 @@ def headline(result: PlanResult) -> str:
     """Return the counts in one line."""
     counts, comparison = result.comparison.counts, result.comparison
     total = f"{len(comparison.pods)} {_TITLES[result.over]}"
+    if nothing := nothing_compared(result):
+        return f"{total}: {nothing}"
     if not comparison.differs:
         unschedulable = counts[Change.NEITHER]
         also = f" ({unschedulable} unschedulable with both)" if unschedulable else ""
@@ -59,6 +61,13 @@ def headline(result: PlanResult) -> str:
     if counts[Change.NEITHER]:
         parts.append(f"{counts[Change.NEITHER]} unschedulable with both")
     return f"{total}: {', '.join(parts)}"
+
+
+def nothing_compared(result: PlanResult) -> str:
+    """Return what to do where no pod waits; "" where pods are compared."""
+    if result.comparison.pods or result.over is not Over.PENDING:
+        return ""
+    return "none is compared; --over all compares those that run, placed again"
 
 
 def clock(seconds: float) -> str:

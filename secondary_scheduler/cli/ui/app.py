@@ -218,8 +218,9 @@ async def _what_if(request: web.Request) -> web.Response:
     site = request.app[SITE]
     names = _scene(request).configuration.scheduler_names
     form = whatif.form_of(_scene(request).configuration, choice(request, "profile", names, names[0]), {})
+    over = whatif.usual_pods(_scene(request))
     return site.page(
-        request, "whatif.html", "what-if", form=form, result=None, changes=(), problems=(), submitted=False
+        request, "whatif.html", "what-if", form=form, over=over, result=None, changes=(), problems=(), submitted=False
     )
 
 
@@ -232,6 +233,9 @@ async def _what_if_changed(request: web.Request) -> web.Response:
     profile = entered.get("profile", names[0])
     if profile not in names:
         raise BadQuery(f"profile: one of {', '.join(names)}")
+    over = entered.get("over", whatif.usual_pods(scene))
+    if over not in whatif.PODS or (over == whatif.ALL and scene.place_again is None):
+        raise BadQuery(f"over: one of {', '.join(whatif.PODS)}")
     form = whatif.form_of(scene.configuration, profile, entered)
     result: whatif.Comparison | None = None
     problems: tuple[str, ...] = ()
@@ -243,18 +247,22 @@ async def _what_if_changed(request: web.Request) -> web.Response:
             if site.working.locked():
                 raise web.HTTPServiceUnavailable(text=_BUSY)
             async with site.working:
-                result = await asyncio.to_thread(_compare, site, scene, changed)
+                result = await asyncio.to_thread(_compare, site, scene, changed, over)
     except whatif.BadChange as bad:
         problems = bad.lines
     except CommandError as error:
         problems = (str(error),)
     status = 400 if problems else 200
-    values: dict[str, Any] = {"form": form, "result": result, "changes": lines, "problems": problems}
+    values: dict[str, Any] = {"form": form, "over": over, "result": result, "changes": lines, "problems": problems}
     return site.page(request, "whatif.html", "what-if", status, submitted=True, **values)
 
 
-def _compare(site: Site, scene: Scene, changed: Configuration) -> whatif.Comparison:
-    return whatif.compare(scene.run, scene.decide(changed, whatif.LIMITS, site.stopping.is_set))
+def _compare(site: Site, scene: Scene, changed: Configuration, over: str) -> whatif.Comparison:
+    stopped = site.stopping.is_set
+    if over == whatif.ALL and scene.place_again is not None:
+        before, after = (scene.place_again(each, whatif.LIMITS, stopped) for each in (scene.configuration, changed))
+        return whatif.compare(before, after)
+    return whatif.compare(scene.run, scene.decide(changed, whatif.LIMITS, stopped))
 
 
 async def _health(request: web.Request) -> web.Response:

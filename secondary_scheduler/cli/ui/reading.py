@@ -17,8 +17,9 @@ from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions
+from secondary_scheduler.simulation.takenoff import without_taken_off
 from secondary_scheduler.simulation.watcherload import read_load
-from secondary_scheduler.views.runs import Limits
+from secondary_scheduler.views.runs import Limits, Run, run_simulation
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene, decided_scene
 
 
@@ -127,4 +128,12 @@ def read_scene(
     for line in remarks:
         report.warn(line)
     report.close()
-    return replace(scene, remarks=tuple(lines))
+
+    def place_again(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> Run:
+        # What is wrong with the objects has been said.
+        anew = replace(selection, anew=configuration.scheduler_names)
+        again = replace(conditions, adapt_load=without_taken_off)
+        emptied = build_cluster(objects, Report(lambda line: None), anew)
+        return run_simulation(emptied, changed, again, limits=within, stopped=stopped, by_creation=True)
+
+    return replace(scene, remarks=tuple(lines), place_again=place_again)

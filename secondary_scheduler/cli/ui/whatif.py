@@ -24,12 +24,15 @@ from secondary_scheduler.simulation.results import PLACED
 from secondary_scheduler.views.arguments import Argument, arguments_of
 from secondary_scheduler.views.nodes import ESTIMATED, REQUESTED, RESOURCES
 from secondary_scheduler.views.runs import Limits, PodDecision, Run
+from secondary_scheduler.views.scenes import Scene
 
 LIMITS = Limits(explained=0.0, total=30.0)
 _MOST_MOVES = 500
 _MOST_VALUE = 200
 _MOST_WEIGHT = 1_000_000
 _META = ("apiVersion", "kind")
+PENDING, ALL = PODS = ("pending", "all")
+"""Which pods are compared: those that wait, or also those that run, placed again; as `plan --over` names them."""
 
 
 class BadChange(Exception):
@@ -131,6 +134,11 @@ class Comparison:
     pods: int
     balances: tuple[Balance, ...]
     seconds: float
+
+
+def usual_pods(scene: Scene) -> str:
+    """Return which pods are compared unless the user says otherwise: all where none waits."""
+    return ALL if scene.place_again is not None and not scene.run.decisions else PENDING
 
 
 def form_of(configuration: Configuration, profile: str, entered: Mapping[str, str]) -> Form:

@@ -274,6 +274,17 @@ def test_the_summary_of_no_difference_says_so_first(comparer: Comparer) -> None:
     assert done.out.splitlines()[0] == "1 pending pods: no placement differs (1 unschedulable with both)"
 
 
+def test_where_no_pod_waits_plan_says_how_those_that_run_are_compared(comparer: Comparer) -> None:
+    objects = (node("n1"), pod("runs", nodeName="n1"))
+    done = comparer.compare(SPREADING, SPREADING, *objects)
+    assert done.code == 0, done.err
+    hint = "none is compared; --over all compares those that run"
+    assert hint in done.out
+    assert f"0 pending pods: {hint}" in comparer.compare(SPREADING, SPREADING, *objects, arguments=("--summary",)).out
+    again = comparer.compare(SPREADING, SPREADING, *objects, arguments=("--over", "all", "--summary"))
+    assert "1 pods, placed again: no placement differs" in again.out + again.err
+
+
 def test_names_are_shown_as_text_whatever_they_hold(comparer: Comparer) -> None:
     hostile = pod("<img src=x>@here|`x`\x1b[31m", cpu="100m")
     for arguments in ((), ("-o", "wide"), ("--summary",), ("-o", "markdown")):

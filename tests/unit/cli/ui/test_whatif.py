@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import write_scene
+from tests.support.simulating import run
 
 PROFILE = "secondary-scheduler"
 
@@ -100,6 +102,32 @@ async def test_a_changed_argument_moves_pods_and_the_balance(
     assert re.search(rf"Requests of CPU [\d.]+ % [\d.]+ % [\d.]+ % {spread:.2f} %", visible(text))
     number = sum(nodes_of(changed)[key] != node for key, node in nodes_of(scene).items())
     assert f"{number} pods of 40 would fare differently" in visible(text)
+
+
+async def test_where_no_pod_waits_those_that_run_are_compared_as_plan_does(tmp_path: Path) -> None:
+    files = write_scene(tmp_path, 30, 0)
+    still = read(files)
+    assert not still.run.decisions
+    config = tmp_path / "changed.yaml"
+    config.write_text(files["config"].read_text().replace("weight: 10", "weight: 1"))
+    planned = run(
+        *("plan", "--old", files["config"], "--new", config, "--snapshot", files["snapshot"]),
+        *("--over", "all", "-o", "json"),
+    )
+    document = json.loads(planned.out)
+    moved, pods = len(document["differences"]), document["counts"]["pods"]
+    assert moved
+    site = Site(still)
+    async with TestClient(TestServer(application(site), host="127.0.0.1")) as session:
+        _, text = await post((session, site), weight__TargetLoadPacking="1")
+        assert f"{moved} pods of {pods} would fare differently" in visible(text)
+        assert "The pods that run are compared, too" in visible(text)
+        assert "/decisions/" not in text.partition("Pods that fare differently")[2].partition("</table>")[0]
+        status, text = await post((session, site), weight__TargetLoadPacking="1", over="pending")
+        assert "No pod was compared" in visible(text)
+        assert "Choose the pods that run, too" in visible(text)
+        assert status == 200
+        assert (await post((session, site), weight__TargetLoadPacking="1", over="none"))[0] == 400
 
 
 async def test_the_numbers_agree_with_the_table(scene: Scene, client: tuple[TestClient, Site]) -> None:
