@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from scheduler.catalog import ExtensionPoint
+from scheduler.catalog import ExtensionPoint, lookup
 from scheduler.config import (
     Configuration,
     ConfigurationError,
@@ -31,6 +31,9 @@ _MOST_MOVES = 500
 _MOST_VALUE = 200
 _MOST_WEIGHT = 1_000_000
 _META = ("apiVersion", "kind")
+_OF_THE_SOURCE = frozenset({"metricProvider", "watcherAddress", "metricsUpdateIntervalSeconds"})
+"""Args about where the load is read: here it is the snapshot's, whatever they say."""
+_OF_SCORING = frozenset({ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE})
 PENDING, ALL = PODS = ("pending", "all")
 """Which pods are compared: those that wait, or also those that run, placed again; as `plan --over` names them."""
 
@@ -269,9 +272,11 @@ def _profile_of(data: dict[str, Any], configuration: Configuration, name: str) -
 
 
 def _editable(data: dict[str, Any], configuration: Configuration, name: str) -> dict[str, list[tuple[int, Argument]]]:
-    """The leaves that can be changed, by plugin, each with its index; those with secrets cannot."""
+    """The leaves that can be changed, by plugin, each with its index; those with secrets cannot. Those that change no
+    decision of the profile are left out."""
     profile = _profile_of(data, configuration, name)
-    running = set(configuration.profile(name).enabled)
+    effective = configuration.profile(name)
+    running = set(effective.enabled)
     editable = {}
     for entry in profile.get("pluginConfig", ()):
         if entry["name"] not in running:
@@ -279,9 +284,22 @@ def _editable(data: dict[str, Any], configuration: Configuration, name: str) -> 
         args = {key: value for key, value in entry["args"].items() if key not in _META}
         pairs = zip(arguments_of(args), arguments_of(redacted(args)), strict=True)
         editable[entry["name"]] = [
-            (index, leaf) for index, (leaf, masked) in enumerate(pairs) if leaf.kind and leaf == masked
+            (index, leaf)
+            for index, (leaf, masked) in enumerate(pairs)
+            if leaf.kind and leaf == masked and _has_effect(leaf, entry["name"], effective)
         ]
     return editable
+
+
+def _has_effect(leaf: Argument, plugin: str, profile: EffectiveProfile) -> bool:
+    """Whether a simulation may depend on an arg: not on the load's source, nor on how a plugin scores that does not."""
+    if leaf.path[0] in _OF_THE_SOURCE:
+        return False
+    if any(each.name == plugin for each in profile.plugins(ExtensionPoint.SCORE)):
+        return True
+    descriptor = lookup(plugin)
+    only_scores = descriptor is not None and descriptor.points <= _OF_SCORING
+    return not only_scores and leaf.path[0] != "scoringStrategy"
 
 
 def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
