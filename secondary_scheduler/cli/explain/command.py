@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -137,9 +136,7 @@ def explain_pod(
         with importing():
             # Here, not above: it takes longer than all the rest of the command line.
             from secondary_scheduler.cli.explain.offline import explain_offline
-        if subject.kind != "pod":
-            raise CommandError(f"{name}: with --snapshot name a pod", ExitCode.USAGE)
-        answer, valid = explain_offline(namespace or "default", subject.name, why_not, request)
+        answer, valid = explain_offline(namespace or "default", subject, why_not, request)
     else:
         schedulers = find_schedulers(
             kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
@@ -159,7 +156,7 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
         CommandError: there is no answer, and why.
     """
     from scheduler.kube.client import KubeError, SyncConnection
-    from secondary_scheduler.cli.explain.objects import may_not, name_of, pods_of, read_named
+    from secondary_scheduler.cli.explain.objects import may_not, name_of, pods_of, read_named, summary_of
     from secondary_scheduler.cli.explain.unknown import answer_about, with_forgotten
 
     summary: dict[str, Any] | None = None
@@ -170,7 +167,7 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
             deployment = read_named(connection, "deployment", namespace, name)
             right = f"list pods in namespace {namespace}"
             pods = pods_of(connection, deployment, namespace)
-            summary, name, right = _summary(name, pods), name_of(pods[0]), f"get pods in namespace {namespace}"
+            summary, name, right = summary_of(name, pods), name_of(pods[0]), f"get pods in namespace {namespace}"
         try:
             answer = schedulers.about_pod(namespace, name, why_not)
         except UnknownPodError as unknown:
@@ -184,15 +181,6 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
     finally:
         connection.close()
     return answer if summary is None else {**answer, "deployment": summary}
-
-
-def _summary(name: str, pods: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many pods a Deployment has where, and which ones wait; the first is explained."""
-    from secondary_scheduler.cli.explain.objects import name_of, node_of
-
-    nodes = Counter(node for pod in pods if (node := node_of(pod)))
-    waiting = [name_of(pod) for pod in pods if not node_of(pod)]
-    return {"name": name, "pods": len(pods), "explained": name_of(pods[0]), "waiting": waiting, "nodes": dict(nodes)}
 
 
 def explain_queue(

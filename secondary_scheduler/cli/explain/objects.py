@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -108,8 +109,7 @@ def suggested(names: Iterable[str]) -> str:
 
 
 def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace: str) -> list[Json]:
-    """Return the pods that a Deployment selects and that have not ended: those that wait first, the one that was
-    created first before the others; then those with a node, the newest first.
+    """Return the pods that a Deployment selects and that have not ended, in the order of `explained_first`.
 
     Raises:
         CommandError: it has no pods; its own conditions say why.
@@ -117,19 +117,29 @@ def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace
     """
     selector = _selector(part(deployment, "spec", "selector"))
     path = api_path("v1", "pods", namespace=namespace)
-    pods = [
-        pod
-        for pod in list_items(connection, path, {"labelSelector": selector}, most=_MOST_PODS)
-        if part(pod, "status").get("phase") not in ("Succeeded", "Failed")
-    ]
+    pods = explained_first(list_items(connection, path, {"labelSelector": selector}, most=_MOST_PODS))
     if not pods:
         name = part(deployment, "metadata").get("name")
         failures = (each for each in parts(deployment, "status", "conditions") if each.get("type") == "ReplicaFailure")
         wanted = part(deployment, "spec").get("replicas", 1)
         reason = next((str(each.get("message")) for each in failures), f"it wants {wanted}")
         raise CommandError(printable(f"deployment {namespace}/{name} has no pods: {reason}"))
-    waiting = sorted((pod for pod in pods if not node_of(pod)), key=_created)
-    return waiting + sorted((pod for pod in pods if node_of(pod)), key=_created, reverse=True)
+    return pods
+
+
+def explained_first(pods: Iterable[Json]) -> list[Json]:
+    """Return the pods that have not ended: those that wait first, the one that was created first before the others;
+    then those with a node, the newest first."""
+    left = [pod for pod in pods if part(pod, "status").get("phase") not in ("Succeeded", "Failed")]
+    waiting = sorted((pod for pod in left if not node_of(pod)), key=_created)
+    return waiting + sorted((pod for pod in left if node_of(pod)), key=_created, reverse=True)
+
+
+def summary_of(name: str, pods: list[Json]) -> Json:
+    """Return how many pods a Deployment has where, and which ones wait; the first is explained."""
+    nodes = Counter(node for pod in pods if (node := node_of(pod)))
+    waiting = [name_of(pod) for pod in pods if not node_of(pod)]
+    return {"name": name, "pods": len(pods), "explained": name_of(pods[0]), "waiting": waiting, "nodes": dict(nodes)}
 
 
 def _selector(selector: Mapping[str, Any]) -> str:

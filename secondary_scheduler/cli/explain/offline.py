@@ -16,6 +16,8 @@ from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.explain.objects import Subject, name_of, summary_of
+from secondary_scheduler.cli.explain.offlinedeployments import recorded_pods
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
 from secondary_scheduler.simulation.cluster import PodSelection
@@ -64,15 +66,20 @@ def read_offline(request: OfflineRequest) -> Offline:
 
 
 def explain_offline(
-    namespace: str, name: str, why_not: str | None, request: OfflineRequest
+    namespace: str, subject: Subject, why_not: str | None, request: OfflineRequest
 ) -> tuple[dict[str, Any], bool]:
-    """Return the answer about a pod, with `simulated` in its decision, and whether all objects were valid.
+    """Return the answer about a pod, or about one pod of a Deployment, and whether all objects were valid. The decision
+    has `simulated`.
 
     Raises:
         CommandError: the pod is not in the files, belongs to no profile, or a file cannot be used.
     """
     offline = read_offline(request)
-    ready, key = offline.ready, f"{namespace}/{name}"
+    ready, name, summary = offline.ready, subject.name, {}
+    if subject.kind == "deployment":
+        pods = recorded_pods(offline.objects, namespace, name)
+        summary, name = {"deployment": summary_of(name, pods)}, name_of(pods[0])
+    key = f"{namespace}/{name}"
     answer: dict[str, Any] = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList", "waiting": None}
     placed = next((pod for pod in ready.assembly.attempts.state.pods() if pod.key == key), None)
     if placed is not None:
@@ -91,7 +98,7 @@ def explain_offline(
         pod = ready.assembly.attempts.state.pod(pending[0].uid) or pending[0]
     if why_not is not None:
         answer["whyNot"] = _why_not(ready, pod, why_not)
-    return answer, offline.finish()
+    return {**answer, **summary}, offline.finish()
 
 
 class _Spec(Struct, rename="camel"):

@@ -119,6 +119,56 @@ def test_what_cannot_be_answered_says_why(
     assert reason in refused.err.splitlines()[-1]
 
 
+def owned(obj: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+    obj["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u"}]
+    return obj
+
+
+def workload(kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "uid": f"{kind}-{name}"}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {}}
+
+
+def test_of_a_deployment_of_a_snapshot_the_pod_that_waits_longest_is_explained(bench: Bench) -> None:
+    ended = owned(pod("ended", meta=FIRST), "ReplicaSet", "web-1")
+    ended["status"] = {"phase": "Succeeded"}
+    objects = (
+        *(LARGE, workload("Deployment", "web"), owned(workload("ReplicaSet", "web-1"), "Deployment", "web"), ended),
+        owned(workload("ReplicaSet", "api-1"), "Deployment", "api"),
+        owned(pod("runs", nodeName="large", meta=FIRST), "ReplicaSet", "web-1"),
+        owned(pod("later", cpu="99", meta=SECOND), "ReplicaSet", "web-1"),
+        owned(pod("longest", cpu="99", meta=FIRST), "ReplicaSet", "web-1"),
+        owned(pod("other", cpu="99", meta=FIRST), "ReplicaSet", "api-1"),
+    )
+    answer = bench.about("deployment/web", *objects)
+    assert answer["items"][0]["pod"] == "default/longest"
+    assert answer["deployment"] == {
+        "name": "web",
+        "pods": 3,
+        "explained": "longest",
+        "waiting": ["longest", "later"],
+        "nodes": {"large": 1},
+    }
+    text = bench.ask("deployment/web", *objects).out
+    assert text.startswith("Deployment web: 3 pods; 2 of them waiting; 1 on large.\nAbout longest, which waits longest")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("deployment/wbe", "deployment default/wbe: the snapshot has no such Deployment; did you mean web?"),
+        ("deployment/far", "the snapshot has no such Deployment; one of this name is in shop: -n shop"),
+        ("deployment/web", "deployment default/web has no pods in the snapshot"),
+    ],
+)
+def test_a_deployment_that_the_snapshot_lacks_or_whose_pods_it_lacks_is_said(
+    bench: Bench, command: str, reason: str
+) -> None:
+    refused = bench.ask(command, LARGE, workload("Deployment", "web"), workload("Deployment", "far", "shop"), pod("p"))
+    assert (refused.code, refused.out) == (4, "")
+    assert reason in refused.err.splitlines()[-1]
+
+
 def test_options_of_a_snapshot_need_one(bench: Bench) -> None:
     assert run("explain", "pod", "p", "--config", bench.config).code == 2
     assert run("explain", "pod", "p", "--scheduler", "a/b").code == 2
