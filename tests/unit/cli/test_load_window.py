@@ -72,10 +72,10 @@ def queries(fake: FakeService) -> str:
 # Which window ---------------------------------------------------------------------------------------------------------
 
 
-def chosen(where: LoadOrigin, *configurations: Configuration) -> tuple[str | None, list[str]]:
-    output: list[str] = []
-    read = as_scheduled(where, {each.source: each for each in configurations}, output.append)
-    return read.window or (read.scheduler.window if read.scheduler is not None else None), output
+def chosen(named: LoadOrigin, *configurations: Configuration) -> tuple[str | None, list[str]]:
+    lines: list[str] = []
+    read = as_scheduled(named, {each.source: each for each in configurations}, lines.append)
+    return read.window or (read.scheduler.window if read.scheduler is not None else None), lines
 
 
 def test_the_window_is_that_of_the_scheduler_and_is_named() -> None:
@@ -93,8 +93,8 @@ def test_a_window_that_the_user_names_stays_and_the_schedulers_is_named_beside_i
 
 
 def test_of_several_schedulers_the_first_counts_and_the_others_are_named() -> None:
-    window, output = chosen(origin(), averaging("1m"), averaging("30m"))
-    assert (window, output) == (
+    window, lines = chosen(origin(), averaging("1m"), averaging("30m"))
+    assert (window, lines) == (
         "1m",
         ["load: averaged over 1m, as apps/1m has it, though apps/30m averages over 30m; --window names another"],
     )
@@ -112,8 +112,8 @@ def test_without_a_scheduler_that_averages_the_default_is_named() -> None:
 def test_a_live_load_is_asked_with_the_window_the_queries_and_the_label_of_the_scheduler(
     prometheus: FakeService,
 ) -> None:
-    output: list[str] = []
-    report = Report(output.append)
+    lines: list[str] = []
+    report = Report(lines.append)
     objects = RecordedObjects(report)
     objects.add([Entry(Place(SERVER, 1), "v1", "Node", NODE)])
     configuration = averaging("7m", ", queries: {cpuAverage: 'my_cpu[7m]'}")
@@ -121,7 +121,7 @@ def test_a_live_load_is_asked_with_the_window_the_queries_and_the_label_of_the_s
     (document,) = objects.of("NodeLoad")
     assert json.loads(bytes(document.entry.data))["window"]["duration"] == "7m"
     assert "my_cpu[7m]" in queries(prometheus)
-    assert output[0] == "load: averaged over 7m, as apps/7m has it; --window names another"
+    assert lines[0] == "load: averaged over 7m, as apps/7m has it; --window names another"
 
 
 @pytest.mark.parametrize("with_configuration", [True, False])
@@ -131,20 +131,20 @@ def test_a_snapshot_is_measured_as_the_installed_scheduler_does(
     running: Running = [(InstalledConfiguration("apps/mine", text_of("7m")), averaging("7m"))]
     monkeypatch.setattr(snapshotfile, "running_configurations", lambda config, say: running)
     monkeypatch.setattr(snapshotfile, "read_snapshot", lambda config, say: [Document("v1", "Node", NODE)])
-    output: list[str] = []
+    lines: list[str] = []
     file = tmp_path / "cluster.json"
     snapshotfile.take_snapshot(
         ClientConfig(server=SERVER),
         origin(prometheus.url),
         file,
         as_yaml=False,
-        say=output.append,
+        say=lines.append,
         with_configuration=with_configuration,
     )
     items = {item["kind"]: item for item in json.loads(file.read_text())["items"]}
     assert items["NodeLoad"]["window"]["duration"] == "7m"
     assert "[7m]" in queries(prometheus)
-    assert output[0] == "load: averaged over 7m, as apps/mine has it; --window names another"
+    assert lines[0] == "load: averaged over 7m, as apps/mine has it; --window names another"
     assert ("SchedulerConfiguration" in items) is with_configuration
 
 
