@@ -133,7 +133,7 @@ def _of_window(configuration: Configuration, measured: str) -> Iterator[str]:
         if measured and window_seconds(window) != window_seconds(measured):
             yield (
                 f"decided with load averaged over {measured}, where {configuration.source} has {window}: the scheduler "
-                f"may decide otherwise; read it with --window {window}"
+                f"may decide otherwise (snapshot --window {window})"
             )
 
 

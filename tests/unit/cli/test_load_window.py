@@ -171,7 +171,7 @@ def test_a_simulation_names_the_window_of_its_load(tmp_path: Path) -> None:
 def test_a_simulation_says_where_its_load_is_averaged_otherwise(tmp_path: Path) -> None:
     err = decided(tmp_path, "15m")
     assert "decided with load averaged over 15m, where " in err
-    assert " has 1m: the scheduler may decide otherwise; read it with --window 1m" in err
+    assert " has 1m: the scheduler may decide otherwise (snapshot --window 1m)" in err
 
 
 def test_a_window_that_is_none_is_not_shown(tmp_path: Path) -> None:
