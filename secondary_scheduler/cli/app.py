@@ -42,7 +42,7 @@ COMMANDS = {
 }
 _COMPLETE = "__complete"
 """What the scripts of `completion` call."""
-_KUBECTL_OPTIONS = {
+KUBECTL_OPTIONS = {
     "--kubeconfig": True,
     "--context": True,
     "--namespace": True,
@@ -120,14 +120,20 @@ def main() -> None:
 
 def with_command_first(arguments: Sequence[str]) -> list[str]:
     """The arguments with kubectl's options behind the command that they precede: kubectl takes them anywhere."""
+    before, rest = split_kubectl_options(arguments)
+    return [*rest[:1], *before, *rest[1:]]
+
+
+def split_kubectl_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return kubectl's options before the command, with their values, and the rest, which begins with the command."""
     before: list[str] = []
     rest = list(arguments)
-    while rest and rest[0].partition("=")[0] in _KUBECTL_OPTIONS:
+    while rest and rest[0].partition("=")[0] in KUBECTL_OPTIONS:
         option = rest.pop(0)
         before.append(option)
-        if _KUBECTL_OPTIONS[option.partition("=")[0]] and "=" not in option and rest:
+        if KUBECTL_OPTIONS[option.partition("=")[0]] and "=" not in option and rest:
             before.append(rest.pop(0))
-    return [*rest[:1], *before, *rest[1:]]
+    return before, rest
 
 
 def _width() -> int:

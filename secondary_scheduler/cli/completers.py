@@ -35,27 +35,24 @@ def stacks(incomplete: str) -> list[str]:
 
 def namespaces(call: typer.Context, incomplete: str) -> list[str]:
     """The namespaces of the cluster."""
-    return _names(call, "namespaces", None, incomplete)
+    return names(call, "namespaces", None, incomplete)
 
 
 def nodes(call: typer.Context, incomplete: str) -> list[str]:
     """The nodes of the cluster."""
-    return _names(call, "nodes", None, incomplete)
-
-
-def pods(call: typer.Context, incomplete: str) -> list[str]:
-    """The pods of the namespace that is named, or of the context's."""
-    return _names(call, "pods", call.params.get("namespace") or "", incomplete)
+    return names(call, "nodes", None, incomplete)
 
 
 def scheduler_pods(call: typer.Context, incomplete: str) -> list[str]:
     """The pods of the scheduler's namespace."""
     from scheduler.catalog import OPERATOR_NAMESPACE
 
-    return _names(call, "pods", call.params.get("scheduler_namespace") or OPERATOR_NAMESPACE, incomplete)
+    return names(call, "pods", call.params.get("scheduler_namespace") or OPERATOR_NAMESPACE, incomplete)
 
 
-def _names(call: typer.Context, plural: str, namespace: str | None, incomplete: str) -> list[str]:
+def names(
+    call: typer.Context, plural: str, namespace: str | None, incomplete: str, api_version: str = "v1"
+) -> list[str]:
     """Names of objects; `namespace`: "" for the context's, None for objects that have none."""
     from scheduler.kube.client import SyncConnection, api_path
     from secondary_scheduler.cli.connecting import load_connection
@@ -69,10 +66,10 @@ def _names(call: typer.Context, plural: str, namespace: str | None, incomplete: 
         place = config.namespace if namespace == "" else namespace
         connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/completion")
         with contextlib.closing(connection):
-            path = api_path("v1", plural, namespace=place)
+            path = api_path(api_version, plural, namespace=place)
             items = parts(read_object(connection.get(path, {"limit": _MOST}), path), "items")
-        names = (str(part(item, "metadata").get("name")) for item in items)
-        return sorted(name for name in names if name.startswith(incomplete) and _NAME.fullmatch(name))
+        every = (str(part(item, "metadata").get("name")) for item in items)
+        return sorted(name for name in every if name.startswith(incomplete) and _NAME.fullmatch(name))
     return []
 
 

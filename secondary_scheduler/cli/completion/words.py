@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 NO_FILES, FILES = 4, 0
 _LONGEST = 80
+_HAS_KUBECTL_OPTIONS = "status"
+"""A command that has the options of kubectl."""
 
 
 class Completions(NamedTuple):
@@ -36,8 +38,17 @@ def main() -> None:
 
 def complete(words: Sequence[str]) -> Completions:
     """Find the completions of the last of a command line's words (without the program's name); it may be empty."""
-    *before, last = words or [""]
+    from secondary_scheduler.cli.app import KUBECTL_OPTIONS, split_kubectl_options
+
+    ahead, behind = split_kubectl_options(words or [""])
+    if not behind:
+        # No command yet. What these options take is the same for each that has them.
+        ahead, behind = [], [_HAS_KUBECTL_OPTIONS, *ahead]
+    *before, last = behind
     command, rest = _command(before)
+    rest = [*ahead, *rest]
+    if getattr(command, "commands", None) and "/" in last:
+        command = _resolved(command, last)
     if command is None:
         return Completions([])
     options = {
@@ -55,6 +66,9 @@ def complete(words: Sequence[str]) -> Completions:
     if rest and rest[-1] in options and _takes_value(options[rest[-1]]):
         return _values(_call(command, rest[:-1]), options[rest[-1]], last)
     if last.startswith("-"):
+        if not before:
+            known = _command([_HAS_KUBECTL_OPTIONS])[0].params
+            options |= {name: each for each in known for name in each.opts if name in KUBECTL_OPTIONS}
         shown = sorted((name, parameter.help or "") for name, parameter in options.items())
         return Completions([(name, text) for name, text in shown if name.startswith(last)])
     if commands := getattr(command, "commands", None):
@@ -81,6 +95,16 @@ def _command(words: Sequence[str]) -> tuple[Any, list[str]]:
         rest = rest[rest.index(name) + 1 :]
         command = commands[name]
     return command, rest
+
+
+def _resolved(group: Any, word: str) -> Any:
+    """The command that takes a word such as `deployment/web` in place of a command's name; None where none does."""
+    import click
+
+    try:
+        return group.resolve_command(click.Context(group), [word])[1]
+    except click.UsageError:
+        return None
 
 
 def _takes_value(parameter: Any) -> bool:

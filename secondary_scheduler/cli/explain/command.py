@@ -71,6 +71,18 @@ class _Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+def _subjects(call: typer.Context, incomplete: str) -> list[str]:
+    """The pods, or behind `deployment/` the Deployments, of the namespace that is named, or of the context's."""
+    from secondary_scheduler.cli.explain.objects import API_VERSIONS, type_of
+
+    word, slash, name = incomplete.rpartition("/")
+    kind = type_of(word) if slash else "pod"
+    if kind is None:
+        return []
+    names = completers.names(call, f"{kind}s", call.params.get("namespace") or "", name, API_VERSIONS[kind])
+    return [f"{word}{slash}{each}" for each in names]
+
+
 def register(parent: typer.Typer) -> None:
     """Add the command `explain`."""
     group = typer.Typer(
@@ -92,7 +104,7 @@ def explain_pod(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completers.pods,
+            autocompletion=_subjects,
             help="Name of the pod, pod/NAME, or deployment/NAME for one of its pods.",
         ),
     ],

@@ -13,7 +13,7 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
 
 Json = dict[str, Any]
-_API_VERSIONS = {"pod": "v1", "deployment": "apps/v1", "namespace": "v1"}
+API_VERSIONS = {"pod": "v1", "deployment": "apps/v1", "namespace": "v1"}
 _TYPES = {
     **dict.fromkeys(("po", "pod", "pods"), "pod"),
     **dict.fromkeys(("deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"), "deployment"),
@@ -59,7 +59,7 @@ def read_named(connection: SyncConnection, kind: str, namespace: str, name: str)
         CommandError: there is none of this name; it says where there is one, or which names are like it.
         KubeError: it cannot be read.
     """
-    path = api_path(_API_VERSIONS[kind], f"{kind}s", namespace=namespace, name=name)
+    path = api_path(API_VERSIONS[kind], f"{kind}s", namespace=namespace, name=name)
     try:
         return read_object(connection.get(path), path)
     except NotFound:
@@ -76,7 +76,7 @@ def _like(connection: SyncConnection, kind: str, namespace: str, name: str) -> s
     except KubeError:
         pass  # who may read pods of a namespace need not be allowed to read the namespace
     try:
-        everywhere = api_path(_API_VERSIONS[kind], f"{kind}s")
+        everywhere = api_path(API_VERSIONS[kind], f"{kind}s")
         named = list_items(connection, everywhere, {"fieldSelector": f"metadata.name={name}"}, most=_MOST_LIKE)
         places = sorted(str(part(item, "metadata").get("namespace")) for item in named)
     except KubeError:
@@ -88,7 +88,7 @@ def _like(connection: SyncConnection, kind: str, namespace: str, name: str) -> s
 
 def _did_you_mean(connection: SyncConnection, kind: str, namespace: str | None, name: str) -> str:
     try:
-        items = list_items(connection, api_path(_API_VERSIONS[kind], f"{kind}s", namespace=namespace), most=_MOST_NAMES)
+        items = list_items(connection, api_path(API_VERSIONS[kind], f"{kind}s", namespace=namespace), most=_MOST_NAMES)
         names = [str(part(item, "metadata").get("name")) for item in items]
     except KubeError:
         return ""

@@ -40,6 +40,12 @@ def values(*words: str) -> list[str]:
         (("render", "--stack", "p"), ["prod"]),
         (("snapshot", ""), []),
         (("nonsense", "x", ""), []),
+        (("--context", ""), ["east", "west"]),
+        (("--context=w",), ["--context=west"]),
+        (("--context", "west", "sn"), ["snapshot"]),
+        (("--context", "west", "snapshot", "--fi"), ["--file"]),
+        (("--con",), ["--context"]),
+        (("nonsense/",), []),
     ],
 )
 def test_the_last_word_is_completed(
@@ -79,6 +85,8 @@ NAMES = {
     "/api/v1/nodes": ["node-1", "node-2", "evil;rm -rf $HOME"],
     "/api/v1/namespaces/shop/pods": ["web-1", "web-2"],
     "/api/v1/namespaces/default/pods": ["other"],
+    "/apis/apps/v1/namespaces/default/deployments": ["other"],
+    "/apis/apps/v1/namespaces/shop/deployments": ["api", "web"],
     "/api/v1/namespaces/openshift-secondary-scheduler-operator/pods": ["scheduler-1"],
 }
 
@@ -124,6 +132,9 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         (("explain", "node", ""), ["node-1", "node-2"]),
         (("explain", "queue", "--scheduler-pod", ""), ["scheduler-1"]),
         (("explain", "pod", "-n", "elsewhere", ""), []),
+        (("explain", "pod", "pod/"), ["pod/other"]),
+        (("explain", "pod", "-n", "shop", "deployment/a"), ["deployment/api"]),
+        (("explain", "pod", "-n", "shop", "service/"), []),
         (("explain", "pod", "--snapshot", "cluster.json", ""), []),
     ],
 )
@@ -131,6 +142,13 @@ def test_names_of_the_cluster_are_completed(cluster: str, words: tuple[str, ...]
     *command, last = words
     at = 2 if command[0] == "explain" else 1
     assert values(*command[:at], "--kubeconfig", cluster, *command[at:], last) == completed
+
+
+def test_a_deployment_is_completed_in_place_of_a_kind(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", cluster)
+    assert values("explain", "deployment/") == ["deployment/other"]
+    assert values("--namespace", "shop", "explain", "deploy/") == ["deploy/api", "deploy/web"]
+    assert values("-n", "sh") == ["shop"]
 
 
 def test_a_cluster_that_does_not_answer_completes_nothing(cluster: str) -> None:
