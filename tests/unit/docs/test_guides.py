@@ -31,7 +31,7 @@ PROGRAMS = {
 }
 SHELL = {
     *("cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc", "sed", "sh"),
-    *("cat", "tar", "source", "eval", "test"),
+    *("cat", "echo", "kill", "tar", "source", "eval", "test"),
 }
 _LINK = re.compile(r"\[[^]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
