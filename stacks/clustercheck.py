@@ -196,7 +196,7 @@ def _shared_problems(shared: Mapping[SharedObject, Json], stack: str, settings: 
             )
         yield Problem(
             (key,),
-            f"{' and '.join(map(str, items))} {exist} on the cluster ({origin}), and a cluster has one of each: "
+            f"{', '.join(map(str, items))} {exist} on the cluster ({origin}), and a cluster has one of each: "
             f"{advice}; if an earlier install left them, take them over with adoptExisting: true",
         )
 

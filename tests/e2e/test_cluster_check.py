@@ -82,7 +82,7 @@ def test_a_second_stack_is_told_which_one_is_there(stacks: tuple[Live, Live]) ->
     finally:
         first.run("destroy", "--yes", "--skip-preview")
     assert f"namespace {NAMESPACE} exists on the cluster (stack first made it), and runs secondary-scheduler (" in text
-    shared = "ClusterRole secondary-scheduler:base and PriorityClass secondary-scheduler"
+    shared = "ClusterRole secondary-scheduler:base, PriorityClass secondary-scheduler"
     assert f"{shared} exist on the cluster (made by stack first)" in elsewhere
 
 
