@@ -16,7 +16,7 @@ $(error CONTAINERS=... is about the local cluster that the demo builds: give it 
 endif
 DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
 endif
-.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance matrix faults bench bench-smoke clean
+.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance upstream matrix faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -50,6 +50,9 @@ unit integration e2e: setup  ## One part of the tests
 
 conformance: setup  ## N=2000 random cases against the real kube-scheduler; KUBERNETES=1.36 chooses its minor
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
+
+upstream: setup  ## kube-scheduler's own integration tests against ours (half an hour); KUBERNETES=1.37, PACKAGES=filters,scoring, MODE=safe choose
+	@$(BIN)/python -m tests.upstream $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(MODE),--mode $(MODE)) $(if $(RECORD),--record $(RECORD))
 
 matrix: setup  ## Demo, operator, scheduler, a short race and N=100 random cases on each minor of Kubernetes (hours); MINORS="1.35 1.36" chooses
 	@$(BIN)/python tools/matrix.py $(or $(MINORS),$(KUBERNETES)) $(if $(N),--cases $(N))

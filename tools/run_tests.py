@@ -61,7 +61,7 @@ PARTS: dict[str, list[list[str]]] = {
         [str(BIN / "ruff"), "check", "."],
         [str(BIN / "ruff"), "format", "--check", "."],
         [str(BIN / "mypy")],  # what pyproject.toml names
-        [str(BIN / "mypy"), "-p", "tests.support", "-p", "tests.conformance"],
+        [str(BIN / "mypy"), "-p", "tests.support", "-p", "tests.conformance", "-p", "tests.upstream"],
         [str(BIN / "python"), "tools/lint_names.py"],
         [str(BIN / "python"), "tools/lint_doors.py"],
         # Without its cache, which goes by the times of files: a checkout may set them back.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -89,14 +90,48 @@ def build(
         temporary.unlink(missing_ok=True)
 
 
-def add_requirements(go: Path, module: Path) -> None:
-    """Add what the module's main package imports, and `go.mod` does not require, to the `go.mod` and `go.sum` of a
-    directory. Raises BinaryError."""
-    with _running([str(go), "list", "-mod=mod", "-deps", "."], module, stderr=subprocess.PIPE) as process:
+def build_test(go: Path, module: Path, package: str, output: Path) -> None:
+    """Build the test binary of a package that the module (a directory with go.mod) requires, or has. Raises
+    BinaryError."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    command = [str(go), "test", "-c", *_flags(""), "-ldflags=-s -w", "-o", str(temporary), package]
+    try:
+        code, complaint = _follow(command, module, lambda _: None)
+        if code != 0:
+            raise BinaryError(_explain(f"building the tests of {package}", complaint))
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def add_requirements(go: Path, module: Path, *packages: str) -> None:
+    """Add what packages import (none: the module's main one), and `go.mod` does not require, to the `go.mod` and
+    `go.sum` of a directory; `-test` among them: what their tests import, too. Raises BinaryError."""
+    command = [str(go), "list", "-mod=mod", "-deps", *(packages or (".",))]
+    with _running(command, module, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         complaint = process.stderr.read()
     if process.returncode != 0:
         raise BinaryError(_explain("finding the modules of a program", complaint))
+
+
+def module_directory(go: Path, module: Path, path: str) -> Path:
+    """Download the sources of a module that another (a directory with go.mod) requires; return where they are, to be
+    read only. Raises BinaryError."""
+    command = [str(go), "list", "-mod=readonly", "-m", "-f", "{{.Path}}@{{.Version}}", path]
+    query = _answer(command, module, f"finding {path}").strip()
+    answer = json.loads(_answer([str(go), "mod", "download", "-json", query], module, f"downloading {query}"))
+    return Path(answer["Dir"])
+
+
+def _answer(command: list[str], module: Path, step: str) -> str:
+    """What a command of Go prints. Raises BinaryError."""
+    with _running(command, module, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        answer, complaint = process.communicate()
+    if process.returncode != 0:
+        raise BinaryError(_explain(step, complaint))
+    return answer
 
 
 @contextlib.contextmanager

@@ -1,0 +1,142 @@
+"""Runs kube-scheduler's own integration tests with our scheduler in place of the Go one, which is the control.
+
+    python -m tests.upstream                                 # everything that can be judged, on 1.34
+    python -m tests.upstream --kubernetes 1.37 --packages filters,scoring --mode safe
+    python -m tests.upstream --packages filters --test TestTaint --logs DIRECTORY
+    python -m tests.upstream --page                          # write docs/conformance.md from what is recorded
+
+A run that is recorded already is not repeated, unless --again asks for it. Exit code: 0 when ours passes what the Go
+scheduler passes, 1 if not, 2 on wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from devcluster import releases
+from devcluster.errors import DevClusterError, SpecError
+from devcluster.progress import Reporter, reporter
+from tests.upstream import page, running
+from tests.upstream.etcd import etcd_running
+from tests.upstream.results import Results
+from tests.upstream.running import Side
+from tests.upstream.source import Source
+from tests.upstream.unrunnable import is_unrunnable
+
+UNBUILDABLE = {"1.38": "the Go module proxy lacks k8s.io/apiextensions-api"}
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.upstream", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kubernetes", default=releases.chosen(), metavar="MINOR", help="whose tests (%(default)s)")
+    parser.add_argument("--packages", default="", metavar="A,B", help="such as filters,preemption/misc (all)")
+    parser.add_argument("--mode", default="upstream,safe", help="compatibility of ours: upstream, safe or both")
+    parser.add_argument("--test", default="", metavar="PATTERN", help="only tests whose name matches")
+    parser.add_argument("--record", type=Path, default=Path(".upstream.json"), help="file of results (%(default)s)")
+    parser.add_argument("--again", action="store_true", help="also what is recorded")
+    parser.add_argument("--logs", type=Path, help="keep what the tests and our scheduler print in this directory")
+    parser.add_argument("--page", action="store_true", help="write docs/conformance.md, and do nothing else")
+    options = parser.parse_args(arguments)
+    if options.kubernetes in UNBUILDABLE:
+        parser.error(f"--kubernetes {options.kubernetes}: {UNBUILDABLE[options.kubernetes]}")
+    try:
+        options.release = releases.release_of(options.kubernetes)
+    except SpecError as error:
+        parser.error(f"--kubernetes: {error}")
+    try:
+        options.modes = [Side(mode) for mode in options.mode.split(",")]
+        re.compile(options.test)
+    except ValueError:
+        parser.error(f"--mode: {options.mode!r} is not upstream, safe or upstream,safe")
+    except re.error as error:
+        parser.error(f"--test: {error}")
+    return options
+
+
+def _chosen_packages(source: Source, names: str) -> list[str]:
+    known = source.packages()
+    packages = [name for name in names.split(",") if name] or known
+    unknown = [name for name in packages if name not in known]
+    if unknown:
+        raise SpecError(f"--packages: no package {', '.join(unknown)}; one of {', '.join(known)}")
+    return packages
+
+
+def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: Path) -> list[str]:
+    """Run what is chosen and not recorded; return the packages."""
+    source = Source(options.release, report)
+    packages = _chosen_packages(source, options.packages)
+    source.build(packages)
+    minor = options.release.minor
+    with etcd_running(report) as etcd:
+        for name in packages:
+            package = source.package(name)
+            with report.step(f"{minor} {name}", announce=True) as advance:
+                judged = [test for test in running.names(package, etcd) if not is_unrunnable(name, test)]
+                tests = [test for test in judged if re.search(options.test, test)]
+                rows = [(test, side) for test in tests for side in (Side.GO, *options.modes)]
+                for done, (test, side) in enumerate(rows):
+                    advance(done, len(rows), "runs")
+                    if not options.again and results.has(minor, name, test, side):
+                        continue
+                    place = logs / minor / name.replace("/", "-") / side / test
+                    run = running.run(package, test, side, etcd, place)
+                    results.add(minor, name, test, side, run)
+                    for case in run.failed:
+                        report.note(f"  {side}: {case} failed: {place}")
+                    for trouble in run.troubles:
+                        report.note(f"  {side}: {test}: {trouble}: {place}")
+    return packages
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the command line asks for."""
+    options = _parse(arguments)
+    if options.page:
+        page.write()
+        return 0
+    # As on Ctrl-C: etcd and the test end with the run.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(stderr=True)
+    results = Results(options.record)
+    try:
+        with reporter(console) as report, _logs(options.logs) as logs:
+            packages = _run(options, report, results, logs)
+    except SpecError as error:
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        return 2
+    except DevClusterError as error:
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        return 1
+    minor = options.release.minor
+    print(page.table(results, minor, packages))
+    controls = {(package, case) for package, case, side in results.failures(minor) if side is Side.GO}
+    chosen = [row for row in results.failures(minor) if row[0] in packages and row[2] in options.modes]
+    faults = [row for row in chosen if (row[0], row[1]) not in controls]
+    for package, case, side in faults:
+        print(f"{package} {case}: fails with ours ({side}), passes with the Go scheduler")
+    return 1 if faults else 0
+
+
+@contextlib.contextmanager
+def _logs(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        yield kept.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="upstream-logs-") as directory:
+        yield Path(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

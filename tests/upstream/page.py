@@ -1,0 +1,121 @@
+# ruff: noqa: E501 -- the lines of the page are its own
+"""The table of a run, and docs/conformance.md of what is recorded in the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from devcluster.releases import RELEASES
+from tests.upstream.results import NOT_RUN, RECORDED, Counts, Results
+from tests.upstream.running import CHECKOUT, Side
+from tests.upstream.unrunnable import UNRUNNABLE
+
+PAGE = CHECKOUT / "docs" / "conformance.md"
+_SIDES: Mapping[Side, str] = {Side.GO: "Go", Side.UPSTREAM: "ours, `upstream`", Side.SAFE: "ours, `safe`"}
+_EXPLAINED: Mapping[str, str] = {}
+"""Why a case fails on purpose: the row of docs/differences.md, by the case's name."""
+_INTRODUCTION = """\
+# kube-scheduler's own tests
+
+`make upstream` runs the integration tests of kube-scheduler itself (`test/integration/scheduler` of `k8s.io/kubernetes`) with our
+scheduler in place of the Go one, and with the Go one as the control. It writes this page with
+`python -m tests.upstream --page`, from the results in `tests/upstream/results.json`. What ours does differently on purpose is in
+[differences.md](differences.md); random cases are compared by `make conformance` ([versions.md](versions.md)).
+
+The tests come from the Go module proxy and are compiled in a copy of the module in the cache, which a script of ours edits
+(`tests/upstream/edits.py`): where a test runs the scheduler, ours is started as a process (`tests/upstream/bridge`), with the
+configuration of the test, encoded by upstream's encoder, and `compatibility: upstream` or `safe`. API server, controllers and
+the checks of the tests are upstream's. Three things differ: the test goes on when ours is ready; helpers that wait for the Go
+scheduler's cache wait 0.3 s more; and a backoff of 0 s, which no configuration can say, is 1 s.
+"""
+_REPEATING = """\
+## Repeat it
+
+`make upstream KUBERNETES=1.34` runs what is not recorded in `.upstream.json` yet, and `PACKAGES=filters,preemption/misc` and `MODE=safe` choose.
+`python -m tests.upstream --help` has more: one test (`--test`), and what tests and scheduler print (`--logs`). It fails when ours fails a case
+that the Go scheduler passes. It needs nothing but Go, which is installed where it is missing, and etcd, which is built.
+"""
+
+
+def table(results: Results, minor: str, packages: Sequence[str]) -> str:
+    """A Markdown table of packages: cases that pass, of those that were judged."""
+    rows = [("package", *_SIDES.values(), "not judged")]
+    rows.append(("---",) * len(rows[0]))
+    totals: dict[Side, tuple[int, int]] = {}
+    for package in packages:
+        cells: list[str] = []
+        left_out = 0
+        for side in _SIDES:
+            counts = results.counts(minor, package, side)
+            cells.append(_cell(counts))
+            if counts is not None:
+                passed, judged = totals.get(side, (0, 0))
+                totals[side] = passed + counts.passed, judged + counts.passed + len(counts.failed)
+                left_out = max(left_out, counts.left_out)
+        rows.append((f"`{package}`", *cells, str(left_out)))
+    sums = (f"{passed} of {judged}" for passed, judged in (totals.get(side, (0, 0)) for side in _SIDES))
+    rows.append(("all", *sums, ""))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def write() -> None:
+    """Write docs/conformance.md."""
+    PAGE.write_text(text(Results(RECORDED)))
+
+
+def text(results: Results) -> str:
+    """The page."""
+    parts = [_INTRODUCTION]
+    for minor in results.minors():
+        packages = results.packages(minor)
+        parts.append(
+            f"## {RELEASES[minor].version}\n\nRecorded on {results.recorded(minor)}. Cases are subtests, or tests that have none.\n"
+        )
+        parts.append(table(results, minor, packages) + "\n")
+        parts.append(_costs(results, minor, packages))
+        parts.append(_reasons(results, minor, packages))
+        parts.append(_failures(results, minor))
+    return "\n".join([*(part for part in parts if part), _REPEATING])
+
+
+def _cell(counts: Counts | None) -> str:
+    if counts is None:
+        return NOT_RUN
+    judged = counts.passed + len(counts.failed)
+    return f"{counts.passed} of {judged}" if judged else "–"
+
+
+def _costs(results: Results, minor: str, packages: Sequence[str]) -> str:
+    seconds = dict.fromkeys(Side, 0.0)
+    for package in packages:
+        for side in Side:
+            counts = results.counts(minor, package, side)
+            seconds[side] += counts.seconds if counts else 0.0
+    costs = ", ".join(f"{_SIDES[side]} {seconds[side]:.0f} s" for side in Side if seconds[side])
+    return f"Seconds on two busy cores, a test after the other: {costs}.\n"
+
+
+def _reasons(results: Results, minor: str, packages: Sequence[str]) -> str:
+    lines: dict[str, None] = {}
+    for package in sorted({*packages, *UNRUNNABLE}):
+        for test, why in UNRUNNABLE.get(package, {}).items():
+            lines[f"| `{package}` | {'all' if test == 'Test.*' else f'`{test}`'} | {why} |"] = None
+        for side in (Side.UPSTREAM, Side.SAFE):
+            counts = results.counts(minor, package, side)
+            for reason in counts.reasons if counts else ():
+                test, _, why = reason.partition(": ")
+                lines[f"| `{package}` | `{test}` | {why} |"] = None
+    return "\n".join(["Not run, or not judged:", "", "| package | test | why |", "|---|---|---|", *lines, ""])
+
+
+def _failures(results: Results, minor: str) -> str:
+    sides: dict[tuple[str, str], list[str]] = {}
+    for package, case, side in results.failures(minor):
+        sides.setdefault((package, case), []).append(_SIDES[side])
+    if not sides:
+        return ""
+    lines = [
+        f"| `{package}` | `{case}` | {'; '.join(failing)} | {_EXPLAINED.get(case, 'not explained yet')} |"
+        for (package, case), failing in sides.items()
+    ]
+    return "\n".join(["Failures:", "", "| package | case | fails with | why |", "|---|---|---|---|", *lines, ""])

@@ -1,0 +1,147 @@
+"""One run of one of upstream's tests: the binary is started, and what it prints becomes outcomes."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scheduler.gates import SETTABLE_GATES
+from tests.upstream.source import Package
+
+CHECKOUT = Path(__file__).parents[2]
+TEST_SECONDS = 300
+"""When a test that hangs is ended; the longest of upstream's takes two minutes."""
+_OUTCOME = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
+
+
+class Side(enum.StrEnum):
+    """Which scheduler a run has: upstream's own, or ours with one of its compatibilities."""
+
+    GO = "go"
+    UPSTREAM = "upstream"
+    SAFE = "safe"
+
+
+@dataclass
+class Run:
+    """What came of a test (with its subtests) that was run by itself.
+
+    Attributes:
+        passed: how many cases passed: subtests, or the test itself where it has none.
+        failed: names of cases that did not.
+        skipped: how many upstream skips itself.
+        started: how often our scheduler was started.
+        unjudged: why it was not, as often as it was not.
+        troubles: how our schedulers ended that were not ended by the test.
+        seconds: how long it took.
+        output: what the binary printed, with the path of each log of ours.
+    """
+
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: int = 0
+    started: int = 0
+    unjudged: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    output: str = ""
+
+
+def names(package: Package, etcd: str) -> list[str]:
+    """The tests of a package, in its order. A binary starts an etcd even for this, unless it is told of one."""
+    command = [str(package.binary), "-test.list", "."]
+    output = _output(command, package.directory, {**os.environ, "KUBE_INTEGRATION_ETCD_URL": etcd})
+    return [line for line in output.splitlines() if line.startswith("Test")]
+
+
+def run(package: Package, test: str, side: Side, etcd: str, logs: Path) -> Run:
+    """Run one test; `etcd` is an etcd's address, `logs` a directory for what test and schedulers print."""
+    command = [str(package.binary), "-test.v", "-test.run", f"^{test}$", f"-test.timeout={TEST_SECONDS}s"]
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "starts").unlink(missing_ok=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="upstream-") as temporary:
+        variables = {"KUBE_INTEGRATION_ETCD_URL": etcd, "TMPDIR": temporary, **_judged(side, package.minor, logs)}
+        output = _output(command, package.directory, {**os.environ, **package.environment, **variables})
+    (logs / "test.log").write_text(output)
+    result = outcomes(output, test)
+    result.seconds = time.monotonic() - began
+    for line in _lines(logs / "starts"):
+        word, _, text = line.partition(" ")
+        if word == "started":
+            result.started += 1
+        elif word == "unjudged":
+            result.unjudged.append(text)
+        else:
+            result.troubles.append(text)
+    return result
+
+
+def outcomes(output: str, test: str) -> Run:
+    """Read what `-test.v` prints. A test that has subtests counts by them; one that ended without a word has failed."""
+    printed = {match[2]: match[1] for match in _OUTCOME.finditer(output)}
+    parents = {name.rpartition("/")[0] for name in printed}
+    cases = {name: word for name, word in printed.items() if name not in parents}
+    result = Run(output=output)
+    for name, word in cases.items():
+        if word == "PASS":
+            result.passed += 1
+        elif word == "SKIP":
+            result.skipped += 1
+        else:
+            result.failed.append(name)
+    # A failure of the test itself beside its subtests, or an end in their midst: a panic, or the time was over.
+    if not result.failed and printed.get(test, "FAIL") == "FAIL":
+        result.failed.append(test)
+    return result
+
+
+def _judged(side: Side, minor: str, logs: Path) -> Mapping[str, str]:
+    if side is Side.GO:
+        return {}
+    return {
+        "JUDGED_SCHEDULER": f"{sys.executable} -m scheduler",
+        "JUDGED_SCHEDULER_OPTIONS": json.dumps({"compatibility": side.value, "kubernetesVersion": minor}),
+        "JUDGED_SCHEDULER_GATES": ",".join(sorted(SETTABLE_GATES)),
+        "JUDGED_SCHEDULER_STARTS": str(logs),
+        # The binary runs in a directory of upstream's; ours is found all the same.
+        "PYTHONPATH": str(CHECKOUT),
+    }
+
+
+def _output(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
+    with subprocess.Popen(
+        command,
+        cwd=directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            # The binary ends itself when the time is over; if it cannot, it is ended here.
+            output, _ = process.communicate(timeout=TEST_SECONDS + 60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return output
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
