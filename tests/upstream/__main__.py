@@ -84,6 +84,7 @@ def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: 
             package = source.package(name)
             with report.step(f"{minor} {name}", announce=True) as advance:
                 judged = [test for test in running.names(package, etcd) if not is_unrunnable(name, test)]
+                results.know(minor, name, judged)
                 tests = [test for test in judged if re.search(options.test, test)]
                 rows = [(test, side) for test in tests for side in (Side.GO, *options.modes)]
                 for done, (test, side) in enumerate(rows):

@@ -61,7 +61,7 @@ EDITS = (
     ),
     Edit(
         "cmd/kube-scheduler/app/testing/testserver.go",
-        r"(?m)^func StartTestServer\(ctx context\.Context, (\w+) \[\]string\).*\{$",
+        r"(?m)^func StartTestServer\((?:t \*testing\.T, )?ctx context\.Context, (\w+) \[\]string\).*\{$",
         r"\g<0>\n\tif scheduler.JudgedIsChosen() {\n\t\treturn startJudged(ctx, \1)\n\t}",
     ),
     Edit(

@@ -26,7 +26,10 @@ The tests come from the Go module proxy and are compiled in a copy of the module
 (`tests/upstream/edits.py`): where a test runs the scheduler, ours is started as a process (`tests/upstream/bridge`), with the
 configuration of the test, encoded by upstream's encoder, and `compatibility: upstream` or `safe`. API server, controllers and
 the checks of the tests are upstream's. Three things differ: the test goes on when ours is ready; helpers that wait for the Go
-scheduler's cache wait 0.3 s more; and a backoff of 0 s, which no configuration can say, is 1 s.
+scheduler's cache wait 0.3 s more; and a backoff of 0 s, which no configuration can say, is 1 s. Feature gates that ours can set
+are passed on; in the others it is as the version that it behaves as.
+
+A case is a subtest, or a test that has none. A case that passes without having started ours says nothing of it, and is not judged.
 """
 _REPEATING = """\
 ## Repeat it
@@ -39,7 +42,7 @@ that the Go scheduler passes. It needs nothing but Go, which is installed where 
 
 def table(results: Results, minor: str, packages: Sequence[str]) -> str:
     """A Markdown table of packages: cases that pass, of those that were judged."""
-    rows = [("package", *_SIDES.values(), "not judged")]
+    rows = [("package", "tests run", *_SIDES.values(), "not judged")]
     rows.append(("---",) * len(rows[0]))
     totals: dict[Side, tuple[int, int]] = {}
     for package in packages:
@@ -52,9 +55,11 @@ def table(results: Results, minor: str, packages: Sequence[str]) -> str:
                 passed, judged = totals.get(side, (0, 0))
                 totals[side] = passed + counts.passed, judged + counts.passed + len(counts.failed)
                 left_out = max(left_out, counts.left_out)
-        rows.append((f"`{package}`", *cells, str(left_out)))
+        counted = (results.counts(minor, package, side) for side in _SIDES)
+        ran = max((counts.tests for counts in counted if counts), default=0)
+        rows.append((f"`{package}`", f"{ran} of {max(ran, results.known(minor, package))}", *cells, str(left_out)))
     sums = (f"{passed} of {judged}" for passed, judged in (totals.get(side, (0, 0)) for side in _SIDES))
-    rows.append(("all", *sums, ""))
+    rows.append(("all", "", *sums, ""))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -68,9 +73,7 @@ def text(results: Results) -> str:
     parts = [_INTRODUCTION]
     for minor in results.minors():
         packages = results.packages(minor)
-        parts.append(
-            f"## {RELEASES[minor].version}\n\nRecorded on {results.recorded(minor)}. Cases are subtests, or tests that have none.\n"
-        )
+        parts.append(f"## {RELEASES[minor].version}\n\nRecorded on {results.recorded(minor)}.\n")
         parts.append(table(results, minor, packages) + "\n")
         parts.append(_costs(results, minor, packages))
         parts.append(_reasons(results, minor, packages))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,16 @@ class Results:
         """Whether the run is recorded."""
         return side.value in self._tests(minor, package).get(test, {})
 
+    def know(self, minor: str, package: str, tests: Sequence[str]) -> None:
+        """Record which tests a package has that can be judged: not all of them may have been run."""
+        release = self._content.setdefault(minor, {"recorded": _today()})
+        release.setdefault("tests", {})[package] = len(tests)
+        self._write()
+
+    def known(self, minor: str, package: str) -> int:
+        """How many tests a package has that can be judged."""
+        return int(self._content.get(minor, {}).get("tests", {}).get(package, 0))
+
     def add(self, minor: str, package: str, test: str, side: Side, run: Run) -> None:
         """Record a run, in the file, too."""
         row: dict[str, Any] = {"passed": run.passed, "seconds": round(run.seconds, 1)}
@@ -61,11 +71,9 @@ class Results:
         elif side is not Side.GO and run.passed and not run.started:
             row["unjudged"] = NEVER_STARTED
         release = self._content.setdefault(minor, {})
-        release["recorded"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+        release["recorded"] = _today()
         release.setdefault("packages", {}).setdefault(package, {}).setdefault(test, {})[side.value] = row
-        temporary = self._file.with_name(f".{self._file.name}.tmp")
-        temporary.write_text(json.dumps(self._content, indent=1, sort_keys=True) + "\n")
-        temporary.replace(self._file)
+        self._write()
 
     def minors(self) -> list[str]:
         """Those that have results."""
@@ -111,6 +119,15 @@ class Results:
                 for case in counts.failed if counts else ():
                     yield package, case, side
 
+    def _write(self) -> None:
+        temporary = self._file.with_name(f".{self._file.name}.tmp")
+        temporary.write_text(json.dumps(self._content, indent=1, sort_keys=True) + "\n")
+        temporary.replace(self._file)
+
     def _tests(self, minor: str, package: str) -> dict[str, dict[str, Any]]:
         tests: dict[str, dict[str, Any]] = self._content.get(minor, {}).get("packages", {}).get(package, {})
         return tests
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -74,7 +74,8 @@ def test_the_table_counts_what_was_judged(tmp_path: Path) -> None:
     results = Results(tmp_path / "results.json")
     results.add("1.34", "taint", "TestTaint", Side.GO, Run(passed=5))
     results.add("1.34", "taint", "TestTaint", Side.SAFE, Run(passed=3, failed=["TestTaint/x"], started=3))
-    assert "| `taint` | 5 of 5 | not run | 3 of 4 | 1 |" in page.table(results, "1.34", ["taint"])
+    results.know("1.34", "taint", ["TestTaint", "TestOther"])
+    assert "| `taint` | 1 of 2 | 5 of 5 | not run | 3 of 4 | 1 |" in page.table(results, "1.34", ["taint"])
 
 
 def test_the_loop_of_the_go_scheduler_is_replaced(tmp_path: Path) -> None:
