@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -39,7 +40,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.upstream", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kubernetes", default=releases.chosen(), metavar="MINOR", help="whose tests (%(default)s)")
+    minor = os.environ.get(releases.VARIABLE) or releases.DEFAULT
+    parser.add_argument("--kubernetes", default=minor, metavar="MINOR", help="whose tests (%(default)s)")
     parser.add_argument("--packages", default="", metavar="A,B", help="such as filters,preemption/misc (all)")
     parser.add_argument("--mode", default="upstream,safe", help="compatibility of ours: upstream, safe or both")
     parser.add_argument("--test", default="", metavar="PATTERN", help="only tests whose name matches")
@@ -56,6 +58,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"--kubernetes: {error}")
     try:
         options.modes = [Side(mode) for mode in options.mode.split(",")]
+        if Side.GO in options.modes:
+            raise ValueError(options.mode)
         re.compile(options.test)
     except ValueError:
         parser.error(f"--mode: {options.mode!r} is not upstream, safe or upstream,safe")
