@@ -101,6 +101,7 @@ def test_a_second_stack_that_shares_the_operator_as_its_preview_says_works(stack
         second.run("destroy", "--yes", "--skip-preview")
         first.run("destroy", "--yes", "--skip-preview")
         first.core.delete_namespace("second-ns")
+        eventually(lambda: "V1Namespace/second-ns" not in first.cluster_scoped(), "the namespace goes")
 
 
 def test_a_stack_lives_in_a_namespace_of_its_own_and_stays_there(first: Live) -> None:

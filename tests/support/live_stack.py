@@ -15,6 +15,7 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from components._alert_rules import FEW_PODS
 from components.alerts import alert_rules
 from devcluster import environment
 from devcluster.cluster import LocalCluster
@@ -153,7 +154,7 @@ class Live:
 
     def scheduler_is_scraped(self, directory: Path) -> None:
         """A Prometheus with a ServiceAccount of its own, bound to the shipped role, scrapes the scheduler, and an alert
-        of the stack's rules fires for a pod that fits nowhere."""
+        of the stack's rules fires for pods that fit nowhere."""
         account = f"prometheus-{uuid.uuid4().hex[:8]}"
         metadata = {"metadata": {"name": account}}
         self.core.create_namespaced_service_account("default", metadata)
@@ -172,15 +173,18 @@ class Live:
         rules = [{"alert": rule["alert"], "expr": rule["expr"]} for rule in alert_rules(NAMESPACE)]
         target, groups = f"{pod.status.pod_ip}:10259", [{"name": "stack", "rules": rules}]
         container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "1000"}}}
-        body = {"metadata": {"name": account}, "spec": {"schedulerName": NAME, "containers": [container]}}
-        self.core.create_namespaced_pod("default", body)
+        spec = {"schedulerName": NAME, "containers": [container]}
+        waiting = [f"{account}-{number}" for number in range(FEW_PODS + 1)]
+        for name in waiting:
+            self.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
         try:
             with scraping(directory, target, answer.status.token, labels=labels, rules=groups) as prometheus:
                 prometheus.wait_for(f'up{{job="{NAME}",namespace="{NAMESPACE}"}} == 1')
                 eventually(lambda: "SecondarySchedulerPodsUnschedulable" in prometheus.firing(), "an alert that fires")
                 eventually(lambda: "SecondarySchedulerDown" not in prometheus.firing(), "no alert that it is down")
         finally:
-            self.core.delete_namespaced_pod(account, "default")
+            for name in waiting:
+                self.core.delete_namespaced_pod(name, "default")
             self.rbac.delete_cluster_role_binding(account)
             self.core.delete_namespaced_service_account(account, "default")
 

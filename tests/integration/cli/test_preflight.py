@@ -213,11 +213,11 @@ def test_a_stack_file_is_checked_with_its_own_credentials_and_written_with_its_c
 ) -> None:
     variables = environment.variables(cluster.layout, cluster.prometheus_url, os.environ)
     stack = CHECKOUT / "stacks" / "Pulumi.local.yaml"
-    done = run(cluster, "--stack", stack, "-o", "json", env=variables)
+    done = run(cluster, "--config", stack, "-o", "json", env=variables)
     assert done.code == 0, done.out + done.err
     assert cluster.prometheus_token_file.read_text().strip() not in done.out + done.err
 
-    unset = run(cluster, "--stack", stack)
+    unset = run(cluster, "--config", stack)
     assert unset.code == 1
     assert "SECONDARY_SCHEDULER_PROMETHEUS_URL" in unset.err
 
@@ -275,7 +275,7 @@ def the_route_is_written(cluster: LocalCluster, prod: Path, mine: Path, token: t
     valid = run_command("validate", mine)
     assert valid.code == 0, valid.out + valid.err
     mine.write_text(before)
-    kept = run(cluster, "--stack", mine, *token, *SIMULATED, "--write", mine)
+    kept = run(cluster, "--config", mine, *token, *SIMULATED, "--write", mine)
     assert (kept.code, mine.read_text()) == (0, before), kept.err
 
 
@@ -328,7 +328,7 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: LocalCl
         done = run(cluster, *shown, "-o", "json", *SIMULATED)
         assert done.code == 0, done.out
         stack = CHECKOUT / "stacks" / "Pulumi.openshift-prod.yaml"
-        done = run(cluster, "--stack", stack, *shown, "-o", "json", *SIMULATED)
+        done = run(cluster, "--config", stack, *shown, "-o", "json", *SIMULATED)
         assert done.code == 0, done.out + done.err
         assert "only reachable inside the cluster" in checks(done)["route"]["found"]
         (tmp_path / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
