@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypedDict
 
+from ._objective import OBJECTIVE
+
 _CLUSTER: Final = 'cluster=~"$cluster"'
 SCHEDULER: Final = f'{_CLUSTER},job="$job",namespace="$namespace"'
 """Selects the scheduler's series."""
@@ -170,9 +172,9 @@ def _overview() -> list[Panel]:
         ),
         _verdict(
             "Bound within 5 s",
-            "Of the pods that were placed at their first attempt, in an hour. The objective is 99 %.",
+            f"Of the pods that were placed at their first attempt, in an hour. The objective is {OBJECTIVE * 100:g} %.",
             in_time,
-            ((0.0, "red"), (0.95, "yellow"), (0.99, "green")),
+            ((0.0, "red"), (0.95, "yellow"), (OBJECTIVE, "green")),
             none="no pods",
             unit="percentunit",
         ),
@@ -202,20 +204,18 @@ def _placement() -> list[Panel]:
         high, low = (f"max without (quantile) ({ratio('load', resource, quantile)})" for quantile in ("0.9", "0.1"))
         return f"{high} - {low}"
 
-    quantiles = "p{{quantile}}"
+    def panel(kind: str, resource: str, title: str, description: str) -> Panel:
+        return _panel(title, description, (ratio(kind, resource), "p{{quantile}}"), unit="percentunit")
+
+    measured = "Measured load of the nodes, at quantiles; only with a plugin that reads load."
     return [
-        _panel(
+        panel(
+            "requested",
+            "cpu",
             "CPU that is requested",
             "Share of a node's allocatable CPU, at quantiles of the nodes: 1 is the fullest node.",
-            (ratio("requested", "cpu"), quantiles),
-            unit="percentunit",
         ),
-        _panel(
-            "CPU that is used",
-            "Measured load of the nodes, at quantiles; only with a plugin that reads load.",
-            (ratio("load", "cpu"), quantiles),
-            unit="percentunit",
-        ),
+        panel("load", "cpu", "CPU that is used", measured),
         _panel(
             "How evenly nodes are used",
             "Load of the node at the 90th percentile minus that at the 10th: the lower, the more even. Profiles that"
@@ -224,18 +224,13 @@ def _placement() -> list[Panel]:
             (spread("memory"), "memory"),
             unit="percentunit",
         ),
-        _panel(
+        panel(
+            "requested",
+            "memory",
             "Memory that is requested",
             "Share of a node's allocatable memory, at quantiles of the nodes.",
-            (ratio("requested", "memory"), quantiles),
-            unit="percentunit",
         ),
-        _panel(
-            "Memory that is used",
-            "Measured load of the nodes, at quantiles; only with a plugin that reads load.",
-            (ratio("load", "memory"), quantiles),
-            unit="percentunit",
-        ),
+        panel("load", "memory", "Memory that is used", measured),
         _panel(
             "What plugins observe",
             "Per second, by plugin: what they count about what they are given, such as nodes without load.",

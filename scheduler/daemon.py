@@ -35,6 +35,7 @@ from scheduler.engine import (
     describe_versions,
     new_reflector,
     reduce_node_update,
+    show_requested,
 )
 from scheduler.gates import gates_of, is_on
 from scheduler.helpers import PodReducer, salvage_pod
@@ -451,7 +452,7 @@ class Daemon:
             self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
         self._feeds.show()
         self.engine.overcommits.show()
-        self.engine.utilization.show_requested(self.engine.clocks.wall())
+        show_requested(state, self.metrics.nodes_requested, self.engine.clocks.wall())
 
     def _new_server(self) -> Server | None:
         """The HTTPS server, which has its port but does not answer yet."""

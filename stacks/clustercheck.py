@@ -18,7 +18,7 @@ from scheduler.config import ClusterVersions, Problem, incompatibilities
 from stacks.clusteraccess import ClusterReader, Late, NotAsked
 from stacks.image import operator_of_stack
 from stacks.kubeconfig import Context
-from stacks.removal import holds
+from stacks.removal import namespaces_in
 from stacks.settings import StackSettings
 
 PATIENCE_SECONDS: Final = 5.0
@@ -34,8 +34,6 @@ _PATHS: Final = {
 }
 _OPERATOR: Final = "secondary-scheduler-operator"
 _UPSTREAM_OPERATOR: Final = "openshift-secondary-scheduler-operator"
-_MADE_FIRST: Final = (("Namespace", "Namespace"), ("InstallationRecord", "ConfigMap"))
-"""Component and kind of what a stack that is not new has in its state; without the namespace in install mode none."""
 _MINOR = re.compile(r"v?(\d+)\.(\d+)\D?.*")
 
 Json = Mapping[str, Any]
@@ -138,7 +136,7 @@ def judge(
         state: type and outputs of its resources, by URN.
     """
     yield from _versions(answers, settings, profile)
-    if settings.adopt_existing or any(holds(state, *component_kind) for component_kind in _MADE_FIRST):
+    if settings.adopt_existing or namespaces_in(state):
         return
     existing = answers.namespace
     if existing is not None and settings.install_mode != "none":

@@ -6,7 +6,6 @@ import base64
 import binascii
 import json
 import os
-import posixpath
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,12 +14,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from scheduler.catalog import SERVICE_ACCOUNT_TOKEN, Loc
+from scheduler.catalog import SERVICE_ACCOUNT_DIRECTORY, Loc
 from scheduler.config import Problem
 from stacks.settings import ClusterSettings
 
 KUBECONFIG_KEY = "kubeconfig"
-_SERVICE_ACCOUNT = posixpath.dirname(SERVICE_ACCOUNT_TOKEN)
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _LOG_IN = "log in again, for example with oc login, or use another one"
 
@@ -54,9 +52,9 @@ def context_of(cluster: ClusterSettings, content: str | None, environment: Mappi
     if document is None:
         host, port = environment["KUBERNETES_SERVICE_HOST"], environment.get("KUBERNETES_SERVICE_PORT", "443")
         server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-        authority = f"{_SERVICE_ACCOUNT}/ca.crt"
+        authority = f"{SERVICE_ACCOUNT_DIRECTORY}/ca.crt"
         entry = {"server": server, "certificate-authority": authority}
-        return Context("in-cluster", entry, {"tokenFile": f"{_SERVICE_ACCOUNT}/token"})
+        return Context("in-cluster", entry, {"tokenFile": f"{SERVICE_ACCOUNT_DIRECTORY}/token"})
     context = _Kubeconfig(document, source).context(cluster.context)
     return None if isinstance(context, str) else context
 

@@ -19,6 +19,7 @@ from stacks.settings import StackSettings
 
 _PROVIDER: Final = "pulumi:providers:kubernetes"
 _COMPONENTS: Final = "secondary-scheduler:components:"
+_RECORD: Final = ("InstallationRecord", "ConfigMap")
 
 
 @dataclass(frozen=True)
@@ -99,21 +100,23 @@ def _moved(state: Mapping[str, Any], namespace: str) -> str:
     Every object would be replaced, the SecondaryScheduler while its operator goes, and the names of those without a
     namespace follow from it.
     """
-    for item in _live(state):
-        if (item.component, item.kind) in {("InstallationRecord", "ConfigMap"), ("Namespace", "Namespace")}:
-            was = item.name if item.kind == "Namespace" else item.namespace
-            if was not in ("", namespace):
-                return (
-                    f"namespace is {namespace}, and this stack lives in {was}: an update cannot move it; keep {was}, "
-                    f"or move in two steps: pulumi destroy, then pulumi up with namespace {namespace} (running pods "
-                    "stay, new ones wait in between)"
-                )
+    for was in namespaces_in(state):
+        if was not in ("", namespace):
+            return (
+                f"namespace is {namespace}, and this stack lives in {was}: an update cannot move it; keep {was}, or "
+                f"move in two steps: pulumi destroy, then pulumi up with namespace {namespace} (running pods stay, new "
+                "ones wait in between)"
+            )
     return ""
 
 
-def holds(state: Mapping[str, Any], component: str, kind: str) -> bool:
-    """Whether the state has an object of a kind that a component registered."""
-    return any((item.component, item.kind) == (component, kind) for item in _live(state))
+def namespaces_in(state: Mapping[str, Any]) -> list[str]:
+    """Return the namespaces of what a stack registers first, "" where one is not known; none of a new stack.
+
+    These are its Namespace, which it does not have in install mode none, and its record.
+    """
+    named = [item.name for item in _live(state) if (item.component, item.kind) == ("Namespace", "Namespace")]
+    return named + [item.namespace for item in _live(state) if (item.component, item.kind) == _RECORD]
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,7 @@ def _live(state: Mapping[str, Any]) -> Iterator[_Object]:
 
 
 def _modes(live: Collection[_Object]) -> set[str]:
-    records = [item for item in live if (item.component, item.kind) == ("InstallationRecord", "ConfigMap")]
+    records = [item for item in live if (item.component, item.kind) == _RECORD]
     return {str(_mapping(record.outputs, "data").get("installMode", "")) for record in records} - {""}
 
 

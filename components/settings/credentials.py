@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import posixpath
 from dataclasses import dataclass, field, replace
 
-from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, SERVICE_ACCOUNT_TOKEN, CredentialRules, Loc
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, SERVICE_ACCOUNT_DIRECTORY, CredentialRules, Loc
 
 from .metric_settings import CredentialSettings, ExistingSecret
 
 CREDENTIALS: Loc = ("metricProvider", "credentials")
 TOKEN_IN_CONFIG_MAP: Loc = (*CREDENTIALS, "allowTokenInConfigMap")
 _SECRET_MOUNT = METRIC_CREDENTIALS_DIRECTORY
-_SERVICE_ACCOUNT_MOUNT = posixpath.dirname(SERVICE_ACCOUNT_TOKEN)
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def mounted_credentials(
         files = _files(_SECRET_MOUNT, secret.key, secret.ca_key)
         return MetricCredentialValues(files=files, existing_secret=secret, rules=rules)
     if (account := credentials.service_account) is not None:
-        files = _files(_SERVICE_ACCOUNT_MOUNT, "token", account.ca_key)
+        files = _files(SERVICE_ACCOUNT_DIRECTORY, "token", account.ca_key)
         if account.audience:
             files = replace(files, token=f"{_SECRET_MOUNT}/token")
         else:

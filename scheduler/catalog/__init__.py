@@ -70,6 +70,7 @@ from scheduler.catalog.intree import IN_TREE, REMOVED_IN_V1
 from scheduler.catalog.metricsources import (
     DEFAULT_ADDRESSES,
     METRIC_CREDENTIALS_DIRECTORY,
+    SERVICE_ACCOUNT_DIRECTORY,
     SERVICE_ACCOUNT_TOKEN,
     UNDECIDED_RULES,
     Credential,
@@ -195,6 +196,7 @@ __all__ = [
     "REBALANCER_CLUSTER_ROLE",
     "REBALANCER_SUFFIX",
     "REMOVED_IN_V1",
+    "SERVICE_ACCOUNT_DIRECTORY",
     "SERVICE_ACCOUNT_TOKEN",
     "STATUS_KINDS",
     "SYSTEM_PRIORITY_CLASSES",

@@ -15,9 +15,10 @@ DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "ht
 """Where load-watcher looks when the configuration names no address."""
 METRIC_CREDENTIALS_DIRECTORY = "/var/run/secrets/secondary-scheduler/metrics"
 """Where the scheduler's pod has the credentials for the metric source."""
-SERVICE_ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - a path
-"""Where every pod has the token of its ServiceAccount, which the API server accepts."""
-_SERVICE_ACCOUNT_DIRECTORY = posixpath.dirname(SERVICE_ACCOUNT_TOKEN)
+SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where every pod has the files of its ServiceAccount."""
+SERVICE_ACCOUNT_TOKEN = f"{SERVICE_ACCOUNT_DIRECTORY}/token"
+"""The token among them, which the API server accepts."""
 _PORTS = {"http": 80, "https": 443}
 # No user, query, fragment, blank or backslash: programs disagree about the host of an address that has them.
 _ADDRESS = re.compile(
@@ -158,7 +159,7 @@ class CredentialRules:
     def _of_file(self, file: str) -> Iterator[Refusal]:
         if self.directory is None:
             return
-        if _is_below(file, _SERVICE_ACCOUNT_DIRECTORY):
+        if _is_below(file, SERVICE_ACCOUNT_DIRECTORY):
             yield Refusal(
                 "tokenFile",
                 "the ServiceAccount's own token is sent only where the SecondaryScheduler or the stack asks for it",

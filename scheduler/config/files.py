@@ -8,15 +8,14 @@ configuration names does not start.
 import posixpath
 from collections.abc import Iterator, Sequence
 
-from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, OPTIONS, SERVICE_ACCOUNT_TOKEN, Loc
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, OPTIONS, SERVICE_ACCOUNT_DIRECTORY, Loc
 from scheduler.config.document import Document
 from scheduler.config.expand import EffectiveProfile
 from scheduler.config.flavours import Flavour
 from scheduler.config.model import KubeSchedulerConfiguration
 from scheduler.config.problems import Problem
 
-_SERVICE_ACCOUNT = posixpath.dirname(SERVICE_ACCOUNT_TOKEN)
-_MOUNTED_FILES = frozenset(f"{_SERVICE_ACCOUNT}/{name}" for name in ("token", "ca.crt", "service-ca.crt"))
+_MOUNTED_FILES = frozenset(f"{SERVICE_ACCOUNT_DIRECTORY}/{name}" for name in ("token", "ca.crt", "service-ca.crt"))
 _TRUST_STORES = ("/etc/ssl/", "/etc/pki/", "/usr/share/", "/usr/local/share/")
 """Where images have certificate authorities. Which ones, only the image knows."""
 _MOUNTED_OVER = ("/etc/kubernetes/", "/tmp/", "/certs-dir/", "/var/run/secrets/")  # noqa: S108 - the pod's own

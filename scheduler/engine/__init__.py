@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.engine.loadfeeds import LoadFeeds
     from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules
     from scheduler.engine.nodefacts import node_facts
+    from scheduler.engine.nodeloads import show_requested
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
@@ -56,6 +57,7 @@ if not TYPE_CHECKING:
             "reduce_node_update": "inputs",
             "LoadFeeds": "loadfeeds",
             "node_facts": "nodefacts",
+            "show_requested": "nodeloads",
             "declared_watches": "objects",
             "new_reflector": "objects",
             "OvercommitReport": "overcommits",
@@ -107,5 +109,6 @@ __all__ = [
     "read_named_file",
     "reduce_node_update",
     "refusal_message",
+    "show_requested",
     "versions_text",
 ]

@@ -25,7 +25,6 @@ from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.inspector import Inspector
 from scheduler.engine.nodecheck import NodeCheck, check_rules
-from scheduler.engine.nodeloads import Utilization
 from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
@@ -195,7 +194,6 @@ class Engine:
         self.overcommits = Overcommits(
             self.state, scheduler_names=self.runners, metrics=outputs.metrics, clock=clocks.monotonic
         )
-        self.utilization = Utilization(self.state, outputs.metrics)
         self.pods = PodInputs(
             self.state,
             self.queue,

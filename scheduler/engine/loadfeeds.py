@@ -81,8 +81,9 @@ class LoadFeeds:
         """Bring the gauges of freshness and of the nodes' load up to date."""
         for feed in self._feeds.values():
             feed.show_age(feed.status())
-        max_ages = {key: settings.max_age_seconds for key, settings in self._settings.items()}
-        self._engine.utilization.show_loads(max_ages, self._engine.clocks.wall())
+        now = self._engine.clocks.wall()
+        for loads in self._loads.values():
+            loads.show(self._metrics.nodes_load, now)
 
     def node_loads(self) -> list[SourceLoads]:
         """Return the state of each source and the nodes' load; called on the loop."""

@@ -87,14 +87,12 @@ class Endpoints:
             request: web.Request, handler: Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
         ) -> web.StreamResponse:
             path = request.path
-            authorizer = self._authorizer
-            is_handover = path == HANDOVER_PATH and self._handover_authorizer is not None
-            if is_handover and self._handover_authorizer is not None:
-                # Whatever is open to others: its answer holds a credential.
-                authorizer = self._handover_authorizer
-            elif any(_matches(path, allowed) for allowed in self._answers.always_allow):
+            # Whatever is open to others: its answer holds a credential.
+            handover = self._handover_authorizer if path == HANDOVER_PATH else None
+            authorizer = handover or self._authorizer
+            if handover is None and any(_matches(path, allowed) for allowed in self._answers.always_allow):
                 return await handler(request)
-            user = None if is_handover else user_of(request.get_extra_info("ssl_object"), time.time())
+            user = None if handover is not None else user_of(request.get_extra_info("ssl_object"), time.time())
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             if user is None and (scheme.lower() != "bearer" or not token):
                 return web.Response(status=403, text=f"{path}: a bearer token is needed\n")

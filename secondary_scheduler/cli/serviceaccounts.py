@@ -3,8 +3,6 @@ does not know who signs these, but has tokens reviewed (docs/adr/0025)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from scheduler.kube.client import ClientConfig, Forbidden, KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.clusterstatus.listing import part, read_object
@@ -47,13 +45,4 @@ def asking_as(config: ClientConfig, account: str | None) -> ClientConfig | None:
     finally:
         connection.close()
     token = str(part(answer, "status").get("token") or "")
-    return replace(
-        config,
-        token=token,
-        token_file=None,
-        cert_file=None,
-        key_file=None,
-        cert_data=None,
-        key_data=None,
-        source=f"ServiceAccount {namespace}/{name}",
-    )
+    return config.with_token(token, f"ServiceAccount {namespace}/{name}")

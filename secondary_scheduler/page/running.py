@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -165,13 +165,4 @@ class RunningScheduler:
 
 def as_visitor(api: ClientConfig, token: str) -> ClientConfig:
     """Return the connection of the owner of a token: nothing of the page's own credentials is in it."""
-    return replace(
-        api,
-        token=token,
-        token_file=None,
-        cert_file=None,
-        cert_data=None,
-        key_file=None,
-        key_data=None,
-        source="the visitor's token",
-    )
+    return api.with_token(token, "the visitor's token")

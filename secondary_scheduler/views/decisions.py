@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scheduler.core import DecisionDetail, ScoredNode
+from secondary_scheduler.views.paging import page_of
 from secondary_scheduler.views.runs import PodDecision, Run
 
-PAGE = 100
-"""Rows of a page of the list."""
 _MOST_NAMESPACES = 1000
 
 
@@ -117,9 +116,8 @@ def rejectors_of(decision: PodDecision) -> set[str]:
 def listed(run: Run, wanted: Filter, page: int) -> Listed:
     """Return a page of the decisions that pass a filter; the last one for a larger number."""
     rows = [decision for decision in run.decisions if wanted.passes(decision)]
-    pages = max(1, -(-len(rows) // PAGE))
-    page = min(page, pages)
-    return Listed(rows[(page - 1) * PAGE : page * PAGE], len(rows), page, pages)
+    shown, page, pages = page_of(rows, page)
+    return Listed(shown, len(rows), page, pages)
 
 
 def decision_page(decision: PodDecision, last: int, attempts: Sequence[PodDecision] = ()) -> DecisionPage:

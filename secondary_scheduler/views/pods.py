@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from secondary_scheduler.views.decisions import PAGE
+from secondary_scheduler.views.paging import page_of
 from secondary_scheduler.views.scenes import Scene
 
 _MOST_NAMESPACES = 1000
@@ -78,10 +78,9 @@ def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
         and (text in row.key.casefold() or text in (row.node or "").casefold())
     ]
     rows.sort(key=lambda row: (row.node is not None, row.key))
-    pages = max(1, -(-len(rows) // PAGE))
-    page = min(page, pages)
+    shown, page, pages = page_of(rows, page)
     namespaces = sorted({row.namespace for row in every})[:_MOST_NAMESPACES]
-    return PodList(rows[(page - 1) * PAGE : page * PAGE], len(rows), len(every), page, pages, namespaces)
+    return PodList(shown, len(rows), len(every), page, pages, namespaces)
 
 
 def _waiting(scene: Scene) -> Iterator[PodRow]:

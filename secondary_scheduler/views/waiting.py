@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secondary_scheduler.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
-from secondary_scheduler.views.decisions import PAGE
+from secondary_scheduler.views.paging import page_of
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene
 
@@ -74,10 +74,8 @@ def other_schedulers(scene: Scene) -> list[tuple[str, int]]:
 def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> Queue:
     waiting = scene.run.decisions if scene.run.queue is None else scene.run.queue
     rows = [decision for decision in waiting if decision.result == result]
-    pages = max(1, -(-len(rows) // PAGE))
-    page = min(page, pages)
+    shown, page, pages = page_of(rows, page)
     waits = [decision.waiting for decision in rows if decision.waiting is not None]
-    shown = rows[(page - 1) * PAGE : page * PAGE]
     reasons = () if result == PLACED else _reasons(rows)
     hidden = scene.withheld.decisions[result]
     return Queue(result, title, about, shown, len(rows), hidden, max(waits, default=None), reasons, page, pages)

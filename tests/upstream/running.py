@@ -44,7 +44,6 @@ class Run:
         unjudged: why it was not, as often as it was not.
         troubles: how our schedulers ended that were not ended by the test.
         seconds: how long it took.
-        output: what the binary printed, with the path of each log of ours.
     """
 
     passed: int = 0
@@ -54,7 +53,6 @@ class Run:
     unjudged: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    output: str = ""
 
 
 def names(package: Package, etcd: str) -> list[str]:
@@ -92,7 +90,7 @@ def outcomes(output: str, test: str) -> Run:
     printed = {match[2]: match[1] for match in _OUTCOME.finditer(output)}
     parents = {name.rpartition("/")[0] for name in printed}
     cases = {name: word for name, word in printed.items() if name not in parents}
-    result = Run(output=output)
+    result = Run()
     for name, word in cases.items():
         if word == "PASS":
             result.passed += 1

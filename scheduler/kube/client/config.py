@@ -79,6 +79,19 @@ class ClientConfig:
         config.refuse_proxy()
         return config
 
+    def with_token(self, token: str, source: str) -> ClientConfig:
+        """Return the same connection for the owner of a token, with none of the credentials that this one has."""
+        return replace(
+            self,
+            token=token,
+            token_file=None,
+            cert_file=None,
+            cert_data=None,
+            key_file=None,
+            key_data=None,
+            source=source,
+        )
+
     def refuse_proxy(self) -> None:
         """Raise ConfigError if client-go would connect to this server through a proxy that the environment names."""
         if variable := proxy_variable(self.server, os.environ):

@@ -1,4 +1,4 @@
 """`secondary-scheduler status`: how the installations on a cluster are.
 
-`installationstatus` says how they are; `rendering` writes it for people. Nothing is changed in the cluster.
+`clusterstatus` says how they are; `rendering` writes it for people. Nothing is changed in the cluster.
 """

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduler.engine.nodeloads import Utilization
+from scheduler.engine.nodeloads import NodeLoads, show_requested
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.observe import Metrics
 from scheduler.state import ClusterState
@@ -35,19 +35,18 @@ def full_by_tenths() -> ClusterState:
 
 def test_requests_are_shown_as_shares_at_quantiles_of_the_nodes() -> None:
     metrics = Metrics()
-    Utilization(full_by_tenths(), metrics).show_requested(NOW)
+    show_requested(full_by_tenths(), metrics.nodes_requested, NOW)
     assert shown(metrics, REQUESTED, resource="cpu") == pytest.approx([0.1, 0.5, 0.9, 1.0])
 
 
 def test_nodes_that_have_none_of_a_resource_do_not_count_and_without_nodes_there_is_no_figure() -> None:
     metrics, state = Metrics(), ClusterState()
-    utilization = Utilization(state, metrics)
     state.upsert_node(node_info("none", cpu="0"))
-    utilization.show_requested(NOW)
+    show_requested(state, metrics.nodes_requested, NOW)
     assert all(math.isnan(value) for value in shown(metrics, REQUESTED, resource="cpu"))
     state.upsert_node(node_info("half", cpu="2"))
     state.upsert_pod(pod_info("p", node="half", cpu="1"))
-    utilization.show_requested(NOW)
+    show_requested(state, metrics.nodes_requested, NOW)
     assert shown(metrics, REQUESTED, resource="cpu") == [0.5] * 4
 
 
@@ -56,6 +55,7 @@ def test_of_the_measured_loads_the_fresh_ones_count() -> None:
     loads = {f"n{number}": NodeLoad(cpu_average=number * 10.0, measured_at=NOW) for number in range(10)}
     stale = NodeLoad(cpu_average=100.0, memory_average=50.0, measured_at=NOW - 2 * MAX_AGE)
     state.set_load(LoadReading({**loads, "n10": stale}, NOW, source=SOURCE))
-    Utilization(state, metrics).show_loads({SOURCE: MAX_AGE, "never read": MAX_AGE}, NOW)
+    for source in (SOURCE, "never read"):
+        NodeLoads(state, source, MAX_AGE).show(metrics.nodes_load, NOW)
     assert shown(metrics, LOAD, source=SOURCE, resource="cpu") == pytest.approx([0.09, 0.45, 0.81, 0.9])
     assert all(math.isnan(value) for value in shown(metrics, LOAD, source=SOURCE, resource="memory"))
