@@ -21,6 +21,7 @@ from .settings import RebalancerPlan
 # Upstream's operator serves only the resource of this name, and names the objects it creates as below.
 RESOURCE_NAME = "cluster"
 SCHEDULER_NAME = "secondary-scheduler"
+_SUCCEEDED: Final = "Succeeded"
 _HINTS: Final = {"rebalance": "set rebalance.runBy to Program", "scrapeNamespaces": "remove scrapeNamespaces"}
 """What else helps where the CRD is older than a field without which the rest would run, though not as asked."""
 
@@ -87,7 +88,8 @@ class SecondarySchedulerArgs:
 
 
 class SecondaryScheduler(pulumi.ComponentResource):
-    """The resource; done when the scheduler is available *with the configuration and the image of this stack*.
+    """The resource; done when the scheduler is available *with the configuration and the image of this stack*, or when
+    the operator has rejected them, which fails the update.
 
     `Available` alone would pass at once on an update: it still holds for the scheduler with the old ones.
     Upstream's operator reports no conditions: `OperandRollout` waits instead.
@@ -139,6 +141,8 @@ class SecondaryScheduler(pulumi.ComponentResource):
         if newer := [name for name in _HINTS if name in spec]:
             # What a preview shows is what the API server would make of the object.
             self.status = pulumi.Output.all(resource.status, resource.spec).apply(partial(_unless_pruned, newer))
+        if not args.upstream:
+            self.status = self.status.apply(_succeeded)
         self.namespace = namespace_of(resource)
         self.ready_replicas = self.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
         self.health = self.status.apply(self._health)
@@ -162,15 +166,36 @@ def _gate(args: SecondarySchedulerArgs, image: str) -> list[str]:
     )
     return [
         "condition=Available",
-        # The messages of these two say what is missing: how far the canary is, and what was refused or does not run.
+        # Its message says how far the canary is. It holds as well when the operator has given up: waiting longer would
+        # change nothing, as it does not try again within the time. `_succeeded` tells the two apart.
         "condition=Progressing=False",
-        "condition=Degraded=False",
-        f"jsonpath={{.status.configurationHash}}={args.configuration_hash}",
-        # A change of the image alone does not affect the above, nor does one that was rolled back.
+        f"jsonpath={{.status.lastRollout.configurationHash}}={args.configuration_hash}",
+        # A change of the image alone does not affect the above.
         f"jsonpath={{.status.lastRollout.image}}={image}",
-        "jsonpath={.status.lastRollout.outcome}=Succeeded",
         *rebalancer,
     ]
+
+
+def _succeeded(status: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The status, where the rollout succeeded; in an update, an error that names the operator's reason where not."""
+    rollout = (status or {}).get("lastRollout") or {}
+    degraded = {each["type"]: each for each in (status or {}).get("conditions") or ()}.get("Degraded") or {}
+    outcome = rollout.get("outcome", _SUCCEEDED)
+    if outcome != _SUCCEEDED:
+        problem = f"{outcome}: {rollout.get('message') or 'no reason given'}"
+    elif degraded.get("status") == "True":
+        problem = f"{degraded.get('reason')}: {degraded.get('message')}"
+    else:
+        return status
+    text = (
+        f"SecondaryScheduler is degraded, {problem}. Change the stack's configuration or image; if the cluster was at "
+        "fault and is mended, pulumi up --refresh"
+    )
+    if pulumi.runtime.is_dry_run():
+        # What was so at the end of the last update need not be so any more, and this update may be the cure.
+        pulumi.log.warn(text)
+        return status
+    raise pulumi.RunError(text)
 
 
 def _unless_pruned(newer: Sequence[str], known: Sequence[Any]) -> Any:

@@ -145,17 +145,15 @@ def test_crd_is_done_when_it_is_served(graph: Graph) -> None:
     assert annotations["pulumi.com/waitFor"] == "condition=Established"
 
 
-def test_scheduler_is_done_when_available_with_exactly_this_configuration(graph: Graph) -> None:
+def test_scheduler_is_done_when_the_operator_is_with_exactly_this_configuration(graph: Graph) -> None:
     scheduler, config_map = graph.only("SecondaryScheduler"), configuration(graph)
     digest = configuration_hash(config_map.manifest["data"]["config.yaml"])
     gate = json.loads(scheduler.manifest["metadata"]["annotations"]["pulumi.com/waitFor"])
     assert gate == [
         "condition=Available",
         "condition=Progressing=False",
-        "condition=Degraded=False",
-        f"jsonpath={{.status.configurationHash}}={digest}",
+        f"jsonpath={{.status.lastRollout.configurationHash}}={digest}",
         f"jsonpath={{.status.lastRollout.image}}={scheduler.manifest['spec']['schedulerImage']}",
-        "jsonpath={.status.lastRollout.outcome}=Succeeded",
     ]
     # A candidate has 180 s, and so has the roll-out of one replica.
     assert (scheduler.timeouts["create"], scheduler.timeouts["update"]) == ("180s", "360s")
@@ -450,6 +448,32 @@ def test_fewer_replicas_than_wanted_are_an_output_and_a_warning(
     assert [line for line in warnings if line.startswith("replicas:")] == [
         "replicas: 1 of 2 wanted: one suitable node; add nodes, or lower replicas"
     ]
+
+
+REJECTED = READY | {
+    "conditions": [{"type": "Degraded", "status": "True", "reason": "CanaryFailed", "message": "a:2 was rejected: …"}],
+    "lastRollout": {"outcome": "CanaryFailed", "image": "a:2", "message": "no plugin Gone"},
+}
+
+
+def test_what_the_operator_rejected_fails_the_update_with_its_reason(local_environment: None) -> None:
+    with pytest.raises(pulumi.RunError, match=r"is degraded, CanaryFailed: no plugin Gone\. .*pulumi up --refresh$"):
+        run_program(stack_values("local"), status=REJECTED)
+
+
+def test_a_scheduler_that_runs_degraded_fails_the_update(local_environment: None) -> None:
+    condition = {"type": "Degraded", "status": "True", "reason": "SecretMissing", "message": "no Secret metrics"}
+    with pytest.raises(pulumi.RunError, match=r"is degraded, SecretMissing: no Secret metrics\."):
+        run_program(stack_values("local"), status=READY | {"conditions": [condition]})
+
+
+def test_a_preview_after_a_rejection_warns_only_as_the_next_update_may_be_the_cure(
+    local_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda message, *_: warnings.append(message))
+    run_program(stack_values("local"), status=REJECTED, preview=True)
+    assert [line for line in warnings if "is degraded, CanaryFailed: no plugin Gone" in line]
 
 
 def test_only_the_roles_of_enabled_plugins_are_created_unless_the_operator_serves_others(

@@ -88,6 +88,19 @@ def test_from_direct_to_manifests_in_one_update(live: Live, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_what_the_operator_rejects_ends_the_wait_and_the_former_runs_on(live: Live) -> None:
+    (pod,) = live.pods()
+    output = live.up(fails=True, schedulerImage=ABSENT_IMAGE)
+    assert "SecondaryScheduler is degraded, CanaryFailed: " in output
+    assert ABSENT_IMAGE in output
+    assert "timed out" not in output
+    assert live.pods() == {pod}
+    live.places_a_pod("beside-a-rejected-image")
+    live.up(schedulerImage=IMAGE)
+    live.nothing_to_change()
+
+
+@pytest.mark.slow
 def test_from_manifests_to_direct_in_one_update(live: Live) -> None:
     live.up(installMode="direct", allowRemoval=True)
     assert set(live.deployments()) == {NAME}
