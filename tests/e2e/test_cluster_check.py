@@ -86,6 +86,7 @@ def test_a_second_stack_is_told_which_one_is_there(stacks: tuple[Live, Live]) ->
     assert f"{shared} exist on the cluster (made by stack first)" in elsewhere
 
 
+@pytest.mark.slow
 def test_a_second_stack_that_shares_the_operator_as_its_preview_says_works(stacks: tuple[Live, Live]) -> None:
     first, second = stacks
     first.core.create_namespace({"metadata": {"name": "second-ns"}})
@@ -104,6 +105,7 @@ def test_a_second_stack_that_shares_the_operator_as_its_preview_says_works(stack
         eventually(lambda: "V1Namespace/second-ns" not in first.cluster_scoped(), "the namespace goes")
 
 
+@pytest.mark.slow
 def test_a_stack_lives_in_a_namespace_of_its_own_and_stays_there(first: Live) -> None:
     first.up(installMode="manifests", namespace="team-a")
     try:

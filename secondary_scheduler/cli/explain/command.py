@@ -168,18 +168,18 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
         CommandError: there is no answer, and why.
     """
     from scheduler.kube.client import KubeError, SyncConnection
-    from secondary_scheduler.cli.explain.objects import may_not, name_of, pods_of, read_named, summary_of
+    from secondary_scheduler.cli.explain.objects import name_of, pods_of, read_named, summary_of
     from secondary_scheduler.cli.explain.unknown import answer_about, with_forgotten
+    from secondary_scheduler.cli.refusals import refusal
 
     summary: dict[str, Any] | None = None
-    name, right = subject.name, f"get {subject.kind}s in namespace {namespace}"
+    name = subject.name
     connection = SyncConnection(schedulers.config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
     try:
         if subject.kind == "deployment":
             deployment = read_named(connection, "deployment", namespace, name)
-            right = f"list pods in namespace {namespace}"
             pods = pods_of(connection, deployment, namespace)
-            summary, name, right = summary_of(name, pods), name_of(pods[0]), f"get pods in namespace {namespace}"
+            summary, name = summary_of(name, pods), name_of(pods[0])
         try:
             answer = schedulers.about_pod(namespace, name, why_not)
         except UnknownPodError as unknown:
@@ -189,7 +189,7 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
             if why_not is not None and not answer.get("items") and not answer.get("waiting"):
                 answer = with_forgotten(read_named(connection, "pod", namespace, name), answer, f"{namespace}/{name}")
     except KubeError as error:
-        raise may_not(error, right) from error
+        raise refusal(error, schedulers.config.server) from error
     finally:
         connection.close()
     return answer if summary is None else {**answer, "deployment": summary}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from scheduler.kube.client import Forbidden, KubeError, NotFound, SyncConnection, api_path
+from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
 
@@ -164,9 +164,3 @@ def name_of(pod: Mapping[str, Any]) -> str:
 
 def _created(pod: Mapping[str, Any]) -> str:
     return str(part(pod, "metadata").get("creationTimestamp") or "")
-
-
-def may_not(error: KubeError, right: str) -> CommandError:
-    """Return the error for the user: where a right is missing, which one."""
-    needs = f"; this user needs to {right}" if isinstance(error, Forbidden) else ""
-    return CommandError(printable(f"{error}{needs}"))
