@@ -114,8 +114,8 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _exit_with_message(f"{place}{error.strerror or error}", ExitCode.ERROR)
-    except Interrupted:
-        _exit_with_message("interrupted; everything unfinished was removed", ExitCode.INTERRUPTED)
+    except Interrupted as interruption:
+        _exit_with_message(interruption.text, ExitCode.INTERRUPTED)
 
 
 def with_command_first(arguments: Sequence[str]) -> list[str]:

@@ -11,5 +11,6 @@ class Interrupted(SystemExit):
     """Ctrl-C, SIGTERM or SIGHUP. Not an Exception, so that only cleanup sees it on its way out. A SystemExit, because
     asyncio logs and drops whatever else a callback of its loop raises, and typer answers a KeyboardInterrupt itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str = "interrupted; everything unfinished was removed") -> None:
         super().__init__(ExitCode.INTERRUPTED.value)
+        self.text = text

@@ -15,6 +15,7 @@ from secondary_scheduler.cli.errors import CommandError, printable
 if TYPE_CHECKING:
     from scheduler.kube.client import ClientConfig
     from secondary_scheduler.clusterstatus.forwarding import Answer
+    from secondary_scheduler.clusterstatus.unknownpods import Asked
 
 PORT = 10259
 _TIMEOUT = 15.0
@@ -30,19 +31,12 @@ class UnknownPodError(CommandError):
     """No scheduler that was asked knows a pod.
 
     Attributes:
-        pods: of the schedulers that were asked.
-        scheduler_names: those that they decide for; empty where they are older and do not say.
+        asked: who does not know it.
     """
 
-    def __init__(self, namespace: str, name: str, pods: tuple[str, ...], scheduler_names: tuple[str, ...]) -> None:
-        self.pods, self.scheduler_names = pods, scheduler_names
-        decides = f", which decides for {' and '.join(scheduler_names)}" if scheduler_names else ""
-        super().__init__(
-            printable(
-                f"{namespace}/{name}: unknown to {', '.join(pods)}{decides}; it belongs to another scheduler, was "
-                "never seen, or its attempts have been forgotten (--decision-history, or a restart)"
-            )
-        )
+    def __init__(self, namespace: str, name: str, asked: Asked) -> None:
+        self.asked = asked
+        super().__init__(printable(f"{namespace}/{name}: unknown to {', '.join(asked.pods)}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +92,8 @@ class Schedulers:
             UnknownPodError: none of them knows it.
             CommandError: none answers.
         """
+        from secondary_scheduler.clusterstatus.unknownpods import Asked
+
         path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
         query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
         names: dict[str, None] = {}
@@ -105,7 +101,7 @@ class Schedulers:
             if answer.get("items") or answer.get("waiting") or (answer.get("whyNot") or {}).get("verdict"):
                 return answer
             names |= dict.fromkeys(map(str, answer.get("schedulerNames") or ()))
-        raise UnknownPodError(namespace, name, self.pods, tuple(names))
+        raise UnknownPodError(namespace, name, Asked(self.pods, tuple(names)))
 
     def only(self) -> Schedulers:
         """Return these, if they are one.

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
@@ -26,6 +27,7 @@ from secondary_scheduler.clusterstatus.installations import CallerLimits, Instal
 from secondary_scheduler.clusterstatus.instances import Instance
 from secondary_scheduler.clusterstatus.leaders import holder_of
 from secondary_scheduler.clusterstatus.listing import read_object
+from secondary_scheduler.clusterstatus.unknownpods import Asked, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.views.guarding import Refused
@@ -144,9 +146,10 @@ class RunningScheduler:
             document = None
         pod = running_pod(document)
         if pod.last is None and pod.waiting is None:
-            raise CommandError(
-                printable(f"{namespace}/{name}: unknown to {leader}; it belongs to another scheduler, or is forgotten")
-            )
+            served = document.get("schedulerNames") or () if isinstance(document, dict) else ()
+            asked = Asked((leader,), tuple(map(str, served)))
+            read = partial(refuse_unknown, config, _COMMAND, namespace, name, asked)
+            await asyncio.get_running_loop().run_in_executor(self.threads, read)
         return pod
 
     async def _leader(self) -> str:

@@ -73,7 +73,8 @@ class _Group(TyperGroup):
 
 def _subjects(call: typer.Context, incomplete: str) -> list[str]:
     """The pods, or behind `deployment/` the Deployments, of the namespace that is named, or of the context's."""
-    from secondary_scheduler.cli.explain.objects import API_VERSIONS, type_of
+    from secondary_scheduler.cli.explain.objects import type_of
+    from secondary_scheduler.clusterstatus.named import API_VERSIONS
 
     word, slash, name = incomplete.rpartition("/")
     kind = type_of(word) if slash else "pod"
@@ -168,9 +169,10 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
         CommandError: there is no answer, and why.
     """
     from scheduler.kube.client import KubeError, SyncConnection
-    from secondary_scheduler.cli.explain.objects import name_of, pods_of, read_named, summary_of
-    from secondary_scheduler.cli.explain.unknown import answer_about, with_forgotten
+    from secondary_scheduler.cli.explain.objects import pods_of, summary_of
     from secondary_scheduler.cli.refusals import refusal
+    from secondary_scheduler.clusterstatus.named import name_of, node_of, read_named
+    from secondary_scheduler.clusterstatus.unknownpods import why_unknown, with_forgotten
 
     summary: dict[str, Any] | None = None
     name = subject.name
@@ -180,14 +182,17 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
             deployment = read_named(connection, "deployment", namespace, name)
             pods = pods_of(connection, deployment, namespace)
             summary, name = summary_of(name, pods), name_of(pods[0])
+        key = f"{namespace}/{name}"
         try:
             answer = schedulers.about_pod(namespace, name, why_not)
         except UnknownPodError as unknown:
             pod = read_named(connection, "pod", namespace, name)
-            answer = answer_about(pod, unknown, schedulers, namespace, name)
+            if why := why_unknown(pod, key, unknown.asked):
+                raise CommandError(printable(why)) from None
+            answer = with_forgotten(pod, schedulers.about_pod(namespace, name, node_of(pod)), key)
         else:
             if why_not is not None and not answer.get("items") and not answer.get("waiting"):
-                answer = with_forgotten(read_named(connection, "pod", namespace, name), answer, f"{namespace}/{name}")
+                answer = with_forgotten(read_named(connection, "pod", namespace, name), answer, key)
     except KubeError as error:
         raise refusal(error, schedulers.config.server) from error
     finally:

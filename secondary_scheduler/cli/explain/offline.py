@@ -16,10 +16,11 @@ from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.explain.objects import Subject, name_of, summary_of
+from secondary_scheduler.cli.explain.objects import Subject, summary_of
 from secondary_scheduler.cli.explain.offlinedeployments import recorded_pods
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
+from secondary_scheduler.clusterstatus.named import name_of
 from secondary_scheduler.simulation.cluster import PodSelection
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.documents import read_objects

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.explain.objects import Json, explained_first, suggestion
+from secondary_scheduler.cli.explain.objects import Json, explained_first
+from secondary_scheduler.clusterstatus.named import suggestion
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects
 
 

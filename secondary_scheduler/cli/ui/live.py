@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from secondary_scheduler.cli.schedulers import find_schedulers
+from secondary_scheduler.cli.schedulers import UnknownPodError, find_schedulers
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 from secondary_scheduler.clusterstatus.document import read_status
+from secondary_scheduler.clusterstatus.unknownpods import refuse_unknown
 from secondary_scheduler.views.runningpod import RunningPod, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
@@ -68,7 +69,8 @@ class LiveCluster:
         """Ask the running scheduler about a pod.
 
         Raises:
-            CommandError: it does not know the pod, does not answer, or answers something else.
+            CommandError: it does not know the pod, which then says why itself; it does not answer, or answers something
+                else.
         """
         schedulers = find_schedulers(
             self.kubeconfig,
@@ -78,4 +80,7 @@ class LiveCluster:
             self.scheduler_port,
             command="ui",
         )
-        return running_pod(schedulers.about_pod(namespace, name))
+        try:
+            return running_pod(schedulers.about_pod(namespace, name))
+        except UnknownPodError as unknown:
+            refuse_unknown(schedulers.config, "ui", namespace, name, unknown.asked)

@@ -64,7 +64,7 @@ def _serve_site(site: Site, port: int) -> None:
 
 def _serve_until_stopped(site: Site, port: int) -> None:
     asyncio.run(_serve(site, port))
-    raise Interrupted
+    raise Interrupted("stopped")
 
 
 async def _serve(site: Site, port: int) -> None:

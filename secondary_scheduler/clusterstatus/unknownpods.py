@@ -3,46 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
+from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from scheduler.kube.primitives import TimestampError, parse_time
-from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.explain.objects import node_of, suggestion
-from secondary_scheduler.cli.schedulers import Schedulers, UnknownPodError
 from secondary_scheduler.clusterstatus.ages import age_of
 from secondary_scheduler.clusterstatus.listing import part, parts
+from secondary_scheduler.clusterstatus.named import node_of, read_named, suggestion
+from secondary_scheduler.errors import CommandError, printable
 
 Json = Mapping[str, Any]
+_TIMEOUT = 15.0
 
 
-def answer_about(
-    pod: Json, unknown: UnknownPodError, schedulers: Schedulers, namespace: str, name: str, now: datetime | None = None
-) -> dict[str, Any]:
-    """Return the answer about a pod that was placed and forgotten: `forgotten` in it says when it was placed, and its
-    `whyNot` is about the pod's own node.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who was asked about a pod, and does not know it.
+
+    Attributes:
+        pods: of the schedulers.
+        scheduler_names: those that they decide for; empty where they are older and do not say.
+    """
+
+    pods: tuple[str, ...]
+    scheduler_names: tuple[str, ...]
+
+
+def why_unknown(pod: Json, key: str, asked: Asked, now: datetime | None = None) -> str:
+    """Return why none of them knows a pod; "" for one that was placed by one of them, which has forgotten why.
 
     Args:
         pod: as the API server has it.
-        unknown: what the schedulers answered.
-        schedulers: they are asked again.
-        namespace, name: of the pod.
+        key: its namespace and name.
+        asked: who does not know it.
         now: for ages.
-
-    Raises:
-        CommandError: it is another scheduler's, has ended, or waits unseen; or nobody answers any more.
     """
-    key, node = f"{namespace}/{name}", node_of(pod)
+    node, names = node_of(pod), ", ".join(asked.pods)
     scheduler, phase = str(part(pod, "spec").get("schedulerName") or ""), part(pod, "status").get("phase")
-    names = ", ".join(unknown.pods)
     if phase in ("Succeeded", "Failed"):
         ran_on = f"it ran on {node}; " if node else ""
-        raise CommandError(printable(f"{key}: it has ended ({phase}); {ran_on}why is no longer remembered by {names}"))
-    if unknown.scheduler_names and scheduler not in unknown.scheduler_names:
-        raise CommandError(printable(f"{key}: {_anothers(pod, scheduler, node, unknown, now or datetime.now(UTC))}"))
+        return f"{key}: it has ended ({phase}); {ran_on}why is no longer remembered by {names}"
+    if asked.scheduler_names and scheduler not in asked.scheduler_names:
+        return f"{key}: {_anothers(pod, scheduler, node, asked, now or datetime.now(UTC))}"
     if not node:
-        raise CommandError(printable(f"{key}: it waits for {scheduler}, and {names} has not seen it yet: ask again"))
-    return with_forgotten(pod, schedulers.about_pod(namespace, name, node), key)
+        return f"{key}: it waits for {scheduler}, and {names} has not seen it yet: ask again"
+    return ""
+
+
+def refuse_unknown(config: ClientConfig, command: str, namespace: str, name: str, asked: Asked) -> NoReturn:
+    """Read a pod that none of the schedulers knows.
+
+    Args:
+        config: with whose credentials.
+        command: of which the API server hears.
+        namespace, name: of the pod.
+        asked: who does not know it.
+
+    Raises:
+        CommandError: always, with what the pod itself says, or why it cannot be read.
+    """
+    key = f"{namespace}/{name}"
+    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
+    try:
+        pod = read_named(connection, "pod", namespace, name)
+    except KubeError as error:
+        raise CommandError(printable(f"{key}: unknown to {', '.join(asked.pods)}; {error}")) from error
+    finally:
+        connection.close()
+    placed = f"placed on {node_of(pod)} by {part(pod, 'spec').get('schedulerName')}, and why is no longer known"
+    raise CommandError(printable(why_unknown(pod, key, asked) or f"{key}: {placed}"))
 
 
 def with_forgotten(pod: Json, answer: Json, key: str) -> dict[str, Any]:
@@ -56,12 +87,12 @@ def with_forgotten(pod: Json, answer: Json, key: str) -> dict[str, Any]:
     return {**answer, "forgotten": {"pod": key, **_forgotten(pod, part(answer, "history"))}}
 
 
-def _anothers(pod: Json, scheduler: str, node: str, unknown: UnknownPodError, now: datetime) -> str:
-    served = " and ".join(unknown.scheduler_names)
-    serves = f"{', '.join(unknown.pods)} decides for {served}"
+def _anothers(pod: Json, scheduler: str, node: str, asked: Asked, now: datetime) -> str:
+    served = " and ".join(asked.scheduler_names)
+    serves = f"{', '.join(asked.pods)} decides for {served}"
     if node:
         return f"placed on {node} by {scheduler}, which knows why; {serves}"
-    like = suggestion(scheduler, unknown.scheduler_names)
+    like = suggestion(scheduler, asked.scheduler_names)
     conditions = {each.get("type") for each in parts(pod, "status", "conditions")}
     untried = ""
     if "PodScheduled" not in conditions:
