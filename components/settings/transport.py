@@ -39,9 +39,13 @@ def unusable_credentials(
             yield Problem((*_CREDENTIALS, "caFile"), message)
         return
     if provider.load_watcher is None and any(_readers(profile) for profile in desired):
+        image = flavour.name
+        if flavour.family == "custom":
+            # The name may also be misspelled, and then all that follows is beside the point.
+            image = "schedulerImage has a name that is not known (misspelled? else set flavour), so it"
         yield Problem(
             _CREDENTIALS,
-            f"{flavour.name} reads a token from its configuration only; choose one of two: metricProvider.loadWatcher: "
+            f"{image} reads a token from its configuration only; choose one of two: metricProvider.loadWatcher: "
             f"{{image: {OUR_IMAGE}}}, which runs a load-watcher that reads it from a Secret, or "
             "allowTokenInConfigMap: true beside token, which everybody who may read ConfigMaps can then read",
         )

@@ -497,6 +497,13 @@ def test_the_go_image_finds_the_token_in_its_configuration_where_the_stack_allow
     assert "ConfigMaps in the namespace openshift-secondary-scheduler-operator can read it" in warning.message
 
 
+def test_credentials_beside_a_misspelled_image_name_the_image(environment: dict[str, str]) -> None:
+    document = changed(CREDENTIALS, {"token": {"fromFileInEnv": "TOKEN_FILE"}})
+    document |= {"schedulerImage": "registry.example.com/secondary-scheduler/kube-schduler:0.2.0"}
+    with pytest.raises(ConfigurationError, match=r"schedulerImage has a name that is not known \(misspelled\?"):
+        check(engine_values(document), set(), environment)
+
+
 def test_every_credential_that_the_go_image_cannot_read_is_refused_unless_a_load_watcher_holds_it(
     environment: dict[str, str],
 ) -> None:
