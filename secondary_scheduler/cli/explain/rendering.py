@@ -14,8 +14,8 @@ _WIDTH = 110
 _MOST_NAMED = 5
 _LOAD = "LOAD (CPU, MEMORY, AGE)"
 _NOT_KEPT = (
-    "The scores of this decision were not kept: more than 100 pods came at once, and details may take a share of the "
-    "time only (--decision-details)."
+    "The scores of this decision were not kept: it was one of many at a time, and details may take a share of the time "
+    "only (--decision-details)."
 )
 
 

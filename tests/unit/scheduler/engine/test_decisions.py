@@ -186,7 +186,7 @@ def test_bursts_of_a_hundred_pods_have_details_and_a_storm_pays_for_them_afterwa
 ) -> None:
     clock, used, waiting = Clock(), Clock(), [0]
     # What details take is their own time, and not that of a busy machine.
-    monkeypatch.setattr(decisions_module.time, "perf_counter", Clock(step=0.0004).monotonic)
+    monkeypatch.setattr(decisions_module.time, "thread_time", Clock(step=0.0004).monotonic)
     limits = HistoryLimits(records=5000, bytes=1 << 30, detail_share=0.01, processor_time=used.monotonic)
     clocks = Clocks(lambda: WallSeconds(NOW), clock.monotonic)
     decisions = DecisionHistory(limits, clocks, lambda: waiting[0] > 0)
@@ -211,7 +211,7 @@ def test_bursts_of_a_hundred_pods_have_details_and_a_storm_pays_for_them_afterwa
 
 def test_where_details_are_dear_a_burst_has_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     processor = Clock(step=0.1)
-    monkeypatch.setattr(decisions_module.time, "perf_counter", processor.monotonic)
+    monkeypatch.setattr(decisions_module.time, "thread_time", processor.monotonic)
     decisions = history(HistoryLimits(1000, 1 << 30, 0.01, Clock().monotonic), Clock(step=0.001))
     for index in range(100):
         record(decisions, pod(f"p{index}", container("1")))
