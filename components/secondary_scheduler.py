@@ -152,7 +152,8 @@ class SecondaryScheduler(pulumi.ComponentResource):
 
     def _health(self, status: dict[str, Any] | None) -> dict[str, Any]:
         health = health_of(status)
-        if "replicas" in health:
+        # A preview has the status of the last update, which this one may change.
+        if "replicas" in health and not pulumi.runtime.is_dry_run():
             pulumi.log.warn(f"replicas: {health['replicas']}; add nodes, or lower replicas", self)
         return health
 
