@@ -180,23 +180,24 @@ def find_schedulers(
 
     try:
         config = load_connection(kubeconfig, context)
-        place = namespace or OPERATOR_NAMESPACE
-        pods = (pod,) if pod else tuple(_leaders(config, place, command))
+        place, pods = (namespace or OPERATOR_NAMESPACE, [pod]) if pod else _leaders(config, namespace, command)
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
     except KubeError as error:
         raise refusal(error, config.server) from error
-    return Schedulers(config, place, pods, port, pod is not None, asking_as(config, account))
+    return Schedulers(config, place, tuple(pods), port, pod is not None, asking_as(config, account))
 
 
-def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:
+def _leaders(config: ClientConfig, namespace: str | None, command: str) -> tuple[str, list[str]]:
+    """The namespace in which to ask, and the pods that lead there."""
     from scheduler.kube.client import SyncConnection
     from secondary_scheduler.clusterstatus.installations import place_of
-    from secondary_scheduler.clusterstatus.leaders import holders_of, schedulers_leases
+    from secondary_scheduler.clusterstatus.leaders import holders_of, place_of_schedulers, schedulers_leases
 
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
     deadline = time.monotonic() + _CHANGE_SECONDS
     try:
+        namespace = namespace or place_of_schedulers(connection)
         leases = schedulers_leases(connection, namespace)
         while leases and not (pods := holders_of(leases)) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -216,4 +217,4 @@ def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:
             f"no scheduler leads in namespace {namespace}; name its namespace with --scheduler-namespace, or its pod "
             "with --scheduler-pod where it runs without leader election"
         )
-    return pods
+    return namespace, pods

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
-from scheduler.kube.client import SyncConnection, api_path
+from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH, OPERATOR_NAMESPACE
+from scheduler.kube.client import KubeError, SyncConnection, api_path
+from secondary_scheduler.clusterstatus.installed import installed_components
 from secondary_scheduler.clusterstatus.listing import part, parts, read_object
+from secondary_scheduler.errors import CommandError, printable
 
 _MOST_LEASES = 500
 _MOST_LEADERS = 10
@@ -20,6 +22,29 @@ def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
         KubeError: its Leases cannot be listed.
     """
     return holders_of(schedulers_leases(connection, namespace))
+
+
+def place_of_schedulers(connection: SyncConnection) -> str:
+    """Return the namespace in which schedulers are asked if the user names none: the operator's, or, where none of them
+    has been there, the only one in which a scheduler is installed.
+
+    Raises:
+        CommandError: they are installed in several.
+        KubeError: the Leases of the operator's namespace cannot be listed.
+    """
+    if schedulers_leases(connection, OPERATOR_NAMESPACE):
+        return OPERATOR_NAMESPACE
+    try:
+        installed = installed_components(connection, None)
+    except KubeError:
+        return OPERATOR_NAMESPACE
+    namespaces = sorted({component.namespace for component in installed if component.role == "scheduler"})
+    if len(namespaces) > 1:
+        places = ", ".join(namespaces)
+        raise CommandError(
+            printable(f"schedulers run in several namespaces: name one with --scheduler-namespace ({places})")
+        )
+    return namespaces[0] if namespaces else OPERATOR_NAMESPACE
 
 
 def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[str, Any]]:

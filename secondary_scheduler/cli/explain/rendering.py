@@ -88,7 +88,7 @@ def _forgotten(placed: Json, answer: Json) -> Iterator[str]:
     when = f" at {placed['time']}" if placed["time"] else ""
     yield f"  {placed['schedulerName']} placed it{when}, and why is no longer known:"
     if restart:
-        yield "  its process ended without handing its history over, as after a crash."
+        yield "  its process ended without handing its history over, as after a crash, or without another replica."
     else:
         yield f"  the history reaches back to {placed['historySince']} (--decision-history)."
 

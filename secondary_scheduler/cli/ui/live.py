@@ -30,7 +30,7 @@ class LiveCluster:
     Attributes:
         kubeconfig, context: as for kubectl. A login program runs again for each snapshot and each question.
         origin: of the nodes' load; None: without it.
-        scheduler_namespace: where the scheduler runs; None: in the operator's namespace.
+        scheduler_namespace: where the scheduler runs; None: in the operator's namespace, or the only one that has one.
         scheduler_pod: the one to ask; None: those that lead.
         scheduler_port: its secure port.
     """

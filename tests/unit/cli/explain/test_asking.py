@@ -127,14 +127,14 @@ class ChangingLeader:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, held_at: float, *, ours: bool = True) -> None:
         self.now, self._held_at, self._ours = 100.0, held_at, ours
-        monkeypatch.setattr(SyncConnection, "get", self._get)
+        monkeypatch.setattr(SyncConnection, "get", lambda _, path, *more: self.answer(path))
         monkeypatch.setattr(asked, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
         monkeypatch.setattr(connecting, "load_connection", lambda *_: schedulers().config)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def _get(self, path: str, *_: Any) -> bytes:
+    def answer(self, path: str) -> bytes:
         assert path == "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
         annotations = {"secondary-scheduler.io/configuration-hash": "h"} if self._ours else {}
         holder = "s-2_uuid" if self.now >= self._held_at else ""
@@ -161,6 +161,41 @@ def test_without_a_scheduler_nothing_is_waited_for(monkeypatch: pytest.MonkeyPat
     with pytest.raises(CommandError, match="no scheduler leads in namespace ns; name its namespace with"):
         asked.find_schedulers(None, None, "ns", None, 10259)
     assert cluster.now == 100.0
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "place", "refusal"),
+    [
+        (["ns"], "ns", ""),
+        (["ns", "ns"], "ns", ""),
+        (["ns", "other"], "", r"name one with --scheduler-namespace \(ns, other\)"),
+        ([], "", "no scheduler leads in namespace openshift-secondary-scheduler-operator; name its namespace"),
+    ],
+)
+def test_where_no_namespace_is_named_the_only_one_with_a_scheduler_is_asked(
+    monkeypatch: pytest.MonkeyPatch, namespaces: list[str], place: str, refusal: str
+) -> None:
+    cluster = ChangingLeader(monkeypatch, held_at=0.0)
+    container = {"image": "ours", "command": ["/bin/kube-scheduler"]}
+    deployments = [
+        {"metadata": {"name": "s", "namespace": each}, "spec": {"template": {"spec": {"containers": [container]}}}}
+        for each in namespaces
+    ]
+    answers = {
+        "/apis/coordination.k8s.io/v1/namespaces/openshift-secondary-scheduler-operator/leases": [],
+        "/apis/apps/v1/deployments": deployments,
+    }
+
+    def get(path: str, *_: Any) -> bytes:
+        return json.dumps({"items": answers[path]}).encode() if path in answers else cluster.answer(path)
+
+    monkeypatch.setattr(SyncConnection, "get", lambda _, path, *more: get(path, *more))
+    if refusal:
+        with pytest.raises(CommandError, match=refusal):
+            asked.find_schedulers(None, None, None, None, 10259)
+    else:
+        found = asked.find_schedulers(None, None, None, None, 10259)
+        assert (found.namespace, found.pods) == (place, ("s-2",))
 
 
 def test_of_several_schedulers_one_has_to_be_named_for_a_queue(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:

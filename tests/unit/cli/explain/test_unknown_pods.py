@@ -140,7 +140,7 @@ def test_a_pod_that_the_scheduler_does_not_know_is_told_apart(
         (
             SINCE,
             f"shop/web-1: placed on n1 before the restart at {RESTART}; judged now: it fits there, number 2 of 3 nodes",
-            "its process ended without handing its history over, as after a crash.",
+            "its process ended without handing its history over, as after a crash, or without another replica.",
         ),
         (
             "2026-11-24T10:30:00Z",
@@ -171,7 +171,9 @@ def test_of_a_forgotten_pod_another_node_is_judged_beneath_where_it_is(monkeypat
     shown = explained(monkeypatch, objects, "pod", "web-1", "--why-not", "n2")
     text = shown.out.splitlines()
     assert (shown.code, text[0]) == (0, f"shop/web-1: placed on n1 before the restart at {RESTART}")
-    assert "its process ended without handing its history over, as after a crash." in text[2]
+    assert (
+        "its process ended without handing its history over, as after a crash, or without another replica." in text[2]
+    )
     assert "Why not n2 (judged as it is now, and without the pod's own use on n1):" in text
 
 
