@@ -15,7 +15,7 @@ from secondary_scheduler.cli.errors import CommandError, printable
 if TYPE_CHECKING:
     from scheduler.kube.client import ClientConfig
     from secondary_scheduler.clusterstatus.forwarding import Answer
-    from secondary_scheduler.clusterstatus.unknownpods import Asked
+    from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers
 
 PORT = 10259
 _TIMEOUT = 15.0
@@ -31,12 +31,12 @@ class UnknownPodError(CommandError):
     """No scheduler that was asked knows a pod.
 
     Attributes:
-        asked: who does not know it.
+        schedulers: those that do not know it.
     """
 
-    def __init__(self, namespace: str, name: str, asked: Asked) -> None:
-        self.asked = asked
-        super().__init__(printable(f"{namespace}/{name}: unknown to {', '.join(asked.pods)}"))
+    def __init__(self, namespace: str, name: str, schedulers: AskedSchedulers) -> None:
+        self.schedulers = schedulers
+        super().__init__(printable(f"{namespace}/{name}: unknown to {', '.join(schedulers.pods)}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Schedulers:
             UnknownPodError: none of them knows it.
             CommandError: none answers.
         """
-        from secondary_scheduler.clusterstatus.unknownpods import Asked
+        from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers
 
         path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
         query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
@@ -101,7 +101,7 @@ class Schedulers:
             if answer.get("items") or answer.get("waiting") or (answer.get("whyNot") or {}).get("verdict"):
                 return answer
             names |= dict.fromkeys(map(str, answer.get("schedulerNames") or ()))
-        raise UnknownPodError(namespace, name, Asked(self.pods, tuple(names)))
+        raise UnknownPodError(namespace, name, AskedSchedulers(self.pods, tuple(names)))
 
     def only(self) -> Schedulers:
         """Return these, if they are one.

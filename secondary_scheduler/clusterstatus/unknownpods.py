@@ -19,7 +19,7 @@ _TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedSchedulers:
     """Who was asked about a pod, and does not know it.
 
     Attributes:
@@ -31,35 +31,37 @@ class Asked:
     scheduler_names: tuple[str, ...]
 
 
-def why_unknown(pod: Json, key: str, asked: Asked, now: datetime | None = None) -> str:
+def why_unknown(pod: Json, key: str, schedulers: AskedSchedulers, now: datetime | None = None) -> str:
     """Return why none of them knows a pod; "" for one that was placed by one of them, which has forgotten why.
 
     Args:
         pod: as the API server has it.
         key: its namespace and name.
-        asked: who does not know it.
+        schedulers: those that do not know it.
         now: for ages.
     """
-    node, names = node_of(pod), ", ".join(asked.pods)
+    node, names = node_of(pod), ", ".join(schedulers.pods)
     scheduler, phase = str(part(pod, "spec").get("schedulerName") or ""), part(pod, "status").get("phase")
     if phase in ("Succeeded", "Failed"):
         ran_on = f"it ran on {node}; " if node else ""
         return f"{key}: it has ended ({phase}); {ran_on}why is no longer remembered by {names}"
-    if asked.scheduler_names and scheduler not in asked.scheduler_names:
-        return f"{key}: {_anothers(pod, scheduler, node, asked, now or datetime.now(UTC))}"
+    if schedulers.scheduler_names and scheduler not in schedulers.scheduler_names:
+        return f"{key}: {_anothers(pod, scheduler, node, schedulers, now or datetime.now(UTC))}"
     if not node:
         return f"{key}: it waits for {scheduler}, and {names} has not seen it yet: ask again"
     return ""
 
 
-def refuse_unknown(config: ClientConfig, command: str, namespace: str, name: str, asked: Asked) -> NoReturn:
+def refuse_unknown(
+    config: ClientConfig, command: str, namespace: str, name: str, schedulers: AskedSchedulers
+) -> NoReturn:
     """Read a pod that none of the schedulers knows.
 
     Args:
         config: with whose credentials.
         command: of which the API server hears.
         namespace, name: of the pod.
-        asked: who does not know it.
+        schedulers: those that do not know it.
 
     Raises:
         CommandError: always, with what the pod itself says, or why it cannot be read.
@@ -69,11 +71,11 @@ def refuse_unknown(config: ClientConfig, command: str, namespace: str, name: str
     try:
         pod = read_named(connection, "pod", namespace, name)
     except KubeError as error:
-        raise CommandError(printable(f"{key}: unknown to {', '.join(asked.pods)}; {error}")) from error
+        raise CommandError(printable(f"{key}: unknown to {', '.join(schedulers.pods)}; {error}")) from error
     finally:
         connection.close()
     placed = f"placed on {node_of(pod)} by {part(pod, 'spec').get('schedulerName')}, and why is no longer known"
-    raise CommandError(printable(why_unknown(pod, key, asked) or f"{key}: {placed}"))
+    raise CommandError(printable(why_unknown(pod, key, schedulers) or f"{key}: {placed}"))
 
 
 def with_forgotten(pod: Json, answer: Json, key: str) -> dict[str, Any]:
@@ -87,12 +89,12 @@ def with_forgotten(pod: Json, answer: Json, key: str) -> dict[str, Any]:
     return {**answer, "forgotten": {"pod": key, **_forgotten(pod, part(answer, "history"))}}
 
 
-def _anothers(pod: Json, scheduler: str, node: str, asked: Asked, now: datetime) -> str:
-    served = " and ".join(asked.scheduler_names)
-    serves = f"{', '.join(asked.pods)} decides for {served}"
+def _anothers(pod: Json, scheduler: str, node: str, schedulers: AskedSchedulers, now: datetime) -> str:
+    served = " and ".join(schedulers.scheduler_names)
+    serves = f"{', '.join(schedulers.pods)} decides for {served}"
     if node:
         return f"placed on {node} by {scheduler}, which knows why; {serves}"
-    like = suggestion(scheduler, asked.scheduler_names)
+    like = suggestion(scheduler, schedulers.scheduler_names)
     conditions = {each.get("type") for each in parts(pod, "status", "conditions")}
     untried = ""
     if "PodScheduled" not in conditions:

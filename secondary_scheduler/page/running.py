@@ -27,7 +27,7 @@ from secondary_scheduler.clusterstatus.installations import CallerLimits, Instal
 from secondary_scheduler.clusterstatus.instances import Instance
 from secondary_scheduler.clusterstatus.leaders import holder_of
 from secondary_scheduler.clusterstatus.listing import read_object
-from secondary_scheduler.clusterstatus.unknownpods import Asked, refuse_unknown
+from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.views.guarding import Refused
@@ -147,8 +147,8 @@ class RunningScheduler:
         pod = running_pod(document)
         if pod.last is None and pod.waiting is None:
             served = document.get("schedulerNames") or () if isinstance(document, dict) else ()
-            asked = Asked((leader,), tuple(map(str, served)))
-            read = partial(refuse_unknown, config, _COMMAND, namespace, name, asked)
+            schedulers = AskedSchedulers((leader,), tuple(map(str, served)))
+            read = partial(refuse_unknown, config, _COMMAND, namespace, name, schedulers)
             await asyncio.get_running_loop().run_in_executor(self.threads, read)
         return pod
 

@@ -187,7 +187,7 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
             answer = schedulers.about_pod(namespace, name, why_not)
         except UnknownPodError as unknown:
             pod = read_named(connection, "pod", namespace, name)
-            if why := why_unknown(pod, key, unknown.asked):
+            if why := why_unknown(pod, key, unknown.schedulers):
                 raise CommandError(printable(why)) from None
             answer = with_forgotten(pod, schedulers.about_pod(namespace, name, node_of(pod)), key)
         else:

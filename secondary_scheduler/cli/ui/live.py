@@ -83,4 +83,4 @@ class LiveCluster:
         try:
             return running_pod(schedulers.about_pod(namespace, name))
         except UnknownPodError as unknown:
-            refuse_unknown(schedulers.config, "ui", namespace, name, unknown.asked)
+            refuse_unknown(schedulers.config, "ui", namespace, name, unknown.schedulers)

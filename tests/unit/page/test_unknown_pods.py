@@ -8,10 +8,10 @@ import pytest
 
 from scheduler.kube.client import ClientConfig, KubeError
 from secondary_scheduler.clusterstatus import unknownpods
-from secondary_scheduler.clusterstatus.unknownpods import Asked, refuse_unknown
+from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError
 
-ASKED = Asked(("scheduler-1",), ("secondary-scheduler",))
+ASKED = AskedSchedulers(("scheduler-1",), ("secondary-scheduler",))
 
 
 def pod(scheduler: str, node: str = "") -> dict[str, Any]:

@@ -194,8 +194,8 @@ def test_where_no_namespace_is_named_the_only_one_with_a_scheduler_is_asked(
         with pytest.raises(CommandError, match=refusal):
             asked.find_schedulers(None, None, None, None, 10259)
     else:
-        found = asked.find_schedulers(None, None, None, None, 10259)
-        assert (found.namespace, found.pods) == (place, ("s-2",))
+        chosen = asked.find_schedulers(None, None, None, None, 10259)
+        assert (chosen.namespace, chosen.pods) == (place, ("s-2",))
 
 
 def test_of_several_schedulers_one_has_to_be_named_for_a_queue(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
