@@ -126,8 +126,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a text with a large first letter."""
-    return text[:1].upper() + text[1:]
+    """Return a text with a large first letter, unless it begins with a name such as `shop/web-1`."""
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].rstrip(":;,.").isalpha() else text
 
 
 def moment(seconds: float) -> str:

@@ -97,7 +97,7 @@ def running_site(files: Mapping[str, Path]) -> Site:
     request = SceneRequest([str(files["snapshot"])], files["config"], files["old"])
     scene = read_scene(request, lambda line: None)
     return Site(
-        scene, live=FakeCluster(None, None, None, None, None, 10259, scene, [status_of(scene)]), request=request
+        scene, live=FakeCluster(None, None, None, None, None, 10259, None, scene, [status_of(scene)]), request=request
     )
 
 

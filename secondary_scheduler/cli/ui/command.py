@@ -10,6 +10,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
+    AsServiceAccountOption,
     ContextOption,
     KubeconfigOption,
     SchedulerNamespaceOption,
@@ -47,7 +48,7 @@ _EXAMPLES = examples(
 )
 
 
-_OF_CLUSTERS = (*OF_A_CLUSTER, "scheduler_namespace", "scheduler_pod", "scheduler_port")
+_OF_CLUSTERS = (*OF_A_CLUSTER, "scheduler_namespace", "scheduler_pod", "scheduler_port", "as_service_account")
 
 
 def register(parent: typer.Typer) -> None:
@@ -95,6 +96,7 @@ def ui(
     scheduler_port: Annotated[
         int, typer.Option("--scheduler-port", min=1, max=65535, help="The scheduler's --secure-port.")
     ] = PORT,
+    as_service_account: AsServiceAccountOption = None,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1 (default: one that is free).")
     ] = 0,
@@ -135,5 +137,7 @@ def ui(
         return
     from secondary_scheduler.cli.ui.live import LiveCluster
 
-    cluster = LiveCluster(kubeconfig, context, origin, scheduler_namespace, scheduler_pod, scheduler_port)
+    cluster = LiveCluster(
+        kubeconfig, context, origin, scheduler_namespace, scheduler_pod, scheduler_port, as_service_account
+    )
     serve_cluster(cluster, request, port)

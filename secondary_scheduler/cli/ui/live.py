@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from secondary_scheduler.cli.schedulers import UnknownPodError, find_schedulers
+from secondary_scheduler.cli.serviceaccounts import asking_as
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
@@ -33,6 +34,8 @@ class LiveCluster:
         scheduler_namespace: where the scheduler runs; None: in the operator's namespace, or the only one that has one.
         scheduler_pod: the one to ask; None: those that lead.
         scheduler_port: its secure port.
+        account: the ServiceAccount as which it is asked; a token for it is taken anew for each question. None: as the
+            kubeconfig's user.
     """
 
     kubeconfig: Path | None
@@ -41,6 +44,7 @@ class LiveCluster:
     scheduler_namespace: str | None
     scheduler_pod: str | None
     scheduler_port: int
+    account: str | None
 
     def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
         """Take a snapshot and decide on it; the file that it is written to exists no longer than that takes.
@@ -63,7 +67,8 @@ class LiveCluster:
             CommandError: the API server does not answer.
         """
         with cluster_to_read(self.kubeconfig, self.context) as config:
-            return read_status(config, self.scheduler_namespace, everywhere=False, command="ui")
+            asker = asking_as(config, self.account)
+            return read_status(config, self.scheduler_namespace, everywhere=False, asker=asker, command="ui")
 
     def ask(self, namespace: str, name: str) -> RunningPod:
         """Ask the running scheduler about a pod.
@@ -79,6 +84,7 @@ class LiveCluster:
             self.scheduler_pod,
             self.scheduler_port,
             command="ui",
+            account=self.account,
         )
         try:
             return running_pod(schedulers.about_pod(namespace, name))

@@ -42,7 +42,7 @@ class Reader:
 
 @pytest.fixture
 async def reader(scene: Scene) -> AsyncIterator[Reader]:
-    cluster = FakeCluster(None, None, None, None, None, 10259, scene, [status_of(scene)])
+    cluster = FakeCluster(None, None, None, None, None, 10259, None, scene, [status_of(scene)])
     site = Site(scene, live=cluster)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         yield Reader(client, site, cluster)
@@ -108,7 +108,7 @@ async def test_who_sees_no_scheduler_is_not_told_that_one_failed(
 async def test_a_cluster_that_does_not_answer_is_a_bad_gateway(reader: Reader) -> None:
     reader.cluster.answers.append(CommandError("https://api.example.com:6443: GET /version: connection refused"))
     text = await reader.read("/health", 502)
-    assert "Bad Gateway Https://api.example.com:6443: GET /version: connection refused" in text
+    assert "Bad Gateway https://api.example.com:6443: GET /version: connection refused" in text
 
 
 TITLES = {"/decisions/999": (404, "Not Found"), "/nodes?by=colour": (400, "Bad Request")}

@@ -116,7 +116,7 @@ async def pages(cluster: FakeCluster, tmp_path: Path) -> AsyncIterator[Pages]:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIGURATION)
     request = SceneRequest([], config)
-    reached = LiveCluster(None, None, None, "scheduler-namespace", None, 10259)
+    reached = LiveCluster(None, None, None, "scheduler-namespace", None, 10259, None)
     site = Site(reached.read(request, lambda line: None), request, reached)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         yield Pages(client, site)
@@ -210,7 +210,7 @@ async def test_an_answer_of_another_form_is_said_to_be_one(cluster: FakeCluster,
 async def test_why_the_scheduler_does_not_answer_is_shown(cluster: FakeCluster, pages: Pages) -> None:
     cluster.problem = CommandError("shop/web: unknown to scheduler-1; <script>alert(1)</script>")
     text = await pages.get("/why?namespace=shop&name=web", 502)
-    assert "Shop/web: unknown to scheduler-1; &lt;script&gt;" in text
+    assert "shop/web: unknown to scheduler-1; &lt;script&gt;" in text
 
 
 async def test_no_page_has_a_credential(cluster: FakeCluster, pages: Pages) -> None:
