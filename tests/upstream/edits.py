@@ -1,5 +1,6 @@
-"""Where upstream's sources are edited, by pattern: `Scheduler.Run` asks `bridge/scheduler.go` what to run, and helpers
-that wait for the Go scheduler's cache give the other one a moment more."""
+"""Where upstream's sources are edited, by pattern: `Scheduler.Run` asks `bridge/scheduler.go` what to run, its queue
+does not ask plugins that the other scheduler asks, and helpers that wait for its cache give the other one a moment
+more."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from devcluster.errors import BinaryError
 BRIDGE = Path(__file__).parent / "bridge"
 ADDED = {
     "pkg/scheduler/judged.go": BRIDGE / "scheduler.go",
+    "pkg/scheduler/judgedplugins.go": BRIDGE / "plugins.go",
+    "pkg/scheduler/framework/runtime/judged.go": BRIDGE / "profiles.go",
     "cmd/kube-scheduler/app/testing/judged.go": BRIDGE / "serving.go",
 }
 """Files of ours, by the place in the module that they get."""
@@ -37,6 +40,7 @@ EDITS = (
         r"(?m)^(\s*)go (wait\.\w+\(ctx, sched\.ScheduleOne, 0\))$",
         r"\1go sched.schedule(ctx, func() { \2 })",
     ),
+    Edit("pkg/scheduler/scheduler.go", r"\bprofile\.PreEnqueuePlugins\(\)", r"leftToGo(\g<0>)"),
     # A test goes on when the scheduler is ready, as it does at once with the Go one.
     Edit(
         "test/integration/**/*.go",

@@ -12,7 +12,13 @@ from tests.upstream.unrunnable import UNRUNNABLE
 
 PAGE = CHECKOUT / "docs" / "conformance.md"
 _SIDES: Mapping[Side, str] = {Side.GO: "Go", Side.UPSTREAM: "ours, `upstream`", Side.SAFE: "ours, `safe`"}
-_EXPLAINED: Mapping[str, str] = {}
+_NOMINATES = "an alpha gate of 1.34: ours nominates before a binding from 1.35 on"
+_WITHOUT_HINTS = "emulates 1.33 without queueing hints, which cannot be turned off in 1.34"
+_EXPLAINED: Mapping[str, str] = {
+    "Test_PutNominatedNodeNameInBindingCycle/NominatedNodeName_is_put_if_PermitPlugin_will_run_at_WaitOnPermit": _NOMINATES,
+    "Test_PutNominatedNodeNameInBindingCycle/NominatedNodeName_is_put_if_PreBindPlugin_will_run": _NOMINATES,
+    "TestPreEnqueuePluginEventsToRegister/preEnqueue_plugin_without_event_registered_queueHint(false)": _WITHOUT_HINTS,
+}
 """Why a case fails on purpose: the row of docs/differences.md, by the case's name."""
 _INTRODUCTION = """\
 # kube-scheduler's own tests
@@ -27,7 +33,8 @@ The tests come from the Go module proxy and are compiled in a copy of the module
 configuration of the test, encoded by upstream's encoder, and `compatibility: upstream` or `safe`. API server, controllers and
 the checks of the tests are upstream's. Three things differ: the test goes on when ours is ready; helpers that wait for the Go
 scheduler's cache wait 0.3 s more; and a backoff of 0 s, which no configuration can say, is 1 s. Feature gates that ours can set
-are passed on; in the others it is as the version that it behaves as.
+are passed on; in the others it is as the version that it behaves as. Plugins that a test registers in Go stay there: ours has
+plugins of the same names and extension points, which ask the Go objects over loopback (`tests/upstream/foreign.py`).
 
 A case is a subtest, or a test that has none. A case that passes without having started ours says nothing of it, and is not judged.
 """
@@ -102,7 +109,7 @@ def _reasons(results: Results, minor: str, packages: Sequence[str]) -> str:
     lines: dict[str, None] = {}
     for package in sorted({*packages, *UNRUNNABLE}):
         for test, why in UNRUNNABLE.get(package, {}).items():
-            lines[f"| `{package}` | {'all' if test == 'Test.*' else f'`{test}`'} | {why} |"] = None
+            lines[f"| `{package}` | `{test}` | {why} |"] = None
         for side in (Side.UPSTREAM, Side.SAFE):
             counts = results.counts(minor, package, side)
             for reason in counts.reasons if counts else ():

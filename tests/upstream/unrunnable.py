@@ -6,24 +6,22 @@ import re
 from collections.abc import Mapping
 
 _DRIVES = "drives the Go scheduler itself, one cycle at a time"
-_PLUGINS = "registers plugins in Go, which ours cannot call yet"
 
 UNRUNNABLE: Mapping[str, Mapping[str, str]] = {
-    ".": {"TestReScheduling": _PLUGINS},
     "bind": {"TestDefaultBinder": "calls the Go framework's Bind plugins"},
     "eventhandler": {
-        "TestUpdateNodeEvent": _PLUGINS,
         "TestUpdateNominatedNodeName": "turns a clock of the Go scheduler; ours waits the minute that it skips",
     },
-    "nominated_node_name": {"Test_PutNominatedNodeNameInBindingCycle": _PLUGINS},
-    "plugins": {"Test.*": _PLUGINS},
-    "preemption": {"TestPreemption": _PLUGINS, "TestAsyncPreemption": _DRIVES},
+    "plugins": {
+        "TestPermitPluginsCancelled": "looks at the context that the Go framework gives to Permit",
+        "TestQueueSortPlugin": "reads the Go scheduler's queue",
+    },
+    "preemption": {"TestAsyncPreemption": _DRIVES},
     "preemption/nominatednodename": {"TestPreferNominatedNode": "replaces a function of the Go scheduler"},
     "queueing": {
         "TestSchedulingGates": _DRIVES,
         "TestCustomResourceEnqueue": _DRIVES,
-        "TestRequeueByBindFailure": _PLUGINS,
-        "TestRequeueByPermitRejection": _PLUGINS,
+        "TestRequeueByPermitRejection": "is a race that the Go scheduler loses, too",
     },
     "queueing/former": {"TestCoreResourceEnqueueWithQueueingHints": _DRIVES},
     "queueing/queueinghint": {"TestCoreResourceEnqueue": _DRIVES},

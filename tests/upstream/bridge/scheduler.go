@@ -41,6 +41,7 @@ const (
 
 // judgement is what is known of one Scheduler: its options as the test gave them, and whether the process is ready.
 type judgement struct {
+	sched   *Scheduler
 	options schedulerOptions
 	started sync.Once
 	ready   chan struct{}
@@ -59,7 +60,10 @@ func keepOptions(options schedulerOptions) *judgement {
 	return &judgement{options: options, ready: make(chan struct{})}
 }
 
-func (j *judgement) belongsTo(sched *Scheduler) { judgements.Store(sched, j) }
+func (j *judgement) belongsTo(sched *Scheduler) {
+	j.sched = sched
+	judgements.Store(sched, j)
+}
 
 // schedule takes the place of the scheduling loop in Run.
 func (sched *Scheduler) schedule(ctx context.Context, loop func()) {
@@ -98,8 +102,9 @@ func (sched *Scheduler) Settle() {
 // run writes what the process needs, starts it and ends it with the context.
 func (j *judgement) run(ctx context.Context) error {
 	defer j.open()
-	if foreign := j.foreignPlugins(); len(foreign) > 0 {
-		note("unjudged", "plugins that the test registers in Go: "+strings.Join(foreign, ", "))
+	foreign := j.foreignPlugins()
+	if slices.ContainsFunc(foreign, j.sched.sorts) {
+		note("unjudged", "the test registers a QueueSort plugin in Go")
 		return nil
 	}
 	directory, err := os.MkdirTemp("", "judged-scheduler")
@@ -114,6 +119,12 @@ func (j *judgement) run(ctx context.Context) error {
 	if err := j.writeConfiguration(config, kubeconfig); err != nil {
 		return err
 	}
+	var environment []string
+	if len(foreign) > 0 {
+		if environment, err = servePlugins(ctx, j.sched, foreign, directory); err != nil {
+			return err
+		}
+	}
 	port, err := FreePort()
 	if err != nil {
 		return err
@@ -124,14 +135,15 @@ func (j *judgement) run(ctx context.Context) error {
 		}
 	}()
 	return RunJudged(ctx, port, []string{"--config", config, "--decision-details", "0",
-		"--pod-max-in-unschedulable-pods-duration", j.options.podMaxInUnschedulablePodsDuration.String()})
+		"--pod-max-in-unschedulable-pods-duration", j.options.podMaxInUnschedulablePodsDuration.String()}, environment)
 }
 
 // JudgedIsChosen says whether the environment names another scheduler.
 func JudgedIsChosen() bool { return os.Getenv(commandVariable) != "" }
 
-// RunJudged starts the process with further flags and ends it with the context; an error says why it ended before.
-func RunJudged(ctx context.Context, port int, flags []string) error {
+// RunJudged starts the process with further flags and variables, and ends it with the context; an error says why it
+// ended before.
+func RunJudged(ctx context.Context, port int, flags, environment []string) error {
 	log, err := os.CreateTemp(os.Getenv(startsVariable), "scheduler-*.log")
 	if err != nil {
 		return err
@@ -145,6 +157,7 @@ func RunJudged(ctx context.Context, port int, flags []string) error {
 	}
 	process := exec.Command(command[0], append(arguments, flags...)...)
 	process.Stdout, process.Stderr = log, log
+	process.Env = append(os.Environ(), environment...)
 	// The signal comes when the thread ends that started the process: it must not end before.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -53,7 +53,7 @@ func startJudged(ctx context.Context, flags []string) (TestServer, error) {
 	failed := make(chan error, 1)
 	go func() {
 		defer close(ended)
-		failed <- scheduler.RunJudged(ctx, port, flags)
+		failed <- scheduler.RunJudged(ctx, port, flags, nil)
 	}()
 	ready := make(chan bool, 1)
 	go func() {
