@@ -1,6 +1,9 @@
-"""Where upstream's sources are edited, by pattern: `Scheduler.Run` asks `bridge/scheduler.go` what to run, its queue
-does not ask plugins that the other scheduler asks, and helpers that wait for its cache give the other one a moment
-more."""
+"""Where upstream's sources are edited, by pattern.
+
+`Scheduler.Run` asks `bridge/scheduler.go` what to run, and `ScheduleOne` asks `bridge/queue.go`; the queue does not ask
+plugins that the other scheduler asks. Helpers that wait for the Go scheduler's cache give the other one a moment more.
+Tests share an API server (`bridge/apiserver.go`).
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ BRIDGE = Path(__file__).parent / "bridge"
 ADDED = {
     "pkg/scheduler/judged.go": BRIDGE / "scheduler.go",
     "pkg/scheduler/judgedplugins.go": BRIDGE / "plugins.go",
+    "pkg/scheduler/judgedqueue.go": BRIDGE / "queue.go",
     "pkg/scheduler/framework/runtime/judged.go": BRIDGE / "profiles.go",
     "cmd/kube-scheduler/app/testing/judged.go": BRIDGE / "serving.go",
+    "test/integration/framework/judged.go": BRIDGE / "apiserver.go",
 }
 """Files of ours, by the place in the module that they get."""
 
@@ -41,6 +46,35 @@ EDITS = (
         r"\1go sched.schedule(ctx, func() { \2 })",
     ),
     Edit("pkg/scheduler/scheduler.go", r"\bprofile\.PreEnqueuePlugins\(\)", r"leftToGo(\g<0>)"),
+    # Tests that run no loop try pods themselves, one by one, and look for events in the metrics.
+    Edit(
+        "pkg/scheduler/schedule_one.go",
+        r"(?m)^func \(sched \*Scheduler\) ScheduleOne\(ctx context\.Context\) \{$",
+        r"\g<0>\n\tif sched.tryElsewhere(ctx) {\n\t\treturn\n\t}",
+    ),
+    Edit(
+        "test/integration/scheduler/queueing/queue.go",
+        r"(?m)^(\s*)legacyregistry\.Reset\(\).*$",
+        r"\g<0>\n\1testCtx.Scheduler.ForgetEvents()",
+    ),
+    Edit(
+        "test/integration/scheduler/queueing/queue.go",
+        r"\blegacyregistry\.DefaultGatherer\b",
+        r"testCtx.Scheduler.EventMetrics(\g<0>)",
+    ),
+    # Tests with the same feature gates share an API server.
+    Edit(
+        "test/integration/util/util.go",
+        r"(?m)(= framework\.)StartTestServer\(tCtx, t, (framework\.TestServerSetup\{)$",
+        r"\1StartSharedServer(tCtx, t, admission == nil, \2",
+    ),
+    Edit("test/integration/framework/etcd.go", r"(?m)^(\s*)result := tests\(\)$", r"\g<0>\n\1stopSharedServer()"),
+    # A process has no clock that a test could turn on.
+    Edit(
+        "test/integration/scheduler/eventhandler/eventhandler_test.go",
+        r"(?m)^(\s*testBackoff := )(.+)$",
+        r"\1scheduler.AwaitableBackoff(\2)",
+    ),
     # A test goes on when the scheduler is ready, as it does at once with the Go one.
     Edit(
         "test/integration/**/*.go",

@@ -36,6 +36,12 @@ scheduler's cache wait 0.3 s more; and a backoff of 0 s, which no configuration 
 are passed on; in the others it is as the version that it behaves as. Plugins that a test registers in Go stay there: ours has
 plugins of the same names and extension points, which ask the Go objects over loopback (`tests/upstream/foreign.py`).
 
+Some tests run no loop: they try pods one by one, cause an event, and look which pods are in the queue. There ours tries the pods
+itself, and its `/debug/queue` and its metrics say what came of the event. Its backoff is 1000 s then: a pod that the event moves waits
+in the backoff queue, and counts as one to be tried again. A test that turns the Go scheduler's clock by a backoff has one of 8 s with ours.
+
+Subtests with the same feature gates share an API server, which is emptied between them, with both schedulers.
+
 A case is a subtest, or a test that has none. A case that passes without having started ours says nothing of it, and is not judged.
 """
 _REPEATING = """\

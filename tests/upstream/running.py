@@ -17,6 +17,7 @@ from pathlib import Path
 
 from scheduler.gates import SETTABLE_GATES
 from tests.upstream.source import Package
+from tests.upstream.unrunnable import skipped_subtests
 
 CHECKOUT = Path(__file__).parents[2]
 TEST_SECONDS = 900
@@ -65,6 +66,8 @@ def names(package: Package, etcd: str) -> list[str]:
 def run(package: Package, test: str, side: Side, etcd: str, logs: Path) -> Run:
     """Run one test; `etcd` is an etcd's address, `logs` a directory for what test and schedulers print."""
     command = [str(package.binary), "-test.v", "-test.run", f"^{test}$", f"-test.timeout={TEST_SECONDS}s"]
+    if side is not Side.GO:
+        command += ["-test.skip", skipped_subtests(package.name, test)]
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "starts").unlink(missing_ok=True)
     began = time.monotonic()

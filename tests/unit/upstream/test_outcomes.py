@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.errors import BinaryError
-from tests.upstream import edits, page
+from tests.upstream import edits, page, unrunnable
 from tests.upstream.results import NEVER_STARTED, RECORDED, Results
 from tests.upstream.running import Run, Side, outcomes
 
@@ -95,6 +95,16 @@ def test_a_source_that_has_changed_is_named(tmp_path: Path) -> None:
     file.write_text("\tsched.loop(ctx)\n")
     with pytest.raises(BinaryError, match="ScheduleOne"):
         edits.replaced(tmp_path, [edit])
+
+
+def test_a_test_with_some_unrunnable_subtests_is_run_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns = dict.fromkeys(("TestQueue/Fit/.*_gate", "TestQueue/Ports", "TestOther/zones", "TestGo"), "a reason")
+    monkeypatch.setattr(unrunnable, "UNRUNNABLE", {"queue": patterns})
+    assert not unrunnable.is_unrunnable("queue", "TestQueue")
+    assert unrunnable.is_unrunnable("queue", "TestGo")
+    skipped = unrunnable.skipped_subtests("queue", "TestQueue")
+    assert skipped == "^(TestQueue)$/^(Fit)$/^(.*_gate)$|^(TestQueue)$/^(Ports)$"
+    assert unrunnable.skipped_subtests("queue", "TestSpread") == ""
 
 
 def test_the_committed_page_shows_what_is_recorded() -> None:

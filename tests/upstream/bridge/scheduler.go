@@ -39,11 +39,13 @@ const (
 	settleTime      = 300 * time.Millisecond // the other process sees an event a little later than this one
 )
 
-// judgement is what is known of one Scheduler: its options as the test gave them, and whether the process is ready.
+// judgement is what is known of one Scheduler: its options as the test gave them, and its process.
 type judgement struct {
 	sched   *Scheduler
 	options schedulerOptions
+	flags   []string // further ones of the process
 	started sync.Once
+	port    int // 0: the process was not started
 	ready   chan struct{}
 }
 
@@ -63,6 +65,9 @@ func keepOptions(options schedulerOptions) *judgement {
 func (j *judgement) belongsTo(sched *Scheduler) {
 	j.sched = sched
 	judgements.Store(sched, j)
+	if JudgedIsChosen() {
+		sched.SchedulingQueue = &drivenQueue{SchedulingQueue: sched.SchedulingQueue, judgement: j}
+	}
 }
 
 // schedule takes the place of the scheduling loop in Run.
@@ -129,21 +134,42 @@ func (j *judgement) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	j.port = port
 	go func() {
 		if Answers(ctx, port, "/readyz", http.StatusOK) {
 			j.open()
 		}
 	}()
-	return RunJudged(ctx, port, []string{"--config", config, "--decision-details", "0",
-		"--pod-max-in-unschedulable-pods-duration", j.options.podMaxInUnschedulablePodsDuration.String()}, environment)
+	flags := []string{"--config", config, "--decision-details", "0",
+		"--pod-max-in-unschedulable-pods-duration", j.options.podMaxInUnschedulablePodsDuration.String()}
+	return RunJudged(ctx, port, append(flags, j.flags...), environment)
 }
 
 // JudgedIsChosen says whether the environment names another scheduler.
 func JudgedIsChosen() bool { return os.Getenv(commandVariable) != "" }
 
+var running sync.WaitGroup // processes
+
+// AwaitEnded waits until no process runs; false: the context ended before.
+func AwaitEnded(ctx context.Context) bool {
+	ended := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // RunJudged starts the process with further flags and variables, and ends it with the context; an error says why it
 // ended before.
 func RunJudged(ctx context.Context, port int, flags, environment []string) error {
+	running.Add(1)
+	defer running.Done()
 	log, err := os.CreateTemp(os.Getenv(startsVariable), "scheduler-*.log")
 	if err != nil {
 		return err
@@ -323,11 +349,9 @@ func FreePort() (int, error) {
 func Answers(ctx context.Context, port int, path string, statuses ...int) bool {
 	ctx, cancel := context.WithTimeout(ctx, readySeconds*time.Second)
 	defer cancel()
-	// The certificate is made at the start, and the connection does not leave the machine.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
-	client := http.Client{Transport: transport, Timeout: 5 * time.Second}
+	client := loopbackClient()
 	for ctx.Err() == nil {
-		if answer, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d%s", port, path)); err == nil {
+		if answer, err := client.Get(address(port, path)); err == nil {
 			answer.Body.Close()
 			if slices.Contains(statuses, answer.StatusCode) {
 				return true
@@ -340,6 +364,14 @@ func Answers(ctx context.Context, port int, path string, statuses ...int) bool {
 	}
 	return false
 }
+
+// loopbackClient checks no certificate: it is made at the start, and the connection does not leave the machine.
+func loopbackClient() *http.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	return &http.Client{Transport: transport, Timeout: 5 * time.Second}
+}
+
+func address(port int, path string) string { return fmt.Sprintf("https://127.0.0.1:%d%s", port, path) }
 
 // note tells the harness what happened: a word and a text, a line each.
 func note(word, text string) {
