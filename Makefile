@@ -37,7 +37,7 @@ test: setup  ## Everything that must pass before a change lands
 
 test-all: setup  ## As test, with the long runs
 	@tools/chromium.sh
-	@FULL=1 $(BIN)/python tools/run_tests.py check unit browser live bench-smoke
+	@FULL=1 $(BIN)/python tools/run_tests.py check unit browser live upstream bench-smoke
 
 check: setup  ## Lint, format, types, import contracts
 	@$(BIN)/python tools/run_tests.py check

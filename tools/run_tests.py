@@ -2,8 +2,8 @@
 
 The parts: `check` (lint, format, types, import contracts), `unit` (no network), `browser` (the pages of `ui` in
 Chromium), `integration` (the real control plane, one part at a time), `e2e` (the whole product on a cluster of its
-own), `live` (these two in one run, so that no worker idles in between), `bench-smoke` (a short race against
-kube-scheduler). FULL=1 adds the long runs.
+own), `live` (these two in one run, so that no worker idles in between), `upstream` (three minutes of kube-scheduler's
+own tests, where they are built), `bench-smoke` (a short race against kube-scheduler). FULL=1 adds the long runs.
 `check` runs beside `unit`, as mypy keeps only one core busy; what it printed follows.
 Exit code: 0 when every part passed, else 1; the parts after a failed one still run, so that one look shows all.
 """
@@ -84,6 +84,14 @@ PARTS: dict[str, list[list[str]]] = {
     "integration": [servers("integration", integration_files())],
     "e2e": [servers("e2e", e2e_files())],
     "live": [servers("integration or e2e", interleave(e2e_files(), integration_files()))],
+    # Five of kube-scheduler's own tests, ours and the control; `make upstream` builds them.
+    "upstream": [
+        [
+            *(str(BIN / "python"), "-m", "tests.upstream", "--packages", "filters,scoring", "--built"),
+            *("--test", "^TestNode(Affinity|Resources)|^TestImage", "--mode", "upstream"),
+            *("--again", "--record", ".upstream-sample.json"),
+        ]
+    ],
     # Against the real kube-scheduler on this machine: ratios, not times.
     "bench-smoke": [
         [
@@ -145,7 +153,7 @@ def main(names: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    if needing := {"integration", "e2e", "live", "bench-smoke"} & set(names):
+    if needing := {"integration", "e2e", "live", "upstream", "bench-smoke"} & set(names):
         first = min(map(names.index, needing))
         names = [*names[:first], "toolchain", *names[first:]]
     os.environ["PATH"] = f"{BIN}:{os.environ['PATH']}"

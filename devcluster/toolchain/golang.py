@@ -90,12 +90,14 @@ def build(
         temporary.unlink(missing_ok=True)
 
 
-def build_test(go: Path, module: Path, package: str, output: Path) -> None:
-    """Build the test binary of a package that the module (a directory with go.mod) requires, or has. Raises
-    BinaryError."""
+def build_test(go: Path, module: Path, package: str, ldflags: str, output: Path) -> None:
+    """Build the test binary of a package that the module (a directory with go.mod) requires, or has; `ldflags` are
+    passed on. Raises BinaryError."""
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    command = [str(go), "test", "-c", *_flags(""), "-ldflags=-s -w", "-o", str(temporary), package]
+    # Without vet, which would read every package that the tests are made of, too.
+    flags = ["-c", "-vet=off", *_flags(""), f"-ldflags=-s -w {ldflags}"]
+    command = [str(go), "test", *flags, "-o", str(temporary), package]
     try:
         code, complaint = _follow(command, module, lambda _: None)
         if code != 0:

@@ -39,8 +39,11 @@ class LeaderIsOlderError(ValueError):
 
 
 def describe_versions(configuration: Configuration) -> dict[str, object]:
-    """Return the version that each profile behaves as, by scheduler name, and the cluster's, as /configz shows them."""
+    """Return the version that each profile behaves as, by scheduler name, and the cluster's, as /configz shows them:
+    who reads upstream's expects an object of a kind under each of its keys."""
     return {
+        "apiVersion": "secondary-scheduler.io/v1",
+        "kind": "SchedulerBehavior",
         "kubernetesVersion": {profile.scheduler_name: profile.kubernetes.name for profile in configuration.profiles},
         "clusterVersion": _shown(configuration.cluster_minor),
     }

@@ -174,7 +174,8 @@ def _matches(path: str, allowed: str) -> bool:
 
 
 def _answer_page(page: Page) -> web.Response:
-    return web.Response(status=page.status, body=page.text.encode(), headers={"Content-Type": page.media_type})
+    headers = {"Content-Type": page.media_type, **({"Warning": page.warning} if page.warning else {})}
+    return web.Response(status=page.status, body=page.text.encode(), headers=headers)
 
 
 _REFUSED = {401: "known to the API server", 403: "allowed to read this"}

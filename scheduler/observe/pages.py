@@ -19,7 +19,8 @@ _WARNING: Final = (
     "for debugging purposes only."
 )
 _GROUP: Final = "config.k8s.io"
-_VERSIONS: Final = ("v1alpha1", "v1beta1")
+_DEPRECATED: Final = "v1alpha1"
+_VERSIONS: Final = (_DEPRECATED, "v1beta1")
 _DOCUMENTS: Final = ("application/json", "application/yaml")
 _LONGEST_ACCEPT: Final = 2000
 _NOT_ACCEPTABLE: Final = "only the following media types are accepted: application/json, application/yaml, text/plain"
@@ -29,11 +30,12 @@ _PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/ready
 
 
 class Page(NamedTuple):
-    """An answer: status, media type with its parameters, text."""
+    """An answer: status, media type with its parameters, text, and the header Warning, if any."""
 
     status: int
     media_type: str
     text: str
+    warning: str = ""
 
 
 class ProcessStatus(Struct, frozen=True):
@@ -105,7 +107,13 @@ def _page(kind: str, accept: str, lines: list[str], document: Mapping[str, Any])
         return Page(200, "text/plain; charset=utf-8", text)
     whole = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **document}
     # JSON is YAML, too.
-    return Page(200, f"{media_type};g={_GROUP};v={version};as={kind}", json.dumps(whole, indent=2))
+    warning = f"This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."
+    return Page(
+        200,
+        f"{media_type};g={_GROUP};v={version};as={kind}",
+        json.dumps(whole, indent=2),
+        f'299 - "{warning}"' if version == _DEPRECATED else "",
+    )
 
 
 def _choose(kind: str, accept: str) -> tuple[str, str] | None:

@@ -47,9 +47,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--test", default="", metavar="PATTERN", help="only tests whose name matches")
     parser.add_argument("--record", type=Path, default=Path(".upstream.json"), help="file of results (%(default)s)")
     parser.add_argument("--again", action="store_true", help="also what is recorded")
+    parser.add_argument("--built", action="store_true", help="nothing, unless the chosen packages are built")
     parser.add_argument("--logs", type=Path, help="keep what the tests and our scheduler print in this directory")
     parser.add_argument("--page", action="store_true", help="write docs/conformance.md, and do nothing else")
     options = parser.parse_args(arguments)
+    if options.built and not options.packages:
+        parser.error("--built needs --packages")
     if options.kubernetes in UNBUILDABLE:
         parser.error(f"--kubernetes {options.kubernetes}: {UNBUILDABLE[options.kubernetes]}")
     try:
@@ -68,9 +71,13 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def _named_packages(names: str) -> list[str]:
+    return [name for name in names.split(",") if name]
+
+
 def _chosen_packages(source: Source, names: str) -> list[str]:
     known = source.packages()
-    packages = [name for name in names.split(",") if name] or known
+    packages = _named_packages(names) or known
     unknown = [name for name in packages if name not in known]
     if unknown:
         raise SpecError(f"--packages: no package {', '.join(unknown)}; one of {', '.join(known)}")
@@ -80,6 +87,11 @@ def _chosen_packages(source: Source, names: str) -> list[str]:
 def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: Path) -> list[str]:
     """Run what is chosen and not recorded; return the packages."""
     source = Source(options.release, report)
+    if options.built and not source.is_built(_named_packages(options.packages)):
+        report.note(
+            f"not run: the tests of {options.packages} are not built: make upstream PACKAGES={options.packages}"
+        )
+        return []
     packages = _chosen_packages(source, options.packages)
     source.build(packages)
     minor = options.release.minor
@@ -87,7 +99,7 @@ def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: 
         for name in packages:
             package = source.package(name)
             with report.step(f"{minor} {name}", announce=True) as advance:
-                judged = [test for test in running.names(package, etcd) if not is_unrunnable(name, test)]
+                judged = [test for test in running.names(package, etcd) if not is_unrunnable(minor, name, test)]
                 results.know(minor, name, judged)
                 tests = [test for test in judged if re.search(options.test, test)]
                 rows = [(test, side) for test in tests for side in (Side.GO, *options.modes)]
@@ -125,7 +137,8 @@ def main(arguments: list[str]) -> int:
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 1
     minor = options.release.minor
-    print(page.table(results, minor, packages))
+    if packages:
+        print(page.table(results, minor, packages))
     controls = {(package, case) for package, case, side in results.failures(minor) if side is Side.GO}
     chosen = [row for row in results.failures(minor) if row[0] in packages and row[2] in options.modes]
     faults = [row for row in chosen if (row[0], row[1]) not in controls]

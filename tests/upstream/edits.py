@@ -82,6 +82,18 @@ EDITS = (
         r"\g<0>\n\1\2.AwaitReady()",
         needed=False,
     ),
+    # 1.37 runs the scheduler of `StartScheduler` in a function of its own.
+    Edit(
+        "test/integration/util/util.go",
+        r"(?m)^(\t+)go func\(\) \{\n\t+sched\.Run\(\w+\)\n(?:.*\n)*?\1\}\(\)$",
+        r"\g<0>\n\1sched.AwaitReady()",
+        needed=False,
+    ),
+    Edit(
+        "test/integration/scheduler/podgroup/stepsframework/*.go",
+        r"(?m)^func createNodes\(testCtx .*\{$",
+        r"\g<0>\n\tdefer testCtx.Scheduler.Settle()",
+    ),
     Edit(
         "test/integration/util/util.go",
         r"(?m)^func \w*InCache\(ctx context\.Context, sched .*\{$",

@@ -67,7 +67,7 @@ def run(package: Package, test: str, side: Side, etcd: str, logs: Path) -> Run:
     """Run one test; `etcd` is an etcd's address, `logs` a directory for what test and schedulers print."""
     command = [str(package.binary), "-test.v", "-test.run", f"^{test}$", f"-test.timeout={TEST_SECONDS}s"]
     if side is not Side.GO:
-        command += ["-test.skip", skipped_subtests(package.name, test)]
+        command += ["-test.skip", skipped_subtests(package.minor, package.name, test)]
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "starts").unlink(missing_ok=True)
     began = time.monotonic()

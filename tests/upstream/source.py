@@ -70,6 +70,10 @@ class Source:
             {str(file.parent.relative_to(self._copy / ROOT)) for file in (self._copy / ROOT).rglob("*_test.go")}
         )
 
+    def is_built(self, packages: list[str]) -> bool:
+        """Whether all of the packages' test binaries are there."""
+        return all(self.package(package).binary.exists() for package in packages)
+
     def build(self, packages: list[str]) -> None:
         """Build what is missing of the packages' test binaries. Raises BinaryError."""
         self._prepare()
@@ -82,14 +86,17 @@ class Source:
             for number, package in enumerate(missing, 1):
                 label = f"compiling the tests of {package} ({number} of {len(missing)})"
                 with self._report.step(label, announce=True):
-                    golang.build_test(go, self._build, self._import_path(package), self.package(package).binary)
+                    # With them the tests' API servers tell their version, as which ours behaves.
+                    ldflags = self._release.ldflags
+                    binary = self.package(package).binary
+                    golang.build_test(go, self._build, self._import_path(package), ldflags, binary)
 
     def _import_path(self, package: str) -> str:
         return f"{MODULE}/{ROOT}" if package == "." else f"{MODULE}/{ROOT}/{package}"
 
     def _digest(self) -> str:
         """Changes with everything of ours that goes into the binaries."""
-        digest = hashlib.sha256(repr((edits.EDITS, sorted(edits.ADDED))).encode())
+        digest = hashlib.sha256(repr((edits.EDITS, sorted(edits.ADDED), self._release.ldflags)).encode())
         for file in sorted([*edits.ADDED.values(), *self._requirements.glob("go.*")]):
             digest.update(file.read_bytes())
         return digest.hexdigest()[:12]

@@ -57,7 +57,9 @@ def _keep_flagz(body: bytes) -> bytes:
     return "".join(f"{line}\n" for line in kept).encode()
 
 
-_BEHAVIOR: Final = Fields({"kubernetesVersion": Table(), "clusterVersion": Scalar()})
+_BEHAVIOR: Final = Fields(
+    {"apiVersion": Scalar(), "kind": Scalar(), "kubernetesVersion": Table(), "clusterVersion": Scalar()}
+)
 PAGES: Final = (
     Page("/metrics", "metrics.txt", _unchanged),
     Page("/configz", "configz.json", _keep_configz),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from devcluster.errors import BinaryError
 from tests.upstream import edits, page, unrunnable
+from tests.upstream.__main__ import main
 from tests.upstream.results import NEVER_STARTED, RECORDED, Results
 from tests.upstream.running import Run, Side, outcomes
+from tests.upstream.unrunnable import is_unrunnable
 
 _PRINTED = """\
 === RUN   TestSpread
@@ -88,6 +91,29 @@ def test_the_loop_of_the_go_scheduler_is_replaced(tmp_path: Path) -> None:
     assert list(changed.values()) == ["\tgo sched.schedule(ctx, func() { wait.Until(ctx, sched.ScheduleOne, 0) })\n"]
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param("\tgo sched.Run(tCtx)\n", id="1.34"),
+        pytest.param("\tgo func() {\n\t\tsched.Run(tCtx)\n\t\tclose(done)\n\t}()\n", id="1.37"),
+    ],
+)
+def test_a_test_waits_until_the_scheduler_is_ready(tmp_path: Path, run: str) -> None:
+    file = tmp_path / "test/integration/util/util.go"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"{run}\n\treturn sched\n")
+    waiting = [edit for edit in edits.EDITS if "AwaitReady" in edit.replacement]
+    changed = edits.replaced(tmp_path, waiting)
+    assert list(changed.values()) == [f"{run}\tsched.AwaitReady()\n\n\treturn sched\n"]
+
+
+def test_a_minor_leaves_out_what_it_has_beside_those_before() -> None:
+    assert is_unrunnable("1.37", "bind", "TestDefaultBinder")
+    assert is_unrunnable("1.37", "podgroup", "TestCPGQueueing")
+    assert not is_unrunnable("1.36", "podgroup", "TestCPGQueueing")
+    assert not is_unrunnable("1.37", "podgroup", "TestPodGroupScheduling")
+
+
 def test_a_source_that_has_changed_is_named(tmp_path: Path) -> None:
     edit = next(edit for edit in edits.EDITS if "ScheduleOne" in edit.pattern)
     file = tmp_path / edit.files
@@ -100,11 +126,20 @@ def test_a_source_that_has_changed_is_named(tmp_path: Path) -> None:
 def test_a_test_with_some_unrunnable_subtests_is_run_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     patterns = dict.fromkeys(("TestQueue/Fit/.*_gate", "TestQueue/Ports", "TestOther/zones", "TestGo"), "a reason")
     monkeypatch.setattr(unrunnable, "UNRUNNABLE", {"queue": patterns})
-    assert not unrunnable.is_unrunnable("queue", "TestQueue")
-    assert unrunnable.is_unrunnable("queue", "TestGo")
-    skipped = unrunnable.skipped_subtests("queue", "TestQueue")
+    assert not unrunnable.is_unrunnable("1.34", "queue", "TestQueue")
+    assert unrunnable.is_unrunnable("1.34", "queue", "TestGo")
+    skipped = unrunnable.skipped_subtests("1.34", "queue", "TestQueue")
     assert skipped == "^(TestQueue)$/^(Fit)$/^(.*_gate)$|^(TestQueue)$/^(Ports)$"
-    assert unrunnable.skipped_subtests("queue", "TestSpread") == ""
+    assert unrunnable.skipped_subtests("1.34", "queue", "TestSpread") == ""
+
+
+def test_a_sample_of_what_is_not_built_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main(["--packages", "filters,scoring", "--built", "--record", str(tmp_path / "results.json")]) == 0
+    assert "not run: the tests of filters,scoring are not built" in "".join(capfd.readouterr())
 
 
 def test_the_committed_page_shows_what_is_recorded() -> None:

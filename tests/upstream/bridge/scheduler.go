@@ -308,6 +308,9 @@ func writeKubeconfig(path string, config *restclient.Config) error {
 	} else {
 		cluster["certificate-authority"] = config.CAFile
 	}
+	if config.ServerName != "" {
+		cluster["tls-server-name"] = config.ServerName
+	}
 	document := map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "test",
 		"clusters": []any{map[string]any{"name": "test", "cluster": cluster}},

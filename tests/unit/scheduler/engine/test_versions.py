@@ -123,6 +123,8 @@ def test_the_lease_has_one_version_or_that_of_each_profile() -> None:
 
 def test_configz_names_the_versions() -> None:
     assert describe_versions(configuration(36, "1.34")) == {
+        "apiVersion": "secondary-scheduler.io/v1",
+        "kind": "SchedulerBehavior",
         "kubernetesVersion": {"following": "1.36", "pinned-1.34": "1.34"},
         "clusterVersion": "1.36",
     }

@@ -35,6 +35,7 @@ def test_a_document_is_of_the_version_that_is_asked_for(media_type: str, version
     assert (document["kind"], document["apiVersion"]) == ("Statusz", f"config.k8s.io/{version}")
     assert (document["startTime"], document["uptimeSeconds"]) == ("2026-11-03T03:04:05Z", 7)
     assert page.media_type == f"{media_type};g=config.k8s.io;v={version};as=Statusz"
+    assert ("statusz endpoint is deprecated" in page.warning) == (version == "v1alpha1")
 
 
 @pytest.mark.parametrize(
