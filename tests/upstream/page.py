@@ -23,7 +23,7 @@ _EXPLAINED: Mapping[str, str] = {
     "TestTaintTolerationGtLtIntegration": _COMPARISONS,
     r"TestPodGroupScheduling/.*TopologyAwareWorkloadScheduling_enabled:_true.*": "topology of PodGroups",
     r"TestPodGroupScheduling/gang_schedules_with_.*workload-aware_preemption.*": "preemption for a PodGroup",
-    "TestWorkloadAwarePreemptionInvocation": "preemption for a PodGroup",
+    "TestPodGroupPreemptionStatus|TestWorkloadAwarePreemptionInvocation": "preemption for a PodGroup",
     r"TestSchedulerZPages/\w+_structured_cbor_response": "feature gates but five: `CBORServingAndStorage` is alpha",
 }
 """Why a case fails on purpose: the row of docs/differences.md, by a pattern of the case's name."""

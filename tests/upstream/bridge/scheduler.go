@@ -259,6 +259,9 @@ func (j *judgement) writeConfiguration(path, kubeconfig string) error {
 	config.PodMaxBackoffSeconds = max(1, j.options.podMaxBackoffSeconds)
 	config.LeaderElection.LeaderElect = false
 	config.ClientConnection.Kubeconfig = kubeconfig
+	if client := j.options.kubeConfig; client.QPS > 0 {
+		config.ClientConnection.QPS, config.ClientConnection.Burst = client.QPS, int32(client.Burst)
+	}
 	info, found := kruntime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), kruntime.ContentTypeJSON)
 	if !found {
 		return fmt.Errorf("no encoder of %s", kruntime.ContentTypeJSON)
