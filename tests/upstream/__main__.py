@@ -6,7 +6,7 @@
     python -m tests.upstream --page                          # write docs/conformance.md from what is recorded
 
 A run that is recorded already is not repeated, unless --again asks for it. Exit code: 0 when ours passes what the Go
-scheduler passes, 1 if not, 2 on wrong usage.
+scheduler passes, 1 if not, 2 on wrong usage, 130 when it was interrupted.
 """
 
 from __future__ import annotations
@@ -130,6 +130,8 @@ def main(arguments: list[str]) -> int:
     try:
         with reporter(console) as report, _logs(options.logs) as logs:
             packages = _run(options, report, results, logs)
+    except KeyboardInterrupt:
+        return 130
     except SpecError as error:
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 2
