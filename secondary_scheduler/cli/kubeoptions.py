@@ -79,7 +79,7 @@ SchedulerNamespaceOption = Annotated[
         "--scheduler-namespace",
         callback=namespace_name,
         autocompletion=completers.namespaces,
-        help="Namespace that the scheduler runs in (default: the operator's, or the only one with a scheduler).",
+        help="Namespace that the scheduler runs in (default: the operator's).",
     ),
 ]
 SchedulerPodOption = Annotated[

@@ -180,28 +180,28 @@ def find_schedulers(
 
     try:
         config = load_connection(kubeconfig, context)
-        place, pods = (namespace or OPERATOR_NAMESPACE, [pod]) if pod else _leaders(config, namespace, command)
+        place = namespace or OPERATOR_NAMESPACE
+        pods = (pod,) if pod else tuple(_leaders(config, place, command))
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
     except KubeError as error:
         raise refusal(error, config.server) from error
-    return Schedulers(config, place, tuple(pods), port, pod is not None, asking_as(config, account))
+    return Schedulers(config, place, pods, port, pod is not None, asking_as(config, account))
 
 
-def _leaders(config: ClientConfig, namespace: str | None, command: str) -> tuple[str, list[str]]:
-    """The namespace in which to ask, and the pods that lead there."""
+def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:
     from scheduler.kube.client import SyncConnection
     from secondary_scheduler.clusterstatus.installations import place_of
-    from secondary_scheduler.clusterstatus.leaders import holders_of, place_of_schedulers, schedulers_leases
+    from secondary_scheduler.clusterstatus.leaders import holders_of, installed_elsewhere, schedulers_leases
 
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
     deadline = time.monotonic() + _CHANGE_SECONDS
     try:
-        namespace = namespace or place_of_schedulers(connection)
         leases = schedulers_leases(connection, namespace)
         while leases and not (pods := holders_of(leases)) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
             leases = schedulers_leases(connection, namespace)
+        elsewhere = "" if leases else installed_elsewhere(connection)
     finally:
         connection.close()
     if leases and not pods:
@@ -214,7 +214,9 @@ def _leaders(config: ClientConfig, namespace: str | None, command: str) -> tuple
         )
     if not leases:
         raise CommandError(
-            f"no scheduler leads in namespace {namespace}; name its namespace with --scheduler-namespace, or its pod "
-            "with --scheduler-pod where it runs without leader election"
+            printable(
+                f"no scheduler leads in namespace {namespace}; name its namespace with --scheduler-namespace, or its "
+                f"pod with --scheduler-pod where it runs without leader election{elsewhere}"
+            )
         )
-    return namespace, pods
+    return pods

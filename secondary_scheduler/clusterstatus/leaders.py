@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH, OPERATOR_NAMESPACE
+from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.clusterstatus.installed import installed_components
 from secondary_scheduler.clusterstatus.listing import part, parts, read_object
-from secondary_scheduler.errors import CommandError, printable
 
 _MOST_LEASES = 500
 _MOST_LEADERS = 10
+_MAX_NAMED = 5
 
 
 def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
@@ -24,27 +24,20 @@ def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
     return holders_of(schedulers_leases(connection, namespace))
 
 
-def place_of_schedulers(connection: SyncConnection) -> str:
-    """Return the namespace in which schedulers are asked if the user names none: the operator's, or, where none of them
-    has been there, the only one in which a scheduler is installed.
+def installed_elsewhere(connection: SyncConnection) -> str:
+    """Return `; schedulers are installed in …` with the namespaces, for an error; "" where there are none, or they may
+    not be seen.
 
-    Raises:
-        CommandError: they are installed in several.
-        KubeError: the Leases of the operator's namespace cannot be listed.
+    For the user to name one, and never to ask there unasked: whoever may create a Deployment can make it look like a
+    scheduler, and its pod would get the caller's token.
     """
-    if schedulers_leases(connection, OPERATOR_NAMESPACE):
-        return OPERATOR_NAMESPACE
     try:
         installed = installed_components(connection, None)
     except KubeError:
-        return OPERATOR_NAMESPACE
+        return ""
     namespaces = sorted({component.namespace for component in installed if component.role == "scheduler"})
-    if len(namespaces) > 1:
-        places = ", ".join(namespaces)
-        raise CommandError(
-            printable(f"schedulers run in several namespaces: name one with --scheduler-namespace ({places})")
-        )
-    return namespaces[0] if namespaces else OPERATOR_NAMESPACE
+    others = ", ..." if len(namespaces) > _MAX_NAMED else ""
+    return f"; schedulers are installed in {', '.join(namespaces[:_MAX_NAMED])}{others}" if namespaces else ""
 
 
 def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[str, Any]]:

@@ -67,6 +67,7 @@ def nodes(
     scheduler is asked through the API server, by a forwarded port of its pod. Exit code 1: nodes cannot be listed.
     """
     require_watch(call, watch=watch)
+    from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.refusals import refusal
@@ -76,11 +77,12 @@ def nodes(
         config = load_connection(kubeconfig, context)
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
+    place = scheduler_namespace or OPERATOR_NAMESPACE
 
     def look() -> str:
         try:
             asker = asking_as(config, as_service_account)
-            document = _read(config, asker, selector, scheduler_namespace, scheduler_pod, port, sort_by)
+            document = _read(config, asker, selector, place, scheduler_pod, port, sort_by)
         except KubeError as error:
             raise refusal(error, config.server) from error
         return _text(document, output, several=watch)
@@ -94,19 +96,19 @@ def _read(
     config: ClientConfig,
     asker: ClientConfig | None,
     selector: str,
-    namespace: str | None,
+    namespace: str,
     pod: str | None,
     port: int,
     key: SortKey,
 ) -> dict[str, Any]:
-    from scheduler.catalog import DEFAULT_KUBERNETES, OPERATOR_NAMESPACE, nearest_kubernetes
+    from scheduler.catalog import DEFAULT_KUBERNETES, nearest_kubernetes
     from scheduler.config import ClusterVersions, kubernetes_minor
     from scheduler.kube.client import Forbidden, SyncConnection
     from secondary_scheduler.cli.top.loads import Loads, read_loads
     from secondary_scheduler.cli.top.reading import PodSums, read_nodes, read_pods
     from secondary_scheduler.cli.top.usage import usage_document
     from secondary_scheduler.clusterstatus.installed import server_version
-    from secondary_scheduler.clusterstatus.leaders import leading_pods, place_of_schedulers
+    from secondary_scheduler.clusterstatus.leaders import installed_elsewhere, leading_pods
 
     missing: list[str] = []
     pods: PodSums | None = None
@@ -119,24 +121,24 @@ def _read(
             pods = read_pods(connection, DEFAULT_KUBERNETES if minor is None else nearest_kubernetes(minor))
         except Forbidden:
             missing.append("requests and pods: this user needs to list pods in all namespaces")
-        place = namespace or OPERATOR_NAMESPACE
         try:
-            if not (leaders or namespace):
-                place = place_of_schedulers(connection)
-            leaders = leaders or leading_pods(connection, place)
+            leaders = leaders or leading_pods(connection, namespace)
             if not leaders:
                 missing.append(
-                    f"load: no scheduler leads in namespace {place}; name its namespace with --scheduler-namespace"
+                    printable(
+                        f"load: no scheduler leads in namespace {namespace}; name its namespace with "
+                        f"--scheduler-namespace{installed_elsewhere(connection)}"
+                    )
                 )
         except Forbidden:
-            missing.append(f"load: this user needs to list leases in namespace {place}")
+            missing.append(f"load: this user needs to list leases in namespace {namespace}")
     finally:
         connection.close()
     if pods is not None and pods.unreadable:
         missing.append(f"requests of {pods.unreadable} pods, which cannot be read")
     if pods is not None and not pods.complete:
         missing.append("further pods: too many to be counted")
-    loads = read_loads(config, place, leaders, port, asker) if leaders else Loads()
+    loads = read_loads(config, namespace, leaders, port, asker) if leaders else Loads()
     return usage_document(shown, pods, loads, missing, key, datetime.now(UTC))
 
 

@@ -31,7 +31,7 @@ class LiveCluster:
     Attributes:
         kubeconfig, context: as for kubectl. A login program runs again for each snapshot and each question.
         origin: of the nodes' load; None: without it.
-        scheduler_namespace: where the scheduler runs; None: in the operator's namespace, or the only one that has one.
+        scheduler_namespace: where the scheduler runs; None: in the operator's namespace.
         scheduler_pod: the one to ask; None: those that lead.
         scheduler_port: its secure port.
         account: the ServiceAccount as which it is asked; a token for it is taken anew for each question. None: as the

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.kube.client import ClientConfig, SyncConnection
+from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from secondary_scheduler.cli import connecting
 from secondary_scheduler.cli import schedulers as asked
 from secondary_scheduler.cli.errors import CommandError
@@ -135,6 +135,8 @@ class ChangingLeader:
         self.now += seconds
 
     def answer(self, path: str) -> bytes:
+        if path == "/apis/apps/v1/deployments":
+            return b'{"items": []}'
         assert path == "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
         annotations = {"secondary-scheduler.io/configuration-hash": "h"} if self._ours else {}
         holder = "s-2_uuid" if self.now >= self._held_at else ""
@@ -164,38 +166,38 @@ def test_without_a_scheduler_nothing_is_waited_for(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("namespaces", "place", "refusal"),
+    ("namespaces", "hint"),
     [
-        (["ns"], "ns", ""),
-        (["ns", "ns"], "ns", ""),
-        (["ns", "other"], "", r"name one with --scheduler-namespace \(ns, other\)"),
-        ([], "", "no scheduler leads in namespace openshift-secondary-scheduler-operator; name its namespace"),
+        ([], "without leader election"),
+        (["tenant", "tenant"], "; schedulers are installed in tenant"),
+        ([f"t{n}" for n in range(6)], "; schedulers are installed in t0, t1, t2, t3, t4, ..."),
+        (None, "without leader election"),
     ],
 )
-def test_where_no_namespace_is_named_the_only_one_with_a_scheduler_is_asked(
-    monkeypatch: pytest.MonkeyPatch, namespaces: list[str], place: str, refusal: str
+def test_where_none_leads_other_namespaces_are_named_and_nobody_there_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel, namespaces: list[str] | None, hint: str
 ) -> None:
+    """Whoever may create a Deployment can make one that looks like a scheduler: it must not get the caller's token."""
     cluster = ChangingLeader(monkeypatch, held_at=0.0)
     container = {"image": "ours", "command": ["/bin/kube-scheduler"]}
     deployments = [
         {"metadata": {"name": "s", "namespace": each}, "spec": {"template": {"spec": {"containers": [container]}}}}
-        for each in namespaces
+        for each in namespaces or ()
     ]
-    answers = {
-        "/apis/coordination.k8s.io/v1/namespaces/openshift-secondary-scheduler-operator/leases": [],
-        "/apis/apps/v1/deployments": deployments,
-    }
 
-    def get(path: str, *_: Any) -> bytes:
-        return json.dumps({"items": answers[path]}).encode() if path in answers else cluster.answer(path)
+    def get(path: str) -> bytes:
+        if path == "/apis/apps/v1/deployments":
+            if namespaces is None:
+                raise KubeError("deployments is forbidden")
+            return json.dumps({"items": deployments}).encode()
+        assert path == "/apis/coordination.k8s.io/v1/namespaces/openshift-secondary-scheduler-operator/leases"
+        return b'{"items": []}'
 
-    monkeypatch.setattr(SyncConnection, "get", lambda _, path, *more: get(path, *more))
-    if refusal:
-        with pytest.raises(CommandError, match=refusal):
-            asked.find_schedulers(None, None, None, None, 10259)
-    else:
-        chosen = asked.find_schedulers(None, None, None, None, 10259)
-        assert (chosen.namespace, chosen.pods) == (place, ("s-2",))
+    monkeypatch.setattr(cluster, "answer", get)
+    with pytest.raises(CommandError, match=r"^no scheduler leads in namespace openshift-secondary-sch") as refused:
+        asked.find_schedulers(None, None, None, None, 10259)
+    assert str(refused.value).endswith(hint)
+    assert tunnel.asked == []
 
 
 def test_of_several_schedulers_one_has_to_be_named_for_a_queue(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
