@@ -190,7 +190,7 @@ def _succeeded(status: dict[str, Any] | None) -> dict[str, Any] | None:
         return status
     text = (
         f"SecondaryScheduler is degraded, {problem}. Change the stack's configuration or image; if the cluster was at "
-        "fault and is mended, pulumi up --refresh"
+        "fault and is fixed, pulumi up --refresh"
     )
     if pulumi.runtime.is_dry_run():
         # What was so at the end of the last update need not be so any more, and this update may be the cure.

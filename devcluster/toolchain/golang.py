@@ -76,32 +76,30 @@ def build(
     `go` is the Go executable; `ldflags` and `tags` are passed on to `go build`; `advance` is told how many packages
     are compiled. Raises BinaryError.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
     flags = _flags(tags)
-    command = [str(go), "build", "-v", *flags, f"-ldflags=-s -w {ldflags}".rstrip(), "-o", str(temporary), package]
-    try:
-        total = _packages_to_compile(go, module, package, flags, advance)
-        code, complaint = _follow(command, module, lambda done: advance(done, max(done, total), "packages compiled"))
-        if code != 0:
-            raise BinaryError(_explain(f"building {package}", complaint))
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    total = _packages_to_compile(go, module, package, flags, advance)
+    command = [str(go), "build", "-v", *flags, f"-ldflags=-s -w {ldflags}".rstrip()]
+    _build(command, module, package, output, package, lambda done: advance(done, max(done, total), "packages compiled"))
 
 
 def build_test(go: Path, module: Path, package: str, ldflags: str, output: Path) -> None:
     """Build the test binary of a package that the module (a directory with go.mod) requires, or has; `ldflags` are
     passed on. Raises BinaryError."""
+    # Without vet, which would read every package that the tests are made of, too.
+    command = [str(go), "test", "-c", "-vet=off", *_flags(""), f"-ldflags=-s -w {ldflags}"]
+    _build(command, module, package, output, f"the tests of {package}", lambda _: None)
+
+
+def _build(
+    command: list[str], module: Path, package: str, output: Path, title: str, on_package: Callable[[int], None]
+) -> None:
+    """Run a command that builds a package, into a file that appears complete or not at all."""
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    # Without vet, which would read every package that the tests are made of, too.
-    flags = ["-c", "-vet=off", *_flags(""), f"-ldflags=-s -w {ldflags}"]
-    command = [str(go), "test", *flags, "-o", str(temporary), package]
     try:
-        code, complaint = _follow(command, module, lambda _: None)
+        code, complaint = _follow([*command, "-o", str(temporary), package], module, on_package)
         if code != 0:
-            raise BinaryError(_explain(f"building the tests of {package}", complaint))
+            raise BinaryError(_explain(f"building {title}", complaint))
         temporary.replace(output)
     finally:
         temporary.unlink(missing_ok=True)
@@ -111,11 +109,7 @@ def add_requirements(go: Path, module: Path, *packages: str) -> None:
     """Add what packages import (none: the module's main one), and `go.mod` does not require, to the `go.mod` and
     `go.sum` of a directory; `-test` among them: what their tests import, too. Raises BinaryError."""
     command = [str(go), "list", "-mod=mod", "-deps", *(packages or (".",))]
-    with _running(command, module, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        complaint = process.stderr.read()
-    if process.returncode != 0:
-        raise BinaryError(_explain("finding the modules of a program", complaint))
+    _answer(command, module, "finding the modules of a program")
 
 
 def module_directory(go: Path, module: Path, path: str) -> Path:

@@ -12,9 +12,9 @@ from secondary_scheduler.clusterstatus.listing import list_items, part, read_obj
 from secondary_scheduler.errors import CommandError, printable
 
 API_VERSIONS = {"pod": "v1", "deployment": "apps/v1", "namespace": "v1"}
-_MOST_NAMES = 5000
+_MAX_NAMES = 5000
 """Names that are compared with one that does not exist."""
-_MOST_LIKE = 3
+_MAX_SUGGESTIONS = 3
 
 
 def read_named(connection: SyncConnection, kind: str, namespace: str, name: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _like(connection: SyncConnection, kind: str, namespace: str, name: str) -> s
         pass  # who may read pods of a namespace need not be allowed to read the namespace
     try:
         everywhere = api_path(API_VERSIONS[kind], f"{kind}s")
-        named = list_items(connection, everywhere, {"fieldSelector": f"metadata.name={name}"}, most=_MOST_LIKE)
+        named = list_items(connection, everywhere, {"fieldSelector": f"metadata.name={name}"}, most=_MAX_SUGGESTIONS)
         places = sorted(str(part(item, "metadata").get("namespace")) for item in named)
     except KubeError:
         places = []
@@ -53,7 +53,7 @@ def _like(connection: SyncConnection, kind: str, namespace: str, name: str) -> s
 
 def _did_you_mean(connection: SyncConnection, kind: str, namespace: str | None, name: str) -> str:
     try:
-        items = list_items(connection, api_path(API_VERSIONS[kind], f"{kind}s", namespace=namespace), most=_MOST_NAMES)
+        items = list_items(connection, api_path(API_VERSIONS[kind], f"{kind}s", namespace=namespace), most=_MAX_NAMES)
         names = [str(part(item, "metadata").get("name")) for item in items]
     except KubeError:
         return ""
@@ -64,12 +64,12 @@ def _did_you_mean(connection: SyncConnection, kind: str, namespace: str | None, 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean …?` with the names that are like one; "" if none is."""
-    return suggested(difflib.get_close_matches(name, list(names), n=_MOST_LIKE, cutoff=0.6))
+    return suggested(difflib.get_close_matches(name, list(names), n=_MAX_SUGGESTIONS, cutoff=0.6))
 
 
 def suggested(names: Iterable[str]) -> str:
     """Return `; did you mean …?` with the first of these names; "" without any."""
-    first = list(islice(names, _MOST_LIKE))
+    first = list(islice(names, _MAX_SUGGESTIONS))
     return f"; did you mean {' or '.join(first)}?" if first else ""
 
 

@@ -146,8 +146,7 @@ class RunningScheduler:
             document = None
         pod = running_pod(document)
         if pod.last is None and pod.waiting is None:
-            served = document.get("schedulerNames") or () if isinstance(document, dict) else ()
-            schedulers = AskedSchedulers((leader,), tuple(map(str, served)))
+            schedulers = AskedSchedulers((leader,), pod.scheduler_names)
             read = partial(refuse_unknown, config, _COMMAND, namespace, name, schedulers)
             await asyncio.get_running_loop().run_in_executor(self.threads, read)
         return pod

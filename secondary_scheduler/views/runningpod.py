@@ -48,9 +48,10 @@ class Attempt(Struct, frozen=True, rename="camel"):
     details: DecisionDetail | None = None
 
 
-class _Answer(Struct, frozen=True):
+class _Answer(Struct, frozen=True, rename="camel"):
     items: list[Attempt] | None = None
     waiting: Waiting | None = None
+    scheduler_names: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,14 @@ class RunningPod:
         earlier: the attempts before, the newest first.
         waiting: where it waits; None where it does not.
         shown: details of the last attempt, or else of what would be decided now.
+        scheduler_names: those that it decides for.
     """
 
     last: Attempt | None
     earlier: tuple[Attempt, ...]
     waiting: Waiting | None
     shown: Shown | None
+    scheduler_names: tuple[str, ...] = ()
 
 
 def running_pod(data: Any) -> RunningPod:
@@ -95,7 +98,8 @@ def running_pod(data: Any) -> RunningPod:
     last = attempts[0] if attempts else None
     now = answer.waiting.now if answer.waiting is not None else None
     detail = last.details if last is not None and last.details is not None else now
-    return RunningPod(last, attempts[1:], answer.waiting, _shown(detail) if detail is not None else None)
+    shown = _shown(detail) if detail is not None else None
+    return RunningPod(last, attempts[1:], answer.waiting, shown, tuple(answer.scheduler_names or ()))
 
 
 def _shown(detail: DecisionDetail) -> Shown:

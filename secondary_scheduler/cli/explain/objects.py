@@ -17,7 +17,7 @@ _TYPES = {
     **dict.fromkeys(("deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"), "deployment"),
 }
 """The types that may stand before a name, as kubectl spells them."""
-_MOST_PODS = 1000
+_MAX_PODS = 1000
 
 
 class Subject(NamedTuple):
@@ -56,7 +56,7 @@ def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace
     """
     selector = _selector(part(deployment, "spec", "selector"))
     path = api_path("v1", "pods", namespace=namespace)
-    pods = explained_first(list_items(connection, path, {"labelSelector": selector}, most=_MOST_PODS))
+    pods = explained_first(list_items(connection, path, {"labelSelector": selector}, most=_MAX_PODS))
     if not pods:
         name = part(deployment, "metadata").get("name")
         failures = (each for each in parts(deployment, "status", "conditions") if each.get("type") == "ReplicaFailure")

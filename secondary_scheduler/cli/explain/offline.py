@@ -3,6 +3,7 @@ core, after the pods that go before it, as `simulate` does."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,15 +17,14 @@ from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.explain.objects import Subject, summary_of
-from secondary_scheduler.cli.explain.offlinedeployments import recorded_pods
+from secondary_scheduler.cli.explain.objects import Json, Subject, explained_first, summary_of
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
-from secondary_scheduler.clusterstatus.named import name_of
+from secondary_scheduler.clusterstatus.named import name_of, suggestion
 from secondary_scheduler.simulation.cluster import PodSelection
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.documents import read_objects
-from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
+from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
 from secondary_scheduler.simulation.watcherload import read_load
@@ -78,7 +78,7 @@ def explain_offline(
     offline = read_offline(request)
     ready, name, summary = offline.ready, subject.name, {}
     if subject.kind == "deployment":
-        pods = recorded_pods(offline.objects, namespace, name)
+        pods = _recorded_pods(offline.objects, namespace, name)
         summary, name = {"deployment": summary_of(name, pods)}, name_of(pods[0])
     key = f"{namespace}/{name}"
     answer: dict[str, Any] = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList", "waiting": None}
@@ -208,3 +208,54 @@ def _why_not(ready: ReadyCluster, pod: PodInfo, node: str) -> dict[str, Any]:
         verdict = judge_node(view, waiting, ready.assembly.attempts.runner_of(pod), node, pod.node_name or None)
         shown["verdict"] = msgspec.to_builtins(verdict)
     return shown
+
+
+class _Owner(Struct):
+    kind: str = ""
+    name: str = ""
+
+
+class _Meta(Struct, rename="camel"):
+    owner_references: list[_Owner] | None = None
+
+
+class _Owned(Struct):
+    metadata: _Meta
+
+
+_owned = msgspec.json.Decoder(_Owned)
+
+
+def _recorded_pods(objects: RecordedObjects, namespace: str, deployment: str) -> list[Json]:
+    """Return the pods of a Deployment that have not ended, in the order of `explained_first`.
+
+    By their owners, as a snapshot keeps no selectors of Deployments.
+
+    Raises:
+        CommandError: the snapshot has no such Deployment, or no pod of it.
+    """
+    title = f"deployment {namespace}/{deployment}"
+    replica_sets = [each for each in objects.of("ReplicaSet") if each.namespace == namespace]
+    sets = {each.name for each in replica_sets if _is_owned(each, "Deployment", {deployment})}
+    names = {each.name for each in objects.of("Deployment") if each.namespace == namespace}
+    if not sets and deployment not in names:
+        elsewhere = sorted({each.namespace for each in objects.of("Deployment") if each.name == deployment})[:3]
+        hint = f"; one of this name is in {' and in '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
+        problem = f"{title}: the snapshot has no such Deployment{hint or suggestion(deployment, names)}"
+        raise CommandError(printable(problem), ExitCode.INVALID_INPUT)
+    pods: list[Json] = [
+        msgspec.json.decode(each.entry.data)
+        for each in objects.of("Pod")
+        if each.namespace == namespace and _is_owned(each, "ReplicaSet", sets)
+    ]
+    if not (ordered := explained_first(pods)):
+        raise CommandError(printable(f"{title} has no pods in the snapshot"), ExitCode.INVALID_INPUT)
+    return ordered
+
+
+def _is_owned(obj: NamedObject, kind: str, names: Collection[str]) -> bool:
+    try:
+        owners = _owned.decode(obj.entry.data).metadata.owner_references or ()
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return any(owner.kind == kind and owner.name in names for owner in owners)

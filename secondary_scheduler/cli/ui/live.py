@@ -34,7 +34,7 @@ class LiveCluster:
         scheduler_namespace: where the scheduler runs; None: in the operator's namespace.
         scheduler_pod: the one to ask; None: those that lead.
         scheduler_port: its secure port.
-        account: the ServiceAccount as which it is asked; a token for it is taken anew for each question. None: as the
+        account: the ServiceAccount as which it is asked; each question takes a new token for it. None: as the
             kubeconfig's user.
     """
 

@@ -199,6 +199,7 @@ async def test_a_lease_that_nobody_holds_is_a_failure(holder: str, renewed: int)
 ANSWERS = [
     (Answer(200, json.dumps({"items": [ATTEMPT]}).encode()), ""),
     (Answer(200, b'{"items": [], "waiting": null}'), "unknown to pod-1"),
+    (Answer(200, b'{"items": [], "schedulerNames": 5}'), "another form"),
     (Answer(200, b"<html>"), "another form"),
     (Answer(200, b"[" * 100_000), "another form"),
     (Answer(403, b"the token is not allowed"), "this user needs to get pods in namespace shop"),
