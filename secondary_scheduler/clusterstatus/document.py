@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from scheduler.catalog import OPERATOR_NAMESPACE
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.clusterstatus.asking import LiveState, Question, ask_all
@@ -19,7 +20,7 @@ from secondary_scheduler.clusterstatus.health import (
 from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, installations_of
 from secondary_scheduler.clusterstatus.instancepart import instance_part
 from secondary_scheduler.clusterstatus.instances import Instance, instances_of
-from secondary_scheduler.clusterstatus.listing import part
+from secondary_scheduler.clusterstatus.listing import first_names, part
 
 
 def read_status(
@@ -33,6 +34,9 @@ def read_status(
     """Read the installations of a namespace (None: of all) and ask the schedulers that lead, with the credentials of
     `asker`, if there is one; the API server hears from which `command` the question is.
 
+    Without a namespace only those in the operator's are asked: whoever may create a Deployment or a SecondaryScheduler
+    can make it lead, and its pod gets the token of who asks.
+
     Raises:
         KubeError: the API server does not answer.
     """
@@ -40,7 +44,13 @@ def read_status(
     read = installations_of(config, namespace, limits, everywhere=everywhere, command=command)
     instances = instances_of(read)
     now = datetime.now(UTC)
-    led = [instance for instance in instances if instance.leader]
+    trusted = namespace or OPERATOR_NAMESPACE
+    led = [instance for instance in instances if instance.leader and instance.place[0] == trusted]
+    if unasked := {instance.place[0] for instance in instances if instance.leader} - {trusted}:
+        limits.note(
+            f"queue, attempts and load by source in {first_names(unasked)}: a scheduler's pod sees the token of who "
+            "asks, so name a namespace that you trust with --namespace"
+        )
     answers = ask_all(config, [_question(instance) for instance in led], now, asker) if led else []
     live = {instance.place: answer for instance, answer in zip(led, answers, strict=True)}
     for answer in answers:

@@ -8,11 +8,10 @@ from typing import Any
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.clusterstatus.installed import installed_components
-from secondary_scheduler.clusterstatus.listing import part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import first_names, part, parts, read_object
 
 _MOST_LEASES = 500
 _MOST_LEADERS = 10
-_MAX_NAMED = 5
 
 
 def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
@@ -35,9 +34,8 @@ def installed_elsewhere(connection: SyncConnection) -> str:
         installed = installed_components(connection, None)
     except KubeError:
         return ""
-    namespaces = sorted({component.namespace for component in installed if component.role == "scheduler"})
-    others = ", ..." if len(namespaces) > _MAX_NAMED else ""
-    return f"; schedulers are installed in {', '.join(namespaces[:_MAX_NAMED])}{others}" if namespaces else ""
+    namespaces = {component.namespace for component in installed if component.role == "scheduler"}
+    return f"; schedulers are installed in {first_names(namespaces)}" if namespaces else ""
 
 
 def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from scheduler.kube.client import MalformedResponse, ResponseTooLarge, SyncConnection
 
 _PAGE = 200
+_MAX_NAMED = 5
 MOST_OBJECTS = 500_000
 """Objects of one list that are read."""
 
@@ -82,6 +83,12 @@ def parts(content: object, *keys: str) -> list[dict[str, Any]]:
     """Return the maps of a list within a map."""
     listed = part(content, *keys[:-1]).get(keys[-1])
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def first_names(names: Collection[str]) -> str:
+    """Return the first five names in their order, for a message."""
+    others = ", ..." if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(sorted(names)[:_MAX_NAMED])}{others}"
 
 
 class _ListMeta(Struct, rename={"continued": "continue"}):

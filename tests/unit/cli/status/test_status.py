@@ -425,10 +425,10 @@ class FakeScheduler:
 
     def __init__(self, **answers: Answer | CommandError) -> None:
         self._answers = answers
+        self.asked: set[str] = set()
 
-    async def fetch(
-        self, _config: Any, _namespace: str, _pod: str, _port: int, path: str, *_: Any, **__: Any
-    ) -> Answer:
+    async def fetch(self, _config: Any, namespace: str, _pod: str, _port: int, path: str, *_: Any, **__: Any) -> Answer:
+        self.asked.add(namespace)
         answer = self._answers[path.rpartition("/")[2]]
         if isinstance(answer, CommandError):
             raise answer
@@ -469,6 +469,44 @@ def test_a_long_refusal_keeps_the_right_that_is_missing(monkeypatch: pytest.Monk
     assert line.endswith("this user needs get on the path /metrics (nonResourceURLs)")
 
 
+@pytest.mark.parametrize(("named", "token_goes_to"), [(None, {NAMESPACE}), ("team-a", {"team-a"})])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_tenants_scheduler_gets_no_token_unless_its_namespace_is_named(
+    monkeypatch: pytest.MonkeyPatch, named: str | None, token_goes_to: set[str], everywhere: bool
+) -> None:
+    def of_team(path: str) -> str:
+        return path.replace(NAMESPACE, "team-a")
+
+    def moved(content: dict[str, Any]) -> dict[str, Any]:
+        return {**content, "metadata": {**content["metadata"], "namespace": "team-a"}}
+
+    tenants = {
+        of_team(made.CRS_OF_NAMESPACE): [moved(made.resource())],
+        of_team(made.DEPLOYMENTS): [moved(made.deployment())],
+        of_team(made.LEASES): [moved(made.lease())],
+        "/apis/apps/v1/deployments": [made.OPERATOR, made.deployment(), moved(made.deployment())],
+    }
+    answers = {**made.installation(crs=[made.resource(), moved(made.resource())]), **tenants}
+    scheduler = FakeScheduler(**GOOD)
+    monkeypatch.setattr(installations, "SyncConnection", fake_connection(answers))
+    monkeypatch.setattr(asking, "fetch", scheduler.fetch)
+    content = document.read_status(CONFIG, named, everywhere=everywhere and named is None)
+    assert scheduler.asked == token_goes_to
+    assert {each["namespace"] for each in content["instances"]} == ({"team-a"} if named else {NAMESPACE, "team-a"})
+    assert any("in team-a: a scheduler's pod sees the token" in line for line in content["notShown"]) == (not named)
+
+
+def fake_connection(answers: Mapping[str, Any], refused: Collection[str] = ()) -> type[FakeConnection]:
+    class Connection(FakeConnection):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            super().__init__(answers, refused)
+
+        def close(self) -> None:
+            pass
+
+    return Connection
+
+
 RENEWED = [made.lease(renewed="2099-01-01T00:00:00.000000Z")]
 CALLS = [
     (made.installation(leases=RENEWED), [], 0),
@@ -483,14 +521,7 @@ CALLS = [
 def test_the_exit_code_says_whether_all_is_well(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], refused: list[str], code: int, form: str
 ) -> None:
-    class Connection(FakeConnection):
-        def __init__(self, *_: Any, **__: Any) -> None:
-            super().__init__(answers, refused)
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(installations, "SyncConnection", Connection)
+    monkeypatch.setattr(installations, "SyncConnection", fake_connection(answers, refused))
     monkeypatch.setattr(asking, "fetch", FakeScheduler(**GOOD).fetch)
     monkeypatch.setattr("secondary_scheduler.cli.connecting.load_connection", lambda *_: CONFIG)
     words = ["status", "-o", form]
