@@ -53,6 +53,7 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
         "InPlacePodVerticalScaling": (Stage(34, _BETA, True), Stage(35, _STABLE, True)),
         "LoggingAlphaOptions": (Stage(34, _ALPHA, False),),
         "LoggingBetaOptions": (Stage(34, _BETA, True),),
+        "ManagedFieldsOptOutClient": (Stage(38, _ALPHA, False),),
         "MatchLabelKeysInPodTopologySpread": (Stage(34, _BETA, True),),
         "MatchLabelKeysInPodTopologySpreadSelectorMerge": (Stage(34, _BETA, True),),
         "MutableCSINodeAllocatableCount": (Stage(34, _BETA, False), Stage(35, _BETA, True), Stage(36, _STABLE, True)),
@@ -75,7 +76,14 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
 )
 """By name, oldest version first."""
 SETTABLE_GATES: Final = frozenset(
-    {"ComponentFlagz", "ComponentStatusz", "GangScheduling", "GenericWorkload", "SchedulerPopFromBackoffQ"}
+    {
+        "ComponentFlagz",
+        "ComponentStatusz",
+        "GangScheduling",
+        "GenericWorkload",
+        "ManagedFieldsOptOutClient",
+        "SchedulerPopFromBackoffQ",
+    }
 )
 """What can be chosen. All others are as in the version that the profiles behave as."""
 POD_GROUP_GATES: Final = frozenset(

@@ -43,7 +43,11 @@ def run_daemon(options: Options, configuration: Configuration, load: Load, clien
 async def _run(options: Options, configuration: Configuration, load: Load, client_config: ClientConfig) -> int:
     connection = configuration.model.client_connection
     async with KubeClient(
-        client_config, qps=connection.qps, burst=connection.burst, user_agent=f"{USER_AGENT}/scheduler"
+        client_config,
+        qps=connection.qps,
+        burst=connection.burst,
+        user_agent=f"{USER_AGENT}/scheduler",
+        drop_managed_fields=options.feature_gates.get("ManagedFieldsOptOutClient", False),
     ) as client:
         nodes = PageReader(client, "/api/v1/nodes")
         # Terminal pods hold no resources; they arrive as deletions.

@@ -33,7 +33,7 @@ from scheduler.kube.client.errors import (
     sanitize,
 )
 from scheduler.kube.client.limiter import TokenBucket
-from scheduler.kube.client.paths import JSON, MERGE_PATCH
+from scheduler.kube.client.paths import JSON, JSON_WITHOUT_MANAGED_FIELDS, MERGE_PATCH
 from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
 from scheduler.kube.client.responses import MalformedAnswer
 from scheduler.kube.client.writing import RequestWriter
@@ -88,19 +88,23 @@ class KubeClient:
         max_bytes: int = 256 << 20,
         observer: Observer | None = None,
         beside: KubeClient | None = None,
+        drop_managed_fields: bool = False,
     ) -> None:
         """Configure; nothing is opened yet.
 
         `qps` and `burst` limit the rate of requests (0 or less: no limit), watches included. `timeout` (seconds) spans
         a request with its retries, but not the wait for the rate limit. `max_bytes` caps the body of an answer.
         `observer` is told of waits and exchanges, for metrics. `beside`: use the connections and credentials of another
-        client with this configuration, which is closed after this one.
+        client with this configuration, which is closed after this one. `drop_managed_fields`: ask for answers without
+        them, which Kubernetes 1.38 and later can give.
         """
         self._credentials: Credentials = Credentials(config) if beside is None else beside._credentials
         self._secure = self._credentials.secure
         address = Address.of(config.server, config.tls_server_name)
         self._prefix = address.prefix
-        self._writer = RequestWriter(address.netloc, user_agent)
+        self._writer = RequestWriter(
+            address.netloc, user_agent, accept=JSON_WITHOUT_MANAGED_FIELDS if drop_managed_fields else JSON
+        )
         self._limiter = TokenBucket(qps, burst)
         self._timeout = timeout
         self._max_bytes = max_bytes

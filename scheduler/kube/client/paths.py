@@ -6,6 +6,8 @@ from typing import Final
 from urllib.parse import quote
 
 JSON: Final = "application/json"
+JSON_WITHOUT_MANAGED_FIELDS: Final = "application/json;drop=metadata.managedFields"
+"""An API server without the feature gate ManagedFieldsOptOut ignores the parameter."""
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"

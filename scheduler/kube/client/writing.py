@@ -14,12 +14,12 @@ _UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
 class RequestWriter:
     """Writes the requests of one client. What all have in common is put together once per credential."""
 
-    def __init__(self, host: str, user_agent: str) -> None:
-        """Configure; `host` is the header's value. Raise ConfigError where a value cannot be a header's."""
+    def __init__(self, host: str, user_agent: str, *, accept: str = JSON) -> None:
+        """Configure; `host` and `accept` are headers' values. Raise ConfigError where a value cannot be a header's."""
         self._common = (
             _header("Host", host)
             + _header("User-Agent", user_agent)
-            + _header("Accept", JSON)
+            + _header("Accept", accept)
             + _header("Accept-Encoding", "identity")
         )
         self._authorization: str | None = None

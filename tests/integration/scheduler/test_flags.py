@@ -19,7 +19,7 @@ from devcluster import ports, releases
 from devcluster.cluster import LocalCluster
 from scheduler.observe import serving_context
 from scheduler.options import parse_options
-from tests.support.daemon import Cluster
+from tests.support.daemon import Cluster, configuration, daemon
 from tests.support.minors import built_or_skip
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -235,3 +235,16 @@ def test_kubeadms_static_pod_starts_with_our_image_and_places_pods(control_plane
     assert "this process takes the place of the cluster's own kube-scheduler" in {line["event"] for line in lines}
     assert not [line for line in lines if line["event"] == "flag has no effect"]
     assert not [line for line in lines if "cannot be read" in line["event"]], "who signs client certificates is read"
+
+
+def test_an_older_api_server_answers_as_before_if_managed_fields_are_not_wanted(
+    control_plane: LocalCluster, tmp_path: Path
+) -> None:
+    cluster = Cluster(control_plane.kubeconfig, "opted-out")
+    try:
+        flag = "--feature-gates=ManagedFieldsOptOutClient=true"
+        with daemon(tmp_path, configuration(control_plane.kubeconfig, "opted-out"), flag) as running:
+            cluster.place("opted-out")
+            assert not running.records("flag has no effect")
+    finally:
+        cluster.remove()

@@ -52,6 +52,26 @@ async def test_bodies_are_encoded_and_parameters_sent(api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize(
+    ("drop", "accept"), [(False, "application/json"), (True, "application/json;drop=metadata.managedFields")]
+)
+async def test_lists_and_watches_come_without_managed_fields_if_that_is_asked_for(
+    api: FakeApi, drop: bool, accept: str
+) -> None:
+    headers: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        headers.append(request.headers["Accept"])
+        return web.json_response({})
+
+    api.handle = handle  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url), drop_managed_fields=drop) as client:
+        await client.get("/api/v1/pods", {"limit": 1})
+        async with client.stream("/api/v1/pods", {"watch": "true"}, timeout=5.0, silence=5.0) as chunks:
+            assert [chunk async for chunk in chunks]
+    assert headers == [accept, accept]
+
+
+@pytest.mark.parametrize(
     ("code", "reason", "kind", "unknown"),
     [
         (400, "BadRequest", kube.BadRequest, False),
