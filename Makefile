@@ -16,7 +16,7 @@ $(error CONTAINERS=... is about the local cluster that the demo builds: give it 
 endif
 DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
 endif
-.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance upstream matrix faults bench bench-smoke clean
+.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance upstream matrix faults bench bench-smoke size clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -66,6 +66,9 @@ bench: setup  ## The race at 5,000 nodes (hours); SCENARIO=S, NODES=N, ROUNDS=N 
 
 bench-smoke: setup  ## A minute of the race; fails when a ratio to kube-scheduler falls short
 	@$(BIN)/python tools/run_tests.py bench-smoke
+
+size: setup  ## Lines and files, forms of one thing, files that a pod, a setting and a sample pass through
+	@$(BIN)/python tools/size.py
 
 olm: setup  ## Render bundle and catalog for OLM (deploy/olm) anew from the components
 	@$(BIN)/python tools/olm_bundle.py
