@@ -18,19 +18,10 @@ COMMANDS = {
     "flood": "servers and their memory while two clients hold 15,000 idle connections",
     "sharing": "pods that kubelets reject where kube-scheduler uses the same nodes",
     "rebalancing": "evictions until an uneven cluster is even: our rebalancer beside the descheduler",
-    "beside": "the scheduler's CPU time per pod with and without a rebalancer beside it, in pairs",
     "program": "the Pulumi program on a local cluster: time of preview and update, and its imports",
     "core": "decisions per second of the scheduling core, without I/O",
-    "spreading": "decisions per second with topology spreading and pod affinity, without I/O",
     "preempting": "milliseconds per pod that preempts others, without I/O",
-    "preemptors": "requests, attempts and CPU time per pod of many that preempt at once, without I/O",
     "plan": "CPU time and memory of `simulate` and `plan` on a large snapshot",
-    "recording": "processor time and memory of `snapshot --record` on 5,000 nodes",
-    "remembering": "CPU time per pod with and without the history of decisions, in pairs, without I/O",
-    "remembering-live": "the same of two live schedulers on one control plane",
-    "engines": "CPU time per pod and of the imports of several checkouts, each on its own Python, without I/O",
-    "checkouts": "CPU time per pod and start of live schedulers of several checkouts, each on its own Python",
-    "selectors": "microseconds per match of a label selector, by its requirements and the object's labels",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
 }
 # These have a `main` that takes arguments and returns an exit code; the others are scripts.
@@ -45,12 +36,7 @@ _ENTRY_POINTS = {
     "program": "benchmarks.program",
     "flood": "benchmarks.flood",
     "sharing": "benchmarks.sharing.command",
-    "beside": "benchmarks.beside",
     "rebalancing": "benchmarks.rebalancing.command",
-    "recording": "benchmarks.recording",
-    "engines": "benchmarks.engines",
-    "checkouts": "benchmarks.checkouts",
-    "remembering-live": "benchmarks.rememberinglive",
 }
 
 
