@@ -25,7 +25,6 @@ def watcher_document(
     window_seconds: float,
     end: float,
     timestamp: float,
-    latest: bool = False,
 ) -> dict[str, Any]:
     """Return the document; times are seconds since the epoch and become whole ones, as upstream's.
 
@@ -38,11 +37,8 @@ def watcher_document(
         window_seconds: the same in seconds.
         end: end of the window.
         timestamp: when the source answered.
-        latest: the source knows the usage at one moment only (metrics server), which upstream marks by another
-            operator and no window.
     """
     whole = math.floor(end)
-    rollup = "" if latest else window
     return {
         "timestamp": math.floor(timestamp),
         "window": {"duration": window, "start": whole - math.floor(window_seconds), "end": whole},
@@ -50,7 +46,7 @@ def watcher_document(
         "data": {
             "NodeMetricsMap": {
                 name: {
-                    "metrics": _metrics(load, rollup, latest=latest),
+                    "metrics": _metrics(load, window),
                     "tags": {},
                     "metadata": {"dataCenter": ""},
                 }
@@ -60,11 +56,10 @@ def watcher_document(
     }
 
 
-def _metrics(load: NodeLoad, rollup: str, *, latest: bool) -> list[dict[str, Any]]:
+def _metrics(load: NodeLoad, rollup: str) -> list[dict[str, Any]]:
     metrics = []
     for kind, operator, figure in _FIGURES:
         value: float = getattr(load, figure)
         if is_usable(value):
-            shown_operator = "Latest" if latest and operator == "AVG" else operator
-            metrics.append({"name": "", "type": kind, "operator": shown_operator, "rollup": rollup, "value": value})
+            metrics.append({"name": "", "type": kind, "operator": operator, "rollup": rollup, "value": value})
     return metrics

@@ -27,7 +27,6 @@ COMMANDS = {
     "snapshot": "secondary_scheduler.cli.snapshot.command",
     "validate": "secondary_scheduler.cli.validate.command",
     "convert": "secondary_scheduler.cli.convert.command",
-    "load-watcher": "secondary_scheduler.cli.loadwatcher",
     "preflight": "secondary_scheduler.cli.preflight",
     "render": "secondary_scheduler.cli.render.command",
     "status": "secondary_scheduler.cli.status.command",

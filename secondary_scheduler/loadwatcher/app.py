@@ -11,17 +11,23 @@ from pathlib import Path
 
 from scheduler import __version__
 from scheduler.catalog import CredentialRules
-from scheduler.config import ConfigurationError, load_configuration
+from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import add_credential_flags, credential_rules
-from scheduler.load import LoadSettings
+from scheduler.load import LoadSettings, configured_sources
 from secondary_scheduler.errors import printable_lines
-from secondary_scheduler.loadwatcher.errors import WatcherError
-from secondary_scheduler.loadwatcher.listening import DEFAULT_LISTEN, Listen, is_loopback, listen_address
-from secondary_scheduler.loadwatcher.serving import Access, WatcherService
-from secondary_scheduler.loadwatcher.source import source_of
+from secondary_scheduler.loadwatcher.serving import (
+    DEFAULT_LISTEN,
+    Listen,
+    WatcherError,
+    WatcherService,
+    is_loopback,
+    listen_address,
+)
 
 EXIT_OK, EXIT_ERROR, EXIT_INVALID = 0, 1, 4
+_WATCHER = "watcher:"
+_METRICS_SERVER = "KubernetesMetricsServer:"
 _MOST_BYTES = 1 << 20
 """What a ConfigMap can hold."""
 
@@ -45,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"--config {options.config}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return EXIT_INVALID
     try:
-        # Without the cluster's nodes: its pod has no right to list them, so names are the source's.
-        asyncio.run(WatcherService(key, settings, None, Access(), options.limits).run(options.listen, _say))
+        asyncio.run(WatcherService(key, settings, options.limits).run(options.listen, _say))
     except WatcherError as error:
         _say(str(error))
         return EXIT_ERROR
@@ -110,6 +115,34 @@ def _source(options: Options) -> tuple[str, LoadSettings]:
         credential_rules=options.rules,
     )
     return source_of(configuration, options.rules, f"--config {options.config}")
+
+
+def source_of(configuration: Configuration, rules: CredentialRules, name: str) -> tuple[str, LoadSettings]:
+    """Return key and settings of the only source that a configuration's plugins read.
+
+    Args:
+        configuration: the scheduler's.
+        rules: what may be done with credentials.
+        name: of the configuration, for messages.
+
+    Raises:
+        WatcherError: there is none, there are several, or it is the metrics server, which is read through the API
+            server: a load-watcher has no rights there. Other load-watchers do not count.
+    """
+    configured, _ = configured_sources(configuration.profiles, rules)
+    sources = {key: settings for key, settings in configured.items() if not key.startswith(_WATCHER)}
+    if len(sources) != 1:
+        raise WatcherError(
+            f"{name}: the configuration must name exactly one source that is not a load-watcher, and it names "
+            f"{', '.join(sources) or 'none'}"
+        )
+    key, settings = next(iter(sources.items()))
+    if key.startswith(_METRICS_SERVER):
+        raise WatcherError(
+            f"{name}: a load-watcher cannot read the metrics server, as it has no rights in the cluster; name a "
+            "Prometheus or SignalFx, or let the scheduler read the metrics server itself"
+        )
+    return key, settings
 
 
 def _listen(text: str) -> Listen:

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
 import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
-from tests.support.waiting import PATIENCE_SECONDS, eventually
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.scheduler.load.fakes import service
 
 pytestmark = [pytest.mark.integration]
@@ -92,25 +91,6 @@ def test_preflight(kubeconfig: Path) -> None:
         done = run(kubeconfig, "preflight", f"--address={source.url}", "-o", "json")
     (checked,) = json.loads(done.stdout)["sources"]
     assert (checked["checks"][0]["name"], checked["checks"][0]["status"]) == ("cluster", "ok"), done.stdout
-
-
-def test_load_watcher(kubeconfig: Path, tmp_path: Path) -> None:
-    with service() as source:
-        metric = {"metric": {"instance": "10.9.8.7:9100"}, "value": [0, "0.5"]}
-        source.json({"status": "success", "data": {"resultType": "vector", "result": [metric]}})
-        command = [sys.executable, "-m", "secondary_scheduler.cli", "load-watcher", f"--kubeconfig={kubeconfig}"]
-        command += ["--provider=Prometheus", f"--address={source.url}", "--listen=127.0.0.1:0"]
-        log = tmp_path / "log"
-        with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-            try:
-                eventually(lambda: " at http" in log.read_text(), diagnosis=log.read_text)
-                url = log.read_text().partition(" at ")[2].split()[0]
-                eventually(lambda: requests.get(url, timeout=10).status_code == 200, diagnosis=log.read_text)
-                answer = requests.get(url, timeout=10).json()
-            finally:
-                process.terminate()
-                assert process.wait(PATIENCE_SECONDS) == 0
-    assert list(answer["data"]["NodeMetricsMap"]) == ["logins-1"], "the address became the node's name"
 
 
 def test_a_login_that_has_ended_is_one_line(kubeconfig: Path) -> None:

@@ -59,9 +59,7 @@ def test_commands_that_read_a_configuration(tmp_path: Path, text: str, command: 
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-@pytest.mark.parametrize(
-    "command", ["preflight --address", "snapshot --prometheus", "load-watcher --provider Prometheus --address"]
-)
+@pytest.mark.parametrize("command", ["preflight --address", "snapshot --prometheus"])
 def test_commands_that_are_given_an_address(tmp_path: Path, address: str, command: str) -> None:
     arguments = [*command.split(), address]
     done = CliRunner(env={"KUBECONFIG": str(tmp_path / "absent")}).invoke(app.build(arguments), arguments)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.loadwatcher import Access, Listen, WatcherError, app
+from secondary_scheduler.loadwatcher import app
 from secondary_scheduler.loadwatcher.__main__ import main
+from secondary_scheduler.loadwatcher.serving import Listen, WatcherError
 
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -23,6 +24,13 @@ profiles:
     args: {metricProvider: {type: Prometheus, address: "https://prometheus:9090"}}
   - name: SecondarySchedulerOptions
     args: {load: {tokenFile: FILE, window: 5m}}
+"""
+METRICS_SERVER = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: load-watcher
+  plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 1}]}}
 """
 TOKEN_FILE = "/var/run/secrets/secondary-scheduler/metrics/token"
 
@@ -60,14 +68,12 @@ def test_it_serves_the_source_of_its_configuration(recorder: type[Recorder], con
     assert (
         main([f"--config={config}", "--listen=10.0.0.1:2020", "--serve-unauthenticated", "--max-connections=50"]) == 0
     )
-    ((key, settings, api, access, limits, listen),) = recorder.served
+    ((key, settings, limits, listen),) = recorder.served
     assert limits == (50, 32)
     assert key.startswith("Prometheus:")
     assert (settings.address, settings.window, str(settings.token_file)) == (
         "https://prometheus:9090", "5m", TOKEN_FILE,
     )  # fmt: skip
-    assert api is None, "its pod has no right to read nodes"
-    assert access == Access()
     assert listen == Listen("10.0.0.1", 2020)
 
 
@@ -105,8 +111,9 @@ def test_whoever_writes_the_file_obtains_no_token_of_another_address(
         (b"\xff\xfe", "utf-8"),
         (b"#" * (1 << 20) + b"\n", "larger than 1 MiB"),
         (b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "exactly one source"),
+        (METRICS_SERVER.encode(), "cannot read the metrics server"),
     ],
-    ids=["no YAML", "no text", "too large", "no source"],
+    ids=["no YAML", "no text", "too large", "no source", "metrics server"],
 )
 def test_a_file_that_it_cannot_use_ends_it_with_one_line(
     recorder: type[Recorder], config: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""The real scheduler-plugins reads our load-watcher, and scores as ours does on the same document; and TokenReview."""
+"""The real scheduler-plugins reads our load-watcher, and scores as ours does on the same document."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
 
-from devcluster.cluster import LocalCluster
-from devcluster.pki import CertificateAuthority
 from tests.conformance import trimaran
 from tests.conformance.controlplane import control_plane_running
 from tests.conformance.oracle import oracle_of
@@ -29,6 +25,16 @@ from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 pytestmark = [pytest.mark.integration]
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: load-watcher
+  plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 1}]}}
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: "ADDRESS"}}
+"""
 SEED = 90_000
 CASES = 40
 
@@ -61,7 +67,7 @@ def prometheus(fake: FakeService, seed: int) -> None:
 @contextmanager
 def load_watcher(log: Path, *arguments: str) -> Iterator[str]:
     """The command as a process; yields its base URL."""
-    command = [sys.executable, "-m", "secondary_scheduler.cli", "load-watcher", *arguments]
+    command = [sys.executable, "-m", "secondary_scheduler.loadwatcher", *arguments]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             deadline = time.monotonic() + PATIENCE_SECONDS
@@ -95,9 +101,9 @@ async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> Non
     models = trimaran.power_models(SEED)
     with control_plane_running() as running, service() as source:
         prometheus(source, SEED)
-        arguments = ("--provider", "Prometheus", "--address", source.url, "--listen", "127.0.0.1:0")
-        # Those nodes exist only while a case runs: names are taken as the source has them.
-        with load_watcher(tmp_path / "log", *arguments, "--no-cluster") as url:
+        config = tmp_path / "config.yaml"
+        config.write_text(CONFIGURATION.replace("ADDRESS", source.url))
+        with load_watcher(tmp_path / "log", f"--config={config}", "--listen=127.0.0.1:0") as url:
             watcher: Any = Served(url)
             with trimaran.scheduler_plugins_running(running, watcher, models) as real:
                 async with oracle_of(real) as oracle:
@@ -109,55 +115,3 @@ async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> Non
     assert not summary.refused, report
     assert summary.cases >= 20, report
     assert set(summary.scored) == {"TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}
-
-
-def test_a_token_of_the_cluster_is_accepted_if_its_user_may_read(control_plane: LocalCluster, tmp_path: Path) -> None:
-    api = kubernetes_config.new_client_from_config(str(control_plane.kubeconfig))
-    core, rbac = kubernetes.CoreV1Api(api), kubernetes.RbacAuthorizationV1Api(api)
-    core.create_namespace({"metadata": {"name": "watching"}})
-    tokens = {}
-    for name in ("allowed", "stranger"):
-        core.create_namespaced_service_account("watching", {"metadata": {"name": name}})
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-        tokens[name] = core.create_namespaced_service_account_token(name, "watching", request).status.token
-    rules = [{"nonResourceURLs": ["/watcher"], "verbs": ["get"]}]
-    rbac.create_cluster_role({"metadata": {"name": "read-watcher"}, "rules": rules})
-    subject = {"kind": "ServiceAccount", "name": "allowed", "namespace": "watching"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "read-watcher"}
-    rbac.create_cluster_role_binding({"metadata": {"name": "read-watcher"}, "subjects": [subject], "roleRef": role})
-    core.create_node({"metadata": {"name": "n1"}})
-    core.patch_node_status("n1", {"status": {"addresses": [{"type": "InternalIP", "address": "10.1.2.3"}]}})
-
-    authority = CertificateAuthority("ca")
-    pair = authority.server("watcher", [], ["127.0.0.1"])
-    files = {name: tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key")}
-    for path, data in zip(files.values(), (authority.pair.certificate, pair.certificate, pair.key), strict=True):
-        path.write_bytes(data)
-    with service() as source:
-        source.json(
-            {
-                "status": "success",
-                "data": {
-                    "resultType": "vector",
-                    "result": [{"metric": {"instance": "10.1.2.3:9100"}, "value": [0, "0.5"]}],
-                },
-            }
-        )
-        arguments = ["--provider=Prometheus", f"--address={source.url}", "--listen=0.0.0.0:0", "--token-review"]
-        arguments += [f"--tls-cert-file={files['tls.crt']}", f"--tls-private-key-file={files['tls.key']}"]
-        with load_watcher(tmp_path / "log", *arguments, f"--kubeconfig={control_plane.kubeconfig}") as url:
-            url = url.replace("0.0.0.0", "127.0.0.1")
-
-            def ask(token: str) -> requests.Response:
-                headers = {"Authorization": f"Bearer {token}"}
-                return requests.get(f"{url}/watcher", headers=headers, verify=str(files["ca.crt"]), timeout=10)
-
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while (answer := ask(tokens["allowed"])).status_code == 500:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-            assert list(answer.json()["data"]["NodeMetricsMap"]) == ["n1"], "by its name, though measured by address"
-            assert ask(tokens["stranger"]).status_code == 403
-            assert ask("made-up").status_code == 401
-        assert not any(token in (tmp_path / "log").read_text() for token in tokens.values())
-    core.delete_node("n1")
