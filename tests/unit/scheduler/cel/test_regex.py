@@ -65,6 +65,7 @@ def test_time_grows_with_the_text_and_not_faster():
         (r"[\d\-]+", "x1-2", (1, 4)),
         ("[]a]", "]", (0, 1)),
         ("a{2", "a{2", (0, 3)),
+        (r"\pL+", "1äö", (1, 3)),
         ("", "x", (0, 0)),
     ],
 )
@@ -72,12 +73,17 @@ def test_syntax_of_re2(pattern, text, expected):
     assert found(pattern, text) == expected
 
 
-@pytest.mark.parametrize("pattern", ["(", ")", "a**", "*a", "[a", "[b-a]", r"\p{L}", "(?=a)", r"\1", "a{1001}", "\\"])
+@pytest.mark.parametrize("pattern", ["(", ")", "a**", "*a", "[a", "[b-a]", r"a\C", "(?=a)", r"\1", "a{1001}", "\\"])
 def test_what_re2_does_not_have_is_refused(pattern):
     with pytest.raises(PatternError):
         Pattern(pattern)
 
 
+def test_a_pattern_that_needs_more_memory_than_it_may_have_is_refused():
+    with pytest.raises(PatternError, match="too large"):
+        Pattern(".*" + "(?:[^a]{1,900}|b{1,900})" * 9)
+
+
 def test_a_pattern_that_would_grow_without_end_is_refused():
-    with pytest.raises(PatternError, match="expression too large"):
+    with pytest.raises(PatternError, match="invalid repetition size"):
         Pattern("((a{100}){100}){100}")

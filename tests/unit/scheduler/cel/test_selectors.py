@@ -109,7 +109,7 @@ def test_a_version_in_a_list_of_other_values_is_not_there(values):
         (f"{MINE}.model > 3", "no such overload"),
         (f"{MINE}.model", "CEL result of type string could not be converted to bool"),
         ("optional.none().value()", "optional.none() dereference"),
-        ("'a'.matches('(')", "error parsing regexp: missing closing )"),
+        ("'a'.matches('(')", "error parsing regexp: missing ): ("),
         (f"{MINE}.count == 8 || {MINE}.absent", "no such key: absent"),
     ],
 )
