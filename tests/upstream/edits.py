@@ -55,7 +55,7 @@ EDITS = (
     Edit(
         "test/integration/scheduler/queueing/queue.go",
         r"(?m)^(\s*)legacyregistry\.Reset\(\).*$",
-        r"\g<0>\n\1testCtx.Scheduler.ForgetEvents()",
+        r"\g<0>\n\1testCtx.Scheduler.ForgetEvents(testCtx.Ctx)",
     ),
     Edit(
         "test/integration/scheduler/queueing/queue.go",

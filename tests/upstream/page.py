@@ -78,7 +78,7 @@ def table(results: Results, minor: str, packages: Sequence[str]) -> str:
         counted = (results.counts(minor, package, side) for side in _SIDES)
         ran = max((counts.tests for counts in counted if counts), default=0)
         rows.append((f"`{package}`", f"{ran} of {max(ran, results.known(minor, package))}", *cells, str(left_out)))
-    sums = (f"{passed} of {judged}" for passed, judged in (totals.get(side, (0, 0)) for side in _SIDES))
+    sums = (f"{totals[side][0]} of {totals[side][1]}" if side in totals else NOT_RUN for side in _SIDES)
     rows.append(("all", "", *sums, ""))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

@@ -3,87 +3,109 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 _DRIVES = "drives the Go scheduler itself, one cycle at a time"
 _FOLLOWS = "chooses the gate {}, which with ours follows the version"
-_UNTRIED = "registers plugins in Go: not run on this minor yet"
+_GROUP_POST_FILTER = "registers a PodGroupPostFilter plugin: ours has no such extension point"
+_FEATURE = "makes up a feature of nodes in the Go scheduler"
 _TOPOLOGY = "needs topology of PodGroups or groups of groups, alpha, which ours does not have"
 _API_SERVER = "asks the API server only"
+_FIRST, _LAST = 34, 99
 
-UNRUNNABLE: Mapping[str, Mapping[str, str]] = {
-    "bind": {"TestDefaultBinder": "calls the Go framework's Bind plugins"},
-    "eventhandler": {
-        "TestUpdateNominatedNodeName/.*hints_enabled:_false.*": _FOLLOWS.format("SchedulerQueueingHints"),
-    },
-    "plugins": {
-        "TestPermitPluginsCancelled": "looks at the context that the Go framework gives to Permit",
-        "TestQueueSortPlugin": "reads the Go scheduler's queue",
-    },
-    "preemption": {"TestAsyncPreemption": _DRIVES},
-    "preemption/nominatednodename": {"TestPreferNominatedNode": "replaces a function of the Go scheduler"},
-    "queueing": {
-        "TestCustomResourceEnqueue": _DRIVES,
-        "TestRequeueByPermitRejection": "is a race that the Go scheduler loses, too",
-    },
-    "queueing/former": {"TestCoreResourceEnqueueWithQueueingHints": _FOLLOWS.format("SchedulerQueueingHints")},
-    "queueing/queueinghint": {
-        f"TestCoreResourceEnqueue/{plugins}/.*DRAExtendedResource_is_enabled": _FOLLOWS.format("DRAExtendedResource")
+
+@dataclass(frozen=True)
+class Unrunnable:
+    """What a package has that is not run.
+
+    Attributes:
+        test: pattern of tests, or of subtests with a pattern for each part of the name.
+        since: the first minor version of 1.x that has it, or cannot have it judged.
+        until: the last one.
+    """
+
+    package: str
+    test: str
+    why: str
+    since: int = _FIRST
+    until: int = _LAST
+
+
+UNRUNNABLE = (
+    Unrunnable("batch", "TestBatchScenarios", "asks the Go scheduler how many pods it placed together", 36),
+    Unrunnable("bind", "TestDefaultBinder", "calls the Go framework's Bind plugins"),
+    Unrunnable(
+        "eventhandler",
+        "TestUpdateNominatedNodeName/.*hints_enabled:_false.*",
+        _FOLLOWS.format("SchedulerQueueingHints"),
+        until=36,
+    ),
+    Unrunnable("filters", "TestNodeDeclaredFeaturesFilter", _FEATURE, 36),
+    Unrunnable(
+        "nominated_node_name",
+        "TestNominatedNodeNameIsSetBeforePreBindAndWaitOnPermit/.*expectation:_false.*",
+        _FOLLOWS.format("NominatedNodeNameForExpectation"),
+        36,
+    ),
+    Unrunnable("nominated_node_name", "TestPreemptionAndNominatedNodeNameScenarios", _DRIVES, 36),
+    Unrunnable(
+        "nominated_node_name", "TestSchedulerRestartWithNominatedNode", "orders the queue by a plugin in Go", 37
+    ),
+    Unrunnable("plugins", "TestPermitPluginsCancelled", "looks at the context that the Go framework gives to Permit"),
+    Unrunnable("plugins", "TestQueueSortPlugin", "reads the Go scheduler's queue"),
+    Unrunnable("podgroup", "TestCPG.*", _TOPOLOGY, 37),
+    Unrunnable("podgroup", "TestPodGroupDependentRequiredValidation", _API_SERVER, 37),
+    Unrunnable("podgroup", "TestPodGroupPostFilterIteration", _GROUP_POST_FILTER, 37),
+    Unrunnable("podgroup/admission", "TestPodGroupAdmission", _API_SERVER, 36, 36),
+    Unrunnable("podgroup/queueing", "TestPodGroupRequeueRemainingOnSchedulingSuccess", _DRIVES, 37),
+    Unrunnable("podgroup/queueing", "TestPodGroupSequentialQueueing", _DRIVES, 37),
+    Unrunnable("podgroup/topology_aware_scheduling", "Test.*", _TOPOLOGY, 36),
+    Unrunnable("preemption", "TestAsyncPreemption", _DRIVES),
+    Unrunnable(
+        "preemption",
+        "TestDeferredResize.*",
+        "reads the queue of the Go scheduler, for a gate that is alpha",
+        37,
+    ),
+    Unrunnable("preemption", "TestInterPodAffinityPreemption", _DRIVES, 37),
+    Unrunnable("preemption/nominatednodename", "TestPreferNominatedNode", "replaces a function of the Go scheduler"),
+    Unrunnable("preemption/podgroup", "TestCompositePodGroupPreemption", _TOPOLOGY, 37),
+    Unrunnable("preemption/podgroup", "TestPodGroupCycleStatePreserved", _GROUP_POST_FILTER, 37),
+    Unrunnable(
+        "prequeueinghint",
+        "TestPreQueueingHintNarrowsPodSet/feature_enabled.*",
+        _FOLLOWS.format("SchedulerPreQueueingHints"),
+        37,
+    ),
+    Unrunnable("queueing", "TestCoreResourceEnqueue/NodeDeclaredFeatures/.*", _FEATURE, 37),
+    Unrunnable("queueing", "TestCustomResourceEnqueue", _DRIVES),
+    Unrunnable("queueing", "TestRequeueByPermitRejection", "is a race that the Go scheduler loses, too"),
+    Unrunnable(
+        "queueing/former",
+        "TestCoreResourceEnqueueWith(out)?QueueingHints",
+        _FOLLOWS.format("SchedulerQueueingHints"),
+        until=36,
+    ),
+    *(
+        Unrunnable(
+            "queueing/queueinghint",
+            f"TestCoreResourceEnqueue/{plugins}/.*DRAExtendedResource_is_enabled",
+            _FOLLOWS.format("DRAExtendedResource"),
+            until=35,
+        )
         for plugins in ("NodeResourcesFit", "NodeResourcesFit/NodeAffinity")
-    },
-}
-"""By package: patterns of tests, or of subtests with a pattern for each part of the name, and the reason."""
-
-NEWER: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-    "1.36": {
-        "batch": {"TestBatchScenarios": "asks the Go scheduler how many pods it placed together"},
-        "filters": {"TestNodeDeclaredFeaturesFilter": "makes up a feature of nodes in the Go scheduler"},
-        "nominated_node_name": {
-            "TestNominatedNodeNameIsSetBeforePreBindAndWaitOnPermit": _UNTRIED,
-            "TestPreemptionAndNominatedNodeNameScenarios": _DRIVES,
-        },
-        "podgroup": {"TestPostFilter.*": _UNTRIED},
-        "podgroup/admission": {"TestPodGroupAdmission": _API_SERVER},
-        "podgroup/topology_aware_scheduling": {"Test.*": _TOPOLOGY},
-        "preemption": {"TestPreemptionRespects.*": _UNTRIED},
-        "queueing/former": {"TestCoreResourceEnqueueWithoutQueueingHints": _DRIVES},
-    },
-    "1.37": {
-        "nominated_node_name": {"TestSchedulerRestartWithNominatedNode": _UNTRIED},
-        "podgroup": {
-            "TestCPG.*": _TOPOLOGY,
-            "TestPodGroupDependentRequiredValidation": _API_SERVER,
-            "TestPodGroupPostFilterIteration": _UNTRIED,
-        },
-        "podgroup/queueing": {
-            "TestPodGroupRequeueRemainingOnSchedulingSuccess": _DRIVES,
-            "TestPodGroupSequentialQueueing": _DRIVES,
-        },
-        "preemption": {
-            "TestDeferredResize.*": "reads the queue of the Go scheduler, for a gate that is alpha",
-            "TestInterPodAffinityPreemption": _DRIVES,
-        },
-        "preemption/podgroup": {
-            "TestCompositePodGroupPreemption": _TOPOLOGY,
-            "TestPodGroupCycleStatePreserved": _UNTRIED,
-            "TestPodGroupPreemption": _UNTRIED,
-            "TestPodGroupPreemption_NominatedNodeNameRespected": _UNTRIED,
-        },
-        "prequeueinghint": {"TestPreQueueingHintNarrowsPodSet": _UNTRIED},
-        "queueing": {"TestCoreResourceEnqueue": _DRIVES},
-    },
-}
-"""What a minor and those after it have beside these."""
+    ),
+    Unrunnable("queueing/queueinghint", "TestCoreResourceEnqueue/NodeDeclaredFeatures/.*", _FEATURE, 36, 36),
+)
 
 
 def rows(minor: str) -> Iterator[tuple[str, str, str]]:
     """Yield package, pattern and reason of all that a minor has, sorted by package."""
-    number = _number(minor)
-    tables = [UNRUNNABLE, *(table for since, table in NEWER.items() if _number(since) <= number)]
-    for package in sorted({package for table in tables for package in table}):
-        for table in tables:
-            for test, why in table.get(package, {}).items():
-                yield package, test, why
+    number = int(minor.partition(".")[2])
+    for row in UNRUNNABLE:
+        if row.since <= number <= row.until:
+            yield row.package, row.test, row.why
 
 
 def is_unrunnable(minor: str, package: str, test: str) -> bool:
@@ -96,7 +118,3 @@ def skipped_subtests(minor: str, package: str, test: str) -> str:
     patterns = (pattern.split("/") for name, pattern, _ in rows(minor) if name == package)
     chosen = (parts for parts in patterns if len(parts) > 1 and re.fullmatch(parts[0], test))
     return "|".join("/".join(f"^({part})$" for part in parts) for parts in chosen)
-
-
-def _number(minor: str) -> int:
-    return int(minor.partition(".")[2])

@@ -111,6 +111,8 @@ def test_a_minor_leaves_out_what_it_has_beside_those_before() -> None:
     assert is_unrunnable("1.37", "bind", "TestDefaultBinder")
     assert is_unrunnable("1.37", "podgroup", "TestCPGQueueing")
     assert not is_unrunnable("1.36", "podgroup", "TestCPGQueueing")
+    assert is_unrunnable("1.36", "queueing/former", "TestCoreResourceEnqueueWithoutQueueingHints")
+    assert not is_unrunnable("1.37", "queueing/former", "TestCoreResourceEnqueueWithoutQueueingHints")
     assert not is_unrunnable("1.37", "podgroup", "TestPodGroupScheduling")
 
 
@@ -124,8 +126,9 @@ def test_a_source_that_has_changed_is_named(tmp_path: Path) -> None:
 
 
 def test_a_test_with_some_unrunnable_subtests_is_run_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns = dict.fromkeys(("TestQueue/Fit/.*_gate", "TestQueue/Ports", "TestOther/zones", "TestGo"), "a reason")
-    monkeypatch.setattr(unrunnable, "UNRUNNABLE", {"queue": patterns})
+    patterns = ("TestQueue/Fit/.*_gate", "TestQueue/Ports", "TestOther/zones", "TestGo")
+    table = tuple(unrunnable.Unrunnable("queue", pattern, "a reason") for pattern in patterns)
+    monkeypatch.setattr(unrunnable, "UNRUNNABLE", table)
     assert not unrunnable.is_unrunnable("1.34", "queue", "TestQueue")
     assert unrunnable.is_unrunnable("1.34", "queue", "TestGo")
     skipped = unrunnable.skipped_subtests("1.34", "queue", "TestQueue")

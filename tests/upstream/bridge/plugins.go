@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
@@ -129,12 +130,16 @@ func (sched *Scheduler) sorts(name string) bool {
 	return false
 }
 
-// leftToGo is empty where another scheduler runs: the queue of the Go one would ask the test's plugins as well.
-func leftToGo[T any](plugins []T) []T {
-	if JudgedIsChosen() {
-		return nil
+// leftToGo lacks the test's own plugins where another scheduler runs: the queue of the Go one would ask them as well.
+func leftToGo[T interface{ Name() string }](plugins []T) []T {
+	if !JudgedIsChosen() {
+		return plugins
 	}
-	return plugins
+	own := frameworkplugins.NewInTreeRegistry()
+	return slices.DeleteFunc(slices.Clone(plugins), func(plugin T) bool {
+		_, inTree := own[plugin.Name()]
+		return !inTree
+	})
 }
 
 // servePlugins answers for the plugins until the context ends. It returns what the environment of the process needs.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ import (
 )
 
 // Some tests run no loop: they try the pods themselves, one by one, cause an event, and look which pods it has moved.
-// A process tries pods on its own; such a test is told of its queue.
+// A process tries pods on its own; such a test is told of its queue. So are those that look where a pod waits while the
+// loop runs.
 
 const (
 	restingSeconds = 1000 // backoff: a pod that an event moves stays in the backoff queue, where it can be seen
@@ -37,10 +39,12 @@ func AwaitableBackoff(own time.Duration) time.Duration {
 	return own
 }
 
-// drivenQueue is the Go scheduler's queue until the test tries a pod, and the process's queue from then on.
+// drivenQueue is the Go scheduler's queue until the test tries a pod or causes an event, and the process's queue from
+// then on.
 type drivenQueue struct {
 	internalqueue.SchedulingQueue
 	judgement *judgement
+	driven    bool
 	tries     int               // how many the test has asked for
 	rested    map[string]int    // attempts of the pods that waited for an event when PendingPods was last asked, by key
 	counted   map[string]uint64 // samples of the process's histograms when ForgetEvents was called
@@ -60,15 +64,11 @@ type report struct {
 // tryElsewhere takes the place of ScheduleOne: the first call starts the process, and each waits until it has tried
 // one pod more. False: the Go scheduler is to try it.
 func (sched *Scheduler) tryElsewhere(ctx context.Context) bool {
-	queue, driven := sched.SchedulingQueue.(*drivenQueue)
-	if !driven {
+	queue, judged := sched.SchedulingQueue.(*drivenQueue)
+	if !judged {
 		return false
 	}
-	if queue.tries == 0 {
-		queue.judgement.drive()
-		go sched.schedule(ctx, nil)
-		sched.AwaitReady()
-	}
+	queue.drive(ctx)
 	queue.tries++
 	for end := time.Now().Add(triesSeconds * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
 		if tries, err := queue.triesOfProcess(); err == nil && tries >= queue.tries {
@@ -79,17 +79,23 @@ func (sched *Scheduler) tryElsewhere(ctx context.Context) bool {
 	return true
 }
 
-// drive has the process keep what an event moves, and answer questions without a token.
-func (j *judgement) drive() {
-	j.options.podInitialBackoffSeconds, j.options.podMaxBackoffSeconds = restingSeconds, restingSeconds
-	j.flags = []string{"--feature-gates", "SchedulerPopFromBackoffQ=false",
-		"--authorization-always-allow-paths", "/readyz,/metrics,/debug/*"}
+// drive starts the process, which keeps what an event moves in its backoff queue.
+func (q *drivenQueue) drive(ctx context.Context) {
+	if q.driven {
+		return
+	}
+	q.driven = true
+	options := &q.judgement.options
+	options.podInitialBackoffSeconds, options.podMaxBackoffSeconds = restingSeconds, restingSeconds
+	q.judgement.flags = append(q.judgement.flags, "--feature-gates", "SchedulerPopFromBackoffQ=false")
+	go q.judgement.sched.schedule(ctx, nil)
+	q.judgement.sched.AwaitReady()
 }
 
 // PodsInActiveQ are the pods that the process tries again, or would but for the backoff. An error is a pod of this
 // name: no test expects it.
 func (q *drivenQueue) PodsInActiveQ() []*v1.Pod {
-	if q.tries == 0 {
+	if !q.driven {
 		return q.SchedulingQueue.PodsInActiveQ()
 	}
 	time.Sleep(settleTime)
@@ -103,9 +109,10 @@ func (q *drivenQueue) PodsInActiveQ() []*v1.Pod {
 			moved = append(moved, podOf(key))
 		}
 	}
+	resting := waiting(queues)
 	for key, attempts := range q.rested {
 		// Tried again already: placed, or refused once more. A pod may be listed twice.
-		if now, waits := queues["unschedulable"][key]; !waits || now != attempts {
+		if now, waits := resting[key]; !waits || now != attempts {
 			moved = append(moved, podOf(key))
 		}
 	}
@@ -114,14 +121,14 @@ func (q *drivenQueue) PodsInActiveQ() []*v1.Pod {
 
 // PendingPods are all pods of the process's queue, and an error.
 func (q *drivenQueue) PendingPods() ([]*v1.Pod, string) {
-	if q.tries == 0 {
+	if !q.driven {
 		return q.SchedulingQueue.PendingPods()
 	}
 	queues, err := q.queues()
 	if err != nil {
 		return nil, err.Error()
 	}
-	q.rested = queues["unschedulable"]
+	q.rested = waiting(queues)
 	var pods []*v1.Pod
 	for _, attempts := range queues {
 		for key := range attempts {
@@ -131,9 +138,47 @@ func (q *drivenQueue) PendingPods() ([]*v1.Pod, string) {
 	return pods, ""
 }
 
-// ForgetEvents has EventMetrics count from now on.
-func (sched *Scheduler) ForgetEvents() {
-	if queue, driven := sched.SchedulingQueue.(*drivenQueue); driven {
+// UnschedulablePods are the pods that the process tries no more before an event, and those that it does not try yet.
+func (q *drivenQueue) UnschedulablePods() []*v1.Pod { return q.waitingPods("unschedulable", "gated") }
+
+// IncompletePodGroupPodsPods are those that lack their PodGroup: the process does not try them yet, or had tried them.
+func (q *drivenQueue) IncompletePodGroupPodsPods() []*v1.Pod {
+	return q.waitingPods("unschedulable", "gated")
+}
+
+// PendingPodGroupPods are all pods that are known: a plugin that waits for one keeps the process from answering.
+func (q *drivenQueue) PendingPodGroupPods() []*v1.Pod {
+	pods, _ := q.SchedulingQueue.PendingPods()
+	return pods
+}
+
+func (q *drivenQueue) waitingPods(names ...string) []*v1.Pod {
+	queues, err := q.queues()
+	if err != nil {
+		return []*v1.Pod{podOf(err.Error())}
+	}
+	var pods []*v1.Pod
+	for _, name := range names {
+		for key := range queues[name] {
+			pods = append(pods, podOf(key))
+		}
+	}
+	return pods
+}
+
+// waiting are the attempts of the pods that wait for an event.
+func waiting(queues map[string]map[string]int) map[string]int {
+	attempts := maps.Clone(queues["unschedulable"])
+	maps.Copy(attempts, queues["gated"])
+	return attempts
+}
+
+// ForgetEvents has EventMetrics count from now on. A process that has tried no pod is started: it is to see the event.
+func (sched *Scheduler) ForgetEvents(ctx context.Context) {
+	if queue, judged := sched.SchedulingQueue.(*drivenQueue); judged {
+		if queue.drive(ctx); queue.tries == 0 {
+			_, _ = queue.PendingPods()
+		}
 		families, _ := queue.metrics()
 		queue.counted = samples(families)
 	}
@@ -141,7 +186,7 @@ func (sched *Scheduler) ForgetEvents() {
 
 // EventMetrics are the process's metrics once it is driven; before, and with the Go scheduler, its own.
 func (sched *Scheduler) EventMetrics(own basemetrics.Gatherer) basemetrics.Gatherer {
-	if queue, driven := sched.SchedulingQueue.(*drivenQueue); driven && queue.tries > 0 {
+	if queue, judged := sched.SchedulingQueue.(*drivenQueue); judged && queue.driven {
 		return queue
 	}
 	return own

@@ -140,7 +140,9 @@ func (j *judgement) run(ctx context.Context) error {
 			j.open()
 		}
 	}()
+	// It answers questions about its queue without a token.
 	flags := []string{"--config", config, "--decision-details", "0",
+		"--authorization-always-allow-paths", "/readyz,/metrics,/debug/*",
 		"--pod-max-in-unschedulable-pods-duration", j.options.podMaxInUnschedulablePodsDuration.String()}
 	return RunJudged(ctx, port, append(flags, j.flags...), environment)
 }
