@@ -42,6 +42,7 @@ KIND = "PodGroup.scheduling.k8s.io"
 _TIMEOUT_SECONDS = 300.0
 """Upstream's permitTimeoutDuration."""
 _TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
+_GATED = "waiting for the scheduling gates of the pods of its pod group"
 _UNSCHEDULABLE = "pod group is unschedulable"
 _HELD_BACK = (
     f"{_UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to wait and "
@@ -59,6 +60,9 @@ class GangScheduling:
         version = context.kubernetes
         self._kind = f"{KIND}/{version.pod_groups.rpartition('/')[2]}" if version.pod_groups else ""
         self._gives_up_early = version.gives_up_early
+        # The same version queues a group as one, which waits until none of its pods has a gate.
+        self._gated_as_one = version.gives_up_early
+        self._gated: dict[tuple[str, str, str], set[str]] = {}
         self._handle = context.handle
         self._objects: Objects | None = None
         self._pods: Pods | None = None
@@ -79,9 +83,15 @@ class GangScheduling:
             pods.index(SCHEDULING_GROUP, self._pod_changed)
 
     def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
-        """Wake the others where a pod that may not be tried itself makes them enough. All other new members enter the
-        active queue, and are tried with whoever waits."""
-        if old is not None or new is None or not (new.spec.gates and new.scheduling_group):
+        """Wake the others where a pod that may not be tried itself makes them enough, or no longer keeps them. All
+        other new members enter the active queue, and are tried with whoever waits."""
+        if self._gated_as_one:
+            if new is not None and _is_gated(new):
+                self._gated.setdefault(_key(new), set()).add(new.uid)
+            elif old is not None and _is_gated(old):
+                self._let_go(old)
+            return
+        if old is not None or new is None or not _is_gated(new):
             return
         group = self._group_of(new)
         gang = group.spec.scheduling_policy.gang if group is not None else None
@@ -89,10 +99,20 @@ class GangScheduling:
         if gang is not None and len(members) == gang.min_count and self._handle is not None:
             self._handle.activate([member for member in members if not member.spec.gates])
 
+    def _let_go(self, pod: PodInfo) -> None:
+        """Wake a group once the last of its pods has no gate any more, or is gone."""
+        gated = self._gated.get(_key(pod), set())
+        gated.discard(pod.uid)
+        if gated:
+            return
+        self._gated.pop(_key(pod), None)
+        if self._handle is not None:
+            self._handle.activate(self._members(pod))
+
     # Queue ----------------------------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Park a pod whose PodGroup does not exist, or lacks pods for its minCount."""
+        """Park a pod whose PodGroup does not exist, lacks pods for its minCount or, since 1.37, has one with a gate."""
         if not self.has_gang(pod):
             return SUCCESS
         group = self._group_of(pod)
@@ -102,6 +122,8 @@ class GangScheduling:
         gang = group.spec.scheduling_policy.gang
         if gang is not None and len(self._members(pod)) < gang.min_count:
             return unresolvable(_TOO_FEW_PODS)
+        if _key(pod) in self._gated and not pod.spec.gates:
+            return unresolvable(_GATED)
         return SUCCESS
 
     def events_to_register(self) -> Sequence[HintRegistration]:
@@ -222,6 +244,16 @@ class GangScheduling:
         if self._pods is None:
             return ()
         return self._pods.labelled(SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
+
+
+def _is_gated(pod: PodInfo) -> bool:
+    """Tell whether a pod of a PodGroup has scheduling gates."""
+    return bool(pod.spec.gates and pod.scheduling_group)
+
+
+def _key(pod: PodInfo) -> tuple[str, str, str]:
+    """Return what the pods have in common that a scheduler queues as one."""
+    return pod.scheduler_name, pod.namespace, pod.scheduling_group
 
 
 def _progress(minimum: int, fit: int, untried: int) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.catalog import Watch
 from scheduler.config import load_configuration
+from scheduler.framework import PodInfo
 from scheduler.kube.model import (
     SCHEDULINGPODGROUPS,
     EventType,
@@ -21,6 +22,7 @@ from scheduler.kube.model import (
     SchedulingPodGroupStatus,
 )
 from tests.unit.scheduler.engine.fakes import Engine, behaving_as, eventually, started
+from tests.unit.scheduler.engine.pods import pod_info
 
 HELD_BACK = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to "
@@ -53,6 +55,21 @@ class PodGroupEngine(Engine):
     def add_members(self, group: str, *cpus: str, start: int = 0) -> None:
         for number, cpu in enumerate(cpus, start):
             self.add_pod(f"{group}-{number}", cpu=cpu, schedulingGroup={"podGroupName": group})
+
+    def add_gated(self, group: str, *numbers: int) -> list[PodInfo]:
+        return [
+            self.add_pod(
+                f"{group}-{number}",
+                cpu="100m",
+                schedulingGroup={"podGroupName": group},
+                schedulingGates=[{"name": "later"}],
+            )
+            for number in numbers
+        ]
+
+    def ungate(self, group: str, number: int) -> None:
+        pod = pod_info(f"{group}-{number}", cpu="100m", schedulingGroup={"podGroupName": group}, rv="2")
+        self.pods.apply([(EventType.MODIFIED, pod)])
 
     def placed(self) -> set[str]:
         return {name for name, _, _ in self.api.bindings}
@@ -151,6 +168,46 @@ async def test_pods_wait_for_their_group_and_for_enough_members() -> None:
         await eventually(lambda: engine.placed() == {"alone", "second"}, "a member is missing")
         engine.add_members("g", "100m", start=2)
         await eventually(lambda: len(engine.placed()) == 5, "the group")
+
+
+@pytest.mark.parametrize("minimum", [2, None])
+async def test_since_1_37_a_group_waits_until_no_member_has_a_gate(minimum: int | None) -> None:
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", minimum)
+        engine.add_node("n1", cpu="4")
+        engine.add_gated("g", 0, 1)
+        engine.add_members("g", "100m", "100m", start=2)
+        engine.add_pod("alone", cpu="100m")
+        await eventually(lambda: engine.placed() == {"alone"}, "the group waits")
+        engine.ungate("g", 0)
+        engine.add_pod("second", cpu="100m")
+        await eventually(lambda: engine.placed() == {"alone", "second"}, "the group waits for the other gate")
+        engine.ungate("g", 1)
+        await eventually(lambda: len(engine.placed()) == 6, "the group")
+
+
+async def test_since_1_37_a_gated_member_that_is_deleted_keeps_its_group_no_longer() -> None:
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 2)
+        engine.add_node("n1", cpu="4")
+        (gated,) = engine.add_gated("g", 0)
+        engine.add_members("g", "100m", "100m", start=1)
+        engine.add_pod("alone", cpu="100m")
+        await eventually(lambda: engine.placed() == {"alone"}, "the group waits")
+        engine.pods.apply([(EventType.DELETED, gated)])
+        await eventually(lambda: engine.placed() == {"alone", "g-1", "g-2"}, "the group")
+
+
+async def test_before_1_37_a_gate_keeps_its_own_pod_only() -> None:
+    async with started(PodGroupEngine("1.36")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 2)
+        engine.add_node("n1", cpu="4")
+        engine.add_gated("g", 0)
+        engine.add_members("g", "100m", "100m", start=1)
+        await eventually(lambda: engine.placed() == {"g-1", "g-2"}, "the others")
 
 
 async def test_without_nodes_every_member_says_so() -> None:
