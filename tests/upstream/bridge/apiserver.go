@@ -36,7 +36,8 @@ type sharedServer struct {
 	tearDown TearDownFunc
 }
 
-// idle are servers that no test uses, by their gates. A server ends under its own gates only: it panics under others.
+// idle are servers that no test uses, by their gates. They end with the process: one that is ended under other gates
+// than its own panics.
 var (
 	idle     = map[string]*sharedServer{}
 	idleLock sync.Mutex
@@ -114,13 +115,6 @@ func (s *sharedServer) giveBack() {
 		return
 	}
 	idle[s.gates] = s
-}
-
-// stopSharedServer ends the server with the default gates after the last test. Others end with the process.
-func stopSharedServer() {
-	if server := takeIdle(gatesNow()); server != nil {
-		server.tearDown()
-	}
 }
 
 func (s *sharedServer) keys(ctx context.Context, etcd *clientv3.Client) ([]string, error) {
