@@ -65,7 +65,8 @@ class ObjectInputs:
             custom: whether it is a custom resource.
         """
         self._kind = kind.kind
-        self._label = prefix + kind.kind
+        # Of kinds that share a name, ours carries group and version.
+        self._label = prefix + kind.kind.partition(".")[0]
         self._handling = handling
         self._left_out = left_out
         self._served = True
@@ -141,7 +142,7 @@ class ObjectInputs:
 def event_prefix(watch: Watch) -> str:
     """Return what upstream's event names have before the kind: the group where it is one of Kubernetes' own."""
     group = watch.api_version.rpartition("/")[0]
-    return f"{group}/" if group in ("storage.k8s.io", "resource.k8s.io") else ""
+    return f"{group}/" if group in ("storage.k8s.io", "resource.k8s.io", "scheduling.k8s.io") else ""
 
 
 def is_custom(watch: Watch) -> bool:

@@ -233,6 +233,15 @@ async def test_a_smaller_min_count_wakes_the_group() -> None:
         await eventually(lambda: len(engine.placed()) == 2, "two are enough", 20)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_events_of_a_group_have_upstreams_names(version: str) -> None:
+    engine = PodGroupEngine(version)
+    engine.add_group("g", 3)
+    engine.add_group("g", 2, EventType.MODIFIED)
+    handled = {labels for labels, _ in engine.metrics.event_handling.series()}
+    assert handled == {("scheduling.k8s.io/PodGroupAdd",), ("scheduling.k8s.io/PodGroupUpdate",)}
+
+
 async def test_pods_of_a_group_with_the_basic_policy_need_nobody() -> None:
     async with started(PodGroupEngine()) as engine:
         assert isinstance(engine, PodGroupEngine)
