@@ -47,7 +47,10 @@ Some tests run no loop: they try pods one by one, cause an event, and look which
 itself, and its `/debug/queue` and its metrics say what came of the event. Its backoff is 1000 s then: a pod that the event moves waits
 in the backoff queue, and counts as one to be tried again. A test that turns the Go scheduler's clock by a backoff has one of 8 s with ours.
 
-Subtests with the same feature gates share an API server, which is emptied between them, with both schedulers.
+Others run the loop and look where a pod waits: ours says it.
+
+With both schedulers, subtests with the same feature gates share an API server, which is emptied between them and may take a minute to
+start; and nobody looks for leaked goroutines at the end.
 
 A case is a subtest, or a test that has none. A case that passes without having started ours says nothing of it, and is not judged.
 """
@@ -57,6 +60,9 @@ _REPEATING = """\
 `make upstream KUBERNETES=1.34` runs what is not recorded in `.upstream.json` yet, and `PACKAGES=filters,preemption/misc` and `MODE=safe` choose.
 `python -m tests.upstream --help` has more: one test (`--test`), and what tests and scheduler print (`--logs`). It fails when ours fails a case
 that the Go scheduler passes. It needs nothing but Go, which is installed where it is missing, and etcd, which is built.
+
+Seconds on two cores before the first test runs, measured with 1.36 and 1.37: 3 for the copy of the module, 1439 to compile all packages with
+an empty compiler's cache, at the lowest priority, and 30 to 80 per package on a busy machine where the cache has the rest.
 """
 
 

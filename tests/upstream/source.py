@@ -52,13 +52,15 @@ class Source:
         # A path that the compiler writes into binaries, and upstream's helpers look for below TEST_SRCDIR.
         self._copy = self._root / f"{MODULE}@v{release.version}"
         self._requirements = MODULES / release.modules
+        # As it is now: our files may be changed while tests run.
+        self._digest = self._digested()
 
     def package(self, name: str) -> Package:
         """A package with tests, such as `filters` or `preemption/misc`."""
         return Package(
             name,
             self._release.minor,
-            self._root / "bin" / f"{name.replace('/', '-')}-{self._digest()}.test",
+            self._root / "bin" / f"{name.replace('/', '-')}-{self._digest}.test",
             self._copy / ROOT / name,
             {"TEST_SRCDIR": str(self._root), "TEST_WORKSPACE": "."},
         )
@@ -94,7 +96,7 @@ class Source:
     def _import_path(self, package: str) -> str:
         return f"{MODULE}/{ROOT}" if package == "." else f"{MODULE}/{ROOT}/{package}"
 
-    def _digest(self) -> str:
+    def _digested(self) -> str:
         """Changes with everything of ours that goes into the binaries."""
         digest = hashlib.sha256(repr((edits.EDITS, sorted(edits.ADDED), self._release.ldflags)).encode())
         for file in sorted([*edits.ADDED.values(), *self._requirements.glob("go.*")]):
@@ -103,7 +105,7 @@ class Source:
 
     def _prepare(self) -> None:
         """Copy the module and edit it, where that is not done yet."""
-        stamp = self._root / f"edited-{self._digest()}"
+        stamp = self._root / f"edited-{self._digest}"
         if stamp.exists():
             return
         with golang.build_lock(self._root, self._report):

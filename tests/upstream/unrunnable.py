@@ -11,6 +11,7 @@ _FOLLOWS = "chooses the gate {}, which with ours follows the version"
 _GROUP_POST_FILTER = "registers a PodGroupPostFilter plugin: ours has no such extension point"
 _FEATURE = "makes up a feature of nodes in the Go scheduler"
 _TOPOLOGY = "needs topology of PodGroups or groups of groups, alpha, which ours does not have"
+_GROUP_PREEMPTION = "needs preemption for a PodGroup, which ours does not have"
 _API_SERVER = "asks the API server only"
 _FIRST, _LAST = 34, 99
 
@@ -69,9 +70,11 @@ UNRUNNABLE = (
         37,
     ),
     Unrunnable("preemption", "TestInterPodAffinityPreemption", _DRIVES, 37),
+    Unrunnable("preemption", "TestPodGroupPreemption", _GROUP_PREEMPTION, 36, 36),
     Unrunnable("preemption/nominatednodename", "TestPreferNominatedNode", "replaces a function of the Go scheduler"),
     Unrunnable("preemption/podgroup", "TestCompositePodGroupPreemption", _TOPOLOGY, 37),
     Unrunnable("preemption/podgroup", "TestPodGroupCycleStatePreserved", _GROUP_POST_FILTER, 37),
+    Unrunnable("preemption/podgroup", "TestPodGroupPreemption(_NominatedNodeNameRespected)?", _GROUP_PREEMPTION, 37),
     Unrunnable(
         "prequeueinghint",
         "TestPreQueueingHintNarrowsPodSet/feature_enabled.*",

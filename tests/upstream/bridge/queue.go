@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -47,6 +48,7 @@ type drivenQueue struct {
 	driven    bool
 	tries     int               // how many the test has asked for
 	rested    map[string]int    // attempts of the pods that waited for an event when PendingPods was last asked, by key
+	came      sync.Map          // keys of pods that were created without a node while the process runs
 	counted   map[string]uint64 // samples of the process's histograms when ForgetEvents was called
 }
 
@@ -88,9 +90,26 @@ func (q *drivenQueue) drive(ctx context.Context) {
 	options := &q.judgement.options
 	options.podInitialBackoffSeconds, options.podMaxBackoffSeconds = restingSeconds, restingSeconds
 	q.judgement.flags = append(q.judgement.flags, "--feature-gates", "SchedulerPopFromBackoffQ=false")
+	for _, profile := range q.judgement.sched.Profiles {
+		_, _ = profile.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(q)
+		break // the profiles share the informers
+	}
 	go q.judgement.sched.schedule(ctx, nil)
 	q.judgement.sched.AwaitReady()
 }
+
+// OnAdd keeps the pods that come: they may have a node before the test looks.
+func (q *drivenQueue) OnAdd(object any, isInInitialList bool) {
+	if pod, known := object.(*v1.Pod); known && !isInInitialList && pod.Spec.NodeName == "" {
+		q.came.Store(pod.Namespace+"/"+pod.Name, nil)
+	}
+}
+
+// OnUpdate does nothing.
+func (q *drivenQueue) OnUpdate(before, now any) {}
+
+// OnDelete does nothing.
+func (q *drivenQueue) OnDelete(object any) {}
 
 // PodsInActiveQ are the pods that the process tries again, or would but for the backoff. An error is a pod of this
 // name: no test expects it.
@@ -116,6 +135,12 @@ func (q *drivenQueue) PodsInActiveQ() []*v1.Pod {
 			moved = append(moved, podOf(key))
 		}
 	}
+	q.came.Range(func(key, _ any) bool {
+		if _, waits := resting[key.(string)]; !waits {
+			moved = append(moved, podOf(key.(string)))
+		}
+		return true
+	})
 	return moved
 }
 
