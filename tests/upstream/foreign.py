@@ -1,8 +1,9 @@
 """Plugins that a test registers in Go, as plugins of our scheduler: each method asks the Go object over loopback.
 
 The test's process (`bridge/plugins.go`) says in a file which plugins there are, and offers them to ours as those of an
-installed package: its entry points are `plugin_0`, `plugin_1`... of this module. Two things a plugin has in Go are not
-passed on: what PostFilter is told of each node, and `Handle.Activate`, which is the Go queue's.
+installed package: its entry points are `plugin_0`, `plugin_1`... of this module. Three things a plugin has in Go are
+not passed on: what PostFilter is told of each node, `Handle.Activate`, which is the Go queue's, and the end of a
+context.
 """
 
 from __future__ import annotations
@@ -338,7 +339,11 @@ class _Permits(_ForeignPlugin):
 
 class _PreBinds(_ForeignPlugin):
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        return await self._await_status("PreBind", state, pod, node)
+        answered = asyncio.ensure_future(self._await_status("PreBind", state, pod, node))
+        while not answered.done():
+            # Raises where the pod gives up its node. Go's plugin goes on: nobody looks at its answer.
+            await self._handle.pause(_LOOK_SECONDS)
+        return answered.result()
 
 
 class _HasPreFlight(_ForeignPlugin):

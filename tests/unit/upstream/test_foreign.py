@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from scheduler.catalog import ActionType, ExtensionPoint, SecondarySchedulerOptionsArgs
 from scheduler.framework import (
     PODS_TO_ACTIVATE,
+    BindingStopped,
     Code,
     CycleState,
     FilterPlugin,
@@ -43,6 +45,7 @@ class _Handle:
         self.allowed: list[str] = []
         self.rejected: list[tuple[str, str]] = []
         self.spawned: list[Any] = []
+        self.pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def waiting_pods(self) -> list[Any]:
         return self.waiting
@@ -189,6 +192,26 @@ def test_go_lets_a_pod_go_that_waits_no_more(play: Play) -> None:
     _make("Permit", handle=handle).permit(CycleState(), waiting, "n")
     asyncio.run(handle.spawned.pop())
     assert [method for method, _ in questions] == ["Permit", "LetGo"]
+
+
+def test_a_pod_that_is_preempted_does_not_wait_for_gos_pre_bind(monkeypatch: pytest.MonkeyPatch, play: Play) -> None:
+    play({})
+    handle, released = _Handle(), threading.Event()
+    monkeypatch.setattr(Bridge, "ask", lambda *arguments, **more: (released.wait(10), _answer())[1])
+
+    async def stop(seconds: float) -> None:
+        raise BindingStopped("preempted")
+
+    async def bind() -> None:
+        try:
+            with pytest.raises(BindingStopped):
+                await _make("PreBind", handle=handle).pre_bind(CycleState(), pod_info("p"), "n")
+            assert not released.is_set()
+        finally:
+            released.set()
+
+    handle.pause = stop
+    asyncio.run(bind())
 
 
 def test_an_error_of_a_score_fails_the_attempt(play: Play) -> None:
