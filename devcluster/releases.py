@@ -20,7 +20,7 @@ API_SERVER, CONTROLLER_MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-m
 COMPONENTS = frozenset({API_SERVER, CONTROLLER_MANAGER, SCHEDULER})
 PEERS: Mapping[str, str] = {"scheduler-plugins": "1.34", "scheduler-plugins-0.35": "1.35"}
 """Each scheduler-plugins that is built, with the minor of Kubernetes that it is made of."""
-_VERSION = re.compile(r"v?(\d+\.\d+)(\.\d+)?")
+_VERSION = re.compile(r"v?(\d+\.\d+)(\.\d+(?:-\w+\.\d+)?)?")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Release:
     """A patch release of Kubernetes, the only one of its minor that is built here.
 
     Attributes:
-        version: `1.36.3`.
+        version: `1.36.3`, or `1.38.0-beta.0` before a minor is released.
         borrowed: components that cannot be built at this version, with the minor whose build takes their place.
         peer: of `PEERS`, the scheduler-plugins that fits best.
     """
@@ -40,7 +40,7 @@ class Release:
     @property
     def minor(self) -> str:
         """`1.36`."""
-        return self.version.rpartition(".")[0]
+        return ".".join(self.version.split(".")[:2])
 
     @property
     def serves(self) -> bool:
@@ -70,6 +70,8 @@ RELEASES: Mapping[str, Release] = {
         Release("1.35.4", peer="scheduler-plugins-0.35"),
         Release("1.36.3", peer="scheduler-plugins-0.35"),
         Release("1.37.0", peer="scheduler-plugins-0.35"),
+        # Its API server and controller manager need modules that the proxy lacks: modules/kubernetes-1.38/go.mod.
+        Release("1.38.0-beta.0", {API_SERVER: "1.37", CONTROLLER_MANAGER: "1.37"}, peer="scheduler-plugins-0.35"),
     )
 }
 CONTROL_PLANES = tuple(minor for minor, release in RELEASES.items() if release.serves)

@@ -369,11 +369,11 @@ def _acceptable(binary: Binary, path: Path) -> bool:
     if version is None:
         return False
     if binary.on_path is OnPath.SAME:
-        return version == _numbers(binary.version)
-    return version >= _numbers(binary.oldest or binary.version)
+        return version == binary.version
+    return _numbers(version) >= _numbers(binary.oldest or binary.version)
 
 
-def _version_of(binary: Binary, path: Path) -> tuple[int, ...] | None:
+def _version_of(binary: Binary, path: Path) -> str | None:
     try:
         answer = subprocess.run(
             [path, binary.version_argument],
@@ -385,9 +385,9 @@ def _version_of(binary: Binary, path: Path) -> tuple[int, ...] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r"\bv?(\d+\.\d+\.\d+)", answer.stdout + answer.stderr)
-    return _numbers(match.group(1)) if match else None
+    match = re.search(r"\bv?(\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?)", answer.stdout + answer.stderr)
+    return match.group(1) if match else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return tuple(int(part) for part in version.partition("-")[0].split("."))

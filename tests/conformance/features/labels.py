@@ -117,7 +117,14 @@ def _more_labels(rng: random.Random, node: Json) -> None:
     labels.pop(rng.choice(["tier", "disk", "none"]), None)
 
 
+def _unlabelled(rng: random.Random, pod: Json) -> None:
+    """What empty selectors are about: selectors of labels leave such pods alone."""
+    if rng.random() < 0.5:
+        pod["metadata"]["labels"] = {}
+
+
 FEATURES = (
+    Feature("unlabelled", existing=_unlabelled, incoming=_unlabelled),
     Feature("node-selector", _AFFINITY, incoming=_selector),
     Feature("affinity-required", _AFFINITY, node=_more_labels, incoming=_required),
     Feature("affinity-preferred", _AFFINITY, node=_more_labels, incoming=_preferred),

