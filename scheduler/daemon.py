@@ -37,7 +37,7 @@ from scheduler.engine import (
     reduce_node_update,
     show_requested,
 )
-from scheduler.gates import gates_of, is_on
+from scheduler.gates import gates_of, gone, is_on
 from scheduler.helpers import PodReducer, salvage_pod
 from scheduler.kube.client import (
     CONTROL_PLANE_LEASES,
@@ -103,7 +103,7 @@ class Daemon:
             nodes, pods: readers of the first lists, which may have begun.
 
         Raises:
-            ValueError: a plugin refuses its args.
+            ValueError: a plugin refuses its args, or a feature gate is one that the version no longer has.
         """
         self.options = options
         self.configuration = configuration
@@ -112,7 +112,12 @@ class Daemon:
         self._readers = {"nodes": nodes, "pods": pods}
         self.election: LeaderElection = options.leader_election(configuration.model)
         self._minor = configuration.profiles[0].kubernetes.minor
-        self.metrics = Metrics()
+        if names := gone(self._minor, options.feature_gates):
+            raise ValueError(
+                f"--feature-gates {', '.join(names)}: unrecognized feature gate: kube-scheduler 1.{self._minor} no "
+                "longer has it, so that it would not start; remove it"
+            )
+        self.metrics = Metrics(configuration.profiles[0].kubernetes.entity_label)
         self.metrics.show_features(gates_of(self._minor, options.feature_gates))
         self._warn_of_missing_pod_groups()
         self.watch = LoopWatchdog(tolerance_seconds=60)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from scheduler.gates import GATES, POD_GROUP_GATES, SETTABLE_GATES, always
+from scheduler.gates import GATES, POD_GROUP_GATES, SETTABLE_GATES, UNBUILT_GATES, always
 
 _NO_PROXY = "clients are known by their own token or certificate, not by what a front proxy says"
 _HTTP1 = "HTTP/1.1 is served"
@@ -112,7 +112,8 @@ def idle_gates(gates: Mapping[str, bool]) -> Iterator[IdleSetting]:
         elif default is None:
             yield IdleSetting(written, "it follows the version that a profile behaves as")
         else:
-            yield IdleSetting(written, "it is always on" if default else "it does not exist here")
+            exists = default and name not in UNBUILT_GATES
+            yield IdleSetting(written, "it is always on" if exists else "it does not exist here")
 
 
 def add_idle_flags(group: argparse._ArgumentGroup) -> None:

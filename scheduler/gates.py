@@ -1,7 +1,7 @@
 """Feature gates of kube-scheduler: which there are, their stage and default by minor version, and what can be chosen.
 
-Stages and defaults are those that the real binaries of 1.34 to 1.37 show as `kubernetes_feature_enabled`. Listed are
-gates that concern a scheduler; upstream shows the API server's, too.
+Stages and defaults are those that the real binaries of 1.34 to 1.38 (beta.0) show as `kubernetes_feature_enabled`.
+Listed are gates that concern a scheduler; upstream shows the API server's, too.
 """
 
 from __future__ import annotations
@@ -33,43 +33,50 @@ GATES: Final[Mapping[str, tuple[Stage, ...]]] = MappingProxyType(
         "ClearingNominatedNodeNameAfterBinding": (Stage(34, _ALPHA, False), Stage(35, _BETA, True)),
         "ComponentFlagz": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
         "ComponentStatusz": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
-        "CompositePodGroup": (Stage(37, _ALPHA, False),),
+        "CompositePodGroup": (Stage(37, _ALPHA, False), Stage(38, _BETA, False)),
         "ContextualLogging": (Stage(34, _BETA, True),),
         "CoordinatedLeaderElection": (Stage(34, _BETA, False),),
         "DRAAdminAccess": (Stage(34, _BETA, True), Stage(36, _STABLE, True)),
-        "DRAConsumableCapacity": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
-        "DRADeviceBindingConditions": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "DRAConsumableCapacity": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(38, _STABLE, True)),
+        "DRADeviceBindingConditions": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(38, _STABLE, True)),
         "DRADeviceTaintRules": (Stage(35, _ALPHA, False), Stage(36, _BETA, False), Stage(37, _STABLE, True)),
         "DRADeviceTaints": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
         "DRAExtendedResource": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
-        "DRAPartitionableDevices": (Stage(34, _ALPHA, False), Stage(36, _BETA, True)),
+        "DRAPartitionableDevices": (Stage(34, _ALPHA, False), Stage(36, _BETA, True), Stage(38, _STABLE, True)),
         "DRAPrioritizedList": (Stage(34, _BETA, True), Stage(36, _STABLE, True)),
         "DRASchedulerFilterTimeout": (Stage(34, _BETA, True),),
         "DRAWorkloadResourceClaims": (Stage(36, _ALPHA, False), Stage(37, _BETA, False)),
-        "DynamicResourceAllocation": (Stage(34, _STABLE, True),),
+        "DynamicResourceAllocation": (Stage(34, _STABLE, True), Stage(38, _GONE, False)),
         "GangScheduling": (Stage(35, _ALPHA, False), Stage(37, _GONE, False)),
         "GenericWorkload": (Stage(35, _ALPHA, False), Stage(37, _BETA, False)),
         "InPlacePodLevelResourcesVerticalScaling": (Stage(35, _ALPHA, False), Stage(36, _BETA, True)),
-        "InPlacePodVerticalScaling": (Stage(34, _BETA, True), Stage(35, _STABLE, True)),
+        "InPlacePodVerticalScaling": (Stage(34, _BETA, True), Stage(35, _STABLE, True), Stage(38, _GONE, False)),
+        "InPlacePodVerticalScalingSchedulerPreemption": (Stage(37, _ALPHA, False),),
+        "InterPodAffinityHostnameFastPath": (Stage(37, _ALPHA, False),),
         "LoggingAlphaOptions": (Stage(34, _ALPHA, False),),
         "LoggingBetaOptions": (Stage(34, _BETA, True),),
         "ManagedFieldsOptOutClient": (Stage(38, _ALPHA, False),),
+        "MatchLabelKeysInPodAffinity": (Stage(34, _STABLE, True), Stage(38, _GONE, False)),
         "MatchLabelKeysInPodTopologySpread": (Stage(34, _BETA, True),),
         "MatchLabelKeysInPodTopologySpreadSelectorMerge": (Stage(34, _BETA, True),),
         "MutableCSINodeAllocatableCount": (Stage(34, _BETA, False), Stage(35, _BETA, True), Stage(36, _STABLE, True)),
         "NodeDeclaredFeatures": (Stage(35, _ALPHA, False), Stage(36, _BETA, True), Stage(37, _STABLE, True)),
         "NominatedNodeNameForExpectation": (Stage(34, _ALPHA, False), Stage(35, _BETA, True)),
-        "PodGroupPreemptionPolicy": (Stage(37, _ALPHA, False),),
+        "OpportunisticBatching": (Stage(35, _BETA, True),),
+        "PodGroupPreemptionPolicy": (Stage(37, _ALPHA, False), Stage(38, _GONE, False)),
         "PodLevelResources": (Stage(34, _BETA, True),),
         "PodObservedGenerationTracking": (Stage(34, _BETA, True), Stage(35, _STABLE, True)),
+        "PodSchedulingReadiness": (Stage(34, _STABLE, True), Stage(38, _GONE, False)),
         "SchedulerAsyncAPICalls": (Stage(34, _BETA, False),),
         "SchedulerAsyncPreemption": (Stage(34, _BETA, True),),
         "SchedulerPopFromBackoffQ": (Stage(34, _BETA, True),),
+        "SchedulerPreQueueingHints": (Stage(37, _ALPHA, False), Stage(38, _BETA, True)),
         "SchedulerQueueingHints": (Stage(34, _STABLE, True), Stage(37, _GONE, False)),
         "StorageCapacityScoring": (Stage(34, _ALPHA, False), Stage(37, _BETA, True)),
         "TaintTolerationComparisonOperators": (Stage(35, _ALPHA, False),),
-        "TopologyAwareWorkloadScheduling": (Stage(36, _ALPHA, False),),
+        "TopologyAwareWorkloadScheduling": (Stage(36, _ALPHA, False), Stage(38, _BETA, False)),
         "VolumeAttributesClass": (Stage(34, _STABLE, True),),
+        "VolumeLimitScaling": (Stage(35, _ALPHA, False), Stage(37, _BETA, True)),
         "WatchListClient": (Stage(34, _BETA, False), Stage(35, _BETA, True)),
         "WorkloadAwarePreemption": (Stage(36, _ALPHA, False), Stage(37, _GONE, False)),
     }
@@ -86,6 +93,8 @@ SETTABLE_GATES: Final = frozenset(
     }
 )
 """What can be chosen. All others are as in the version that the profiles behave as."""
+UNBUILT_GATES: Final = frozenset({"OpportunisticBatching", "SchedulerAsyncAPICalls"})
+"""How kube-scheduler works, which changes no decision: there is nothing like it here, whatever the default."""
 POD_GROUP_GATES: Final = frozenset(
     {
         "CompositePodGroup",
@@ -118,6 +127,16 @@ def gates_of(minor: int, chosen: Mapping[str, bool]) -> Iterator[tuple[str, str,
         stage = _in_version(name, minor).stage
         if stage is not None:
             yield name, stage, is_on(name, minor, chosen)
+
+
+def gone(minor: int, chosen: Mapping[str, bool]) -> list[str]:
+    """Return the chosen gates that earlier versions had and a minor version has not: there, kube-scheduler does not
+    start with them."""
+    return [name for name in chosen if name in GATES and _is_gone(name, minor)]
+
+
+def _is_gone(name: str, minor: int) -> bool:
+    return _in_version(name, minor).stage is None and GATES[name][0].since < minor
 
 
 def always(name: str) -> bool | None:

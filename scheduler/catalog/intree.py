@@ -95,8 +95,12 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "NodeVolumeLimits",
         points(["preFilter", "filter"]),
-        rules=(*_VOLUMES, _read("storage.k8s.io", "volumeattachments")),
-        watches=(*_WATCHED_VOLUMES, Watch("storage.k8s.io/v1", "volumeattachments")),
+        rules=(*_VOLUMES, _read("storage.k8s.io", "csidrivers", "volumeattachments")),
+        watches=(
+            *_WATCHED_VOLUMES,
+            Watch("storage.k8s.io/v1", "csidrivers"),
+            Watch("storage.k8s.io/v1", "volumeattachments"),
+        ),
         implemented=True,
         default=True,
     ),

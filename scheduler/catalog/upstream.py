@@ -1,8 +1,8 @@
 """What kube-scheduler's minor versions do differently: a row per version that says what differs from the one before.
 
 Plugins and engine ask a row by the name of a behavior, never for a version. So this file is the whole list of what
-depends on the version; `docs/versions.md` explains it. Rows were read from k8s.io/kubernetes 1.34.4, 1.35.4, 1.36.3
-and 1.37.0; paths in this file are below pkg/scheduler there.
+depends on the version; `docs/versions.md` explains it. Rows were read from k8s.io/kubernetes 1.34.4, 1.35.4, 1.36.3,
+1.37.0 and 1.38.0-beta.0; paths in this file are below pkg/scheduler there.
 """
 
 import re
@@ -81,6 +81,36 @@ class KubernetesVersion:
         names_target_pods: in metrics, changes of a waiting pod are named TargetPod where they are about that pod,
             and UnscheduledPod otherwise; before, both were UnschedulablePod (framework/events.go).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
+        rejects_missing_drivers: NodeVolumeLimits rejects nodes without a driver that says so in its CSIDriver
+            (VolumeLimitScaling, `preventPodSchedulingIfMissing`; framework/plugins/nodevolumelimits/csi.go).
+        scores_pod_level: the resources of a pod as a whole count for the score of NodeResourcesFit, too
+            (framework/plugins/noderesources/fit.go, getScorer).
+        scores_exactly: a score of NodeResourcesFit is exact where a hundred times an amount is beyond int64; before,
+            the product overflowed (framework/plugins/noderesources/requested_to_capacity_ratio.go, scaledFraction).
+        empty_selects_all: an empty selector of a spread constraint counts, and one of a PodDisruptionBudget protects,
+            every pod of the namespace, also one without labels; before, none
+            (framework/plugins/podtopologyspread/common.go, framework/preemption/util.go).
+        lasting_victim_order: the order of potential victims depends on nothing but them: of equals in priority and age
+            the one with the smaller UID is more important, and a pod that has not started is younger than any other;
+            before, it counted as started now (framework/preemption/util.go, MoreImportantVictim; util/utils.go).
+        offers_without_victims: nodes on which the pod fits once its victims are gone, none of which has to go, are
+            candidates for extenders that preempt and may name victims; where there is no such extender they are
+            unsuitable. Before, they were an error (framework/preemption/preemption.go, DryRunPreemption).
+        wakes_at_shrunken_node: a nominated node that can no longer hold the pod wakes it
+            (framework/plugins/noderesources/fit.go, isSchedulableAfterNodeEvent).
+        hints_read_namespaces: the hints of InterPodAffinity match namespace selectors with the labels of Namespaces
+            (framework/plugins/interpodaffinity/plugin.go).
+        fails_all_on_node: a request for all devices that meets an incomplete or invalid pool fails for the nodes of
+            that pool; before, for the pod (dynamic-resource-allocation structured/internal/stable,
+            validateDeviceRequest).
+        keeps_sharers: a device that is no longer shared is not given away while claims share it (the same,
+            allocateDevice).
+        qualifies_capacity: a request may name a capacity with or without the driver's name as domain, whichever the
+            device has (the same, consumable_capacity.go).
+        counts_by_request: a claim for too many devices is refused with the request that exceeds the limit (the same,
+            Allocate).
+        refuses_negative_capacity: a request for a negative capacity is an error (the same, consumable_capacity.go).
+        entity_label: the label that says what a queued entity is, in metrics (metrics/metrics.go).
         shows_flags_as_text: `/flagz` has another heading, and no structured form (zpages/flagz of component-base).
         later_metrics: those of our metrics that kube-scheduler has since a newer version only (metrics/metrics.go).
         stable_metrics, beta_metrics: those that it calls so in their help texts; its others are ALPHA
@@ -123,6 +153,20 @@ class KubernetesVersion:
     gives_up_early: bool = False
     names_target_pods: bool = False
     reports_victims: bool = False
+    rejects_missing_drivers: bool = False
+    scores_pod_level: bool = False
+    scores_exactly: bool = False
+    empty_selects_all: bool = False
+    lasting_victim_order: bool = False
+    offers_without_victims: bool = False
+    wakes_at_shrunken_node: bool = False
+    hints_read_namespaces: bool = False
+    fails_all_on_node: bool = False
+    keeps_sharers: bool = False
+    qualifies_capacity: bool = False
+    counts_by_request: bool = False
+    refuses_negative_capacity: bool = False
+    entity_label: str = "type"
     shows_flags_as_text: bool = False
     later_metrics: tuple[str, ...] = ()
     stable_metrics: tuple[str, ...] = ()
@@ -132,6 +176,8 @@ class KubernetesVersion:
         """Tell whether a plugin reads in this version a resource that it declares to watch."""
         if (plugin, resource) == ("NodeResourcesFit", "deviceclasses"):
             return self.backs_extended_resources
+        if (plugin, resource) == ("NodeVolumeLimits", "csidrivers"):
+            return self.rejects_missing_drivers
         if resource == "devicetaintrules":
             return self.follows_taint_rules
         if resource == "podgroups" and api_version.startswith("scheduling.k8s.io/"):
@@ -284,6 +330,7 @@ _1_37 = replace(
     reports_claims_in_preemption=False,
     names_target_pods=True,
     reports_victims=True,
+    rejects_missing_drivers=True,
     later_metrics=(),
     beta_metrics=(
         *_1_36.beta_metrics,
@@ -291,9 +338,27 @@ _1_37 = replace(
         "scheduler_plugin_execution_duration_seconds",
     ),
 )
+_1_38 = replace(
+    _1_37,
+    minor=38,
+    pod_group_sets=("placementGenerate", "placementScore", "placementFeasible", "podGroupPostFilter"),
+    scores_pod_level=True,
+    scores_exactly=True,
+    empty_selects_all=True,
+    lasting_victim_order=True,
+    offers_without_victims=True,
+    wakes_at_shrunken_node=True,
+    hints_read_namespaces=True,
+    fails_all_on_node=True,
+    keeps_sharers=True,
+    qualifies_capacity=True,
+    counts_by_request=True,
+    refuses_negative_capacity=True,
+    entity_label="entity",
+)
 
 KUBERNETES_VERSIONS: Mapping[int, KubernetesVersion] = MappingProxyType(
-    {row.minor: row for row in (_1_34, _1_35, _1_36, _1_37)}
+    {row.minor: row for row in (_1_34, _1_35, _1_36, _1_37, _1_38)}
 )
 """The versions this scheduler can behave as, by minor, oldest first."""
 DEFAULT_KUBERNETES = _1_34

@@ -7,8 +7,12 @@ from scheduler.config.document import Document
 from scheduler.config.expand import EffectiveProfile
 from scheduler.config.extenders import check_extenders
 from scheduler.config.flavours import Flavour
-from scheduler.config.model import INT32, KubeSchedulerConfiguration
+from scheduler.config.model import INT32, KubeSchedulerConfiguration, KubeSchedulerProfile
 from scheduler.config.problems import Problem
+
+_PLACEMENTS = "percentageOfPlacementsToScore"
+# Upstream's words from 1.38 on, where the gate is off: here it is never on.
+_PLACEMENTS_FORBIDDEN = f"Forbidden: {_PLACEMENTS} requires TopologyAwareWorkloadScheduling feature gate to be enabled"
 
 
 def check_top_level(document: Document, model: KubeSchedulerConfiguration, flavour: Flavour) -> Iterator[Problem]:
@@ -21,14 +25,17 @@ def check_top_level(document: Document, model: KubeSchedulerConfiguration, flavo
         yield problem(
             f"Invalid value: {model.parallelism}: should be an integer value greater than zero", "parallelism"
         )
-    percentages: list[tuple[Loc, int | None]] = [(("percentageOfNodesToScore",), model.percentage_of_nodes_to_score)]
-    percentages += [
-        (("profiles", index, "percentageOfNodesToScore"), profile.percentage_of_nodes_to_score)
-        for index, profile in enumerate(model.profiles)
-    ]
+    percentages: list[tuple[Loc, int | None]] = []
+    scopes: list[tuple[Loc, KubeSchedulerConfiguration | KubeSchedulerProfile]] = [((), model)]
+    scopes += [(("profiles", index), profile) for index, profile in enumerate(model.profiles)]
+    for loc, scope in scopes:
+        percentages.append(((*loc, "percentageOfNodesToScore"), scope.percentage_of_nodes_to_score))
+        percentages.append(((*loc, _PLACEMENTS), scope.percentage_of_placements_to_score))
     for loc, percentage in percentages:
         if percentage is not None and not 0 <= percentage <= 100:
             yield problem(f"Invalid value: {percentage}: not in valid range [0-100]", *loc)
+        elif percentage is not None and loc[-1] == _PLACEMENTS and flavour.is_ours:
+            yield document.problem(loc, _PLACEMENTS_FORBIDDEN, hint="remove it")
     if model.pod_initial_backoff_seconds <= 0:
         yield problem(
             f"Invalid value: {model.pod_initial_backoff_seconds}: must be greater than 0", "podInitialBackoffSeconds"

@@ -116,6 +116,7 @@ class KubeSchedulerProfile(StrictModel):
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = None
+    percentage_of_placements_to_score: int | None = None
     plugins: Plugins = Field(default_factory=Plugins)
     plugin_config: list[PluginConfig] = Field(default_factory=list)
 
@@ -169,6 +170,7 @@ class KubeSchedulerConfiguration(StrictModel):
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int | None = None
+    percentage_of_placements_to_score: int | None = None
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
     delay_cache_until_active: bool = False

@@ -260,9 +260,7 @@ class Gangs:
             return
         plugin.report_gang(pod, outcome)
         result = "scheduled" if outcome.is_success else "unschedulable" if outcome.is_rejection else "error"
-        self._metrics.pod_group_attempts.labels(result, pod.scheduler_name).inc()
-        seconds = time.perf_counter() - started
-        self._metrics.pod_group_duration.labels(result, pod.scheduler_name).observe(seconds)
+        self._metrics.pod_group_tried(result, pod.scheduler_name, time.perf_counter() - started)
 
     def _rejected(
         self, pod: PodInfo, members: Sequence[QueuedPod], decision: GangDecision, started: float
@@ -302,7 +300,7 @@ class Gangs:
         seconds = time.perf_counter() - began
         self._metrics.algorithm_duration.observe(seconds)
         if gang.tries is not MemberTries.UNTIL_ENOUGH:
-            self._metrics.pod_group_algorithm_duration.observe(seconds)
+            self._metrics.pod_group_decided(pods[0].scheduler_name, seconds)
         for placement in decision.placements:
             self._metrics.count_observations(placement.counters)
         return decision

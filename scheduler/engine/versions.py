@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.catalog import minor_of, nearest_kubernetes
+from scheduler.catalog import KUBERNETES_VERSIONS, minor_of, nearest_kubernetes
 from scheduler.config import Configuration, EffectiveProfile
 from scheduler.kube.client import KubeClient, KubeError, server_version
 
@@ -87,7 +87,14 @@ class VersionFollower:
         self._first_seconds = first_seconds
 
     def announce(self) -> None:
-        """Log what each profile behaves as, and why."""
+        """Log what each profile behaves as, and why; a warning where the cluster is newer than any of the table."""
+        newest = max(KUBERNETES_VERSIONS)
+        if self._known is not None and self._known > newest:
+            log.warning(
+                "the cluster is newer than all versions that this scheduler can behave as",
+                cluster=_shown(self._known),
+                newest=_shown(newest),
+            )
         for profile in self._profiles:
             pinned = profile.options.kubernetes_version is not None
             origin = "kubernetesVersion" if pinned else "default" if self._known is None else "cluster"

@@ -4,6 +4,7 @@ Follows k8s.io/component-helpers/storage (v0.34) and the listers' wording of wha
 """
 
 from collections.abc import Collection, Iterator
+from decimal import Decimal
 from functools import lru_cache
 
 from scheduler.framework import Concern, PodInfo
@@ -14,7 +15,7 @@ from scheduler.kube.model import (
     PersistentVolumeClaimSpec,
     Volume,
 )
-from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value, selectors
+from scheduler.kube.primitives import QuantityError, exact_quantity, selectors
 
 CLAIM, VOLUME, CLASS = "PersistentVolumeClaim", "PersistentVolume", "StorageClass"
 CSI_NODE, CSI_DRIVER, CSI_CAPACITY = "CSINode", "CSIDriver", "CSIStorageCapacity"
@@ -26,9 +27,6 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
-
-Size = tuple[int, int]
-"""A quantity that compares exactly down to thousandths, also beyond where thousandths fit an int64."""
 
 
 def claim_not_found(name: str) -> str:
@@ -119,12 +117,11 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return not reference.uid or reference.uid == meta.uid
 
 
-def size_of(resources: "dict[str, str | int | float]") -> Size | None:
-    """Return the storage amount of a volume's capacity or a claim's requests, (0, 0) where none is named; None where
-    it cannot be read."""
-    amount = resources.get("storage", 0)
+def size_of(resources: "dict[str, str | int | float]") -> Decimal | None:
+    """Return the storage amount of a volume's capacity or a claim's requests, 0 where none is named; None where it
+    cannot be read."""
     try:
-        return quantity_value(amount), quantity_milli_value(amount)
+        return exact_quantity(resources.get("storage", 0))
     except QuantityError:
         return None
 

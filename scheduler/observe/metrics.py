@@ -83,7 +83,10 @@ def _plugin_series(new: _Factory) -> Mapping[str, Callable[..., None]]:
 class Metrics:
     """All metrics of one process, in a registry of their own so that tests do not share state."""
 
-    def __init__(self) -> None:
+    def __init__(self, entity_label: str = "type") -> None:
+        """`entity_label` says what is in the queue; as `entity` (1.38), metrics of PodGroups have it, too."""
+        self._entity_label = entity_label
+        self._pod_group_labels = (entity_label,) if entity_label == "entity" else ()
         # Upstream's metrics have no series for the time of creation, which would be one more per label combination.
         _without_created_series()
         registry = self.registry = CollectorRegistry(auto_describe=True)
@@ -157,12 +160,15 @@ class Metrics:
         )
         new.mirrored(
             "scheduler_queue_incoming_entities_total",
-            "As scheduler_queue_incoming_pods_total; type is pod",
+            f"As scheduler_queue_incoming_pods_total; {self._entity_label} is pod",
             self.incoming_pods,
-            ("type", "pod"),
+            (self._entity_label, "pod"),
         )
         self.queued_entities = new.gauge(
-            "scheduler_queued_entities", "As scheduler_pending_pods; type is pod", "queue", "type"
+            "scheduler_queued_entities",
+            f"As scheduler_pending_pods; {self._entity_label} is pod",
+            "queue",
+            self._entity_label,
         )
         self.inflight_events = new.gauge(
             "scheduler_inflight_events", "Events kept for pods that are being tried, and these pods", "event"
@@ -244,6 +250,7 @@ class Metrics:
             "Attempts to place a PodGroup of scheduling.k8s.io that lacks members on nodes, by result",
             "result",
             "profile",
+            *self._pod_group_labels,
         )
         self.pod_group_duration = new.histograms(
             "scheduler_podgroup_scheduling_attempt_duration_seconds",
@@ -251,11 +258,13 @@ class Metrics:
             exponential(0.001, 2, 15),
             "result",
             "profile",
+            *self._pod_group_labels,
         )
         self.pod_group_algorithm_duration = new.histograms(
             "scheduler_podgroup_scheduling_algorithm_duration_seconds",
             "Time of the decisions of such an attempt",
             exponential(0.001, 2, 15),
+            *(("profile", *self._pod_group_labels) if self._pod_group_labels else ()),
         )
         self.bindings = new.counters(
             "secondary_scheduler_bindings_total",
@@ -485,6 +494,19 @@ class Metrics:
         for queue, size in queues.items():
             self.pending_pods.labels(queue).set(size)
             self.queued_entities.labels(queue, "pod").set(size)
+
+    def pod_group_tried(self, result: str, profile: str, seconds: float) -> None:
+        """Count an attempt to place a PodGroup."""
+        labels = (result, profile, *("podgroup" for _ in self._pod_group_labels))
+        self.pod_group_attempts.labels(*labels).inc()
+        self.pod_group_duration.labels(*labels).observe(seconds)
+
+    def pod_group_decided(self, profile: str, seconds: float) -> None:
+        """Count the time that the decisions of such an attempt took."""
+        if self._pod_group_labels:
+            self.pod_group_algorithm_duration.labels(profile, "podgroup").observe(seconds)
+        else:
+            self.pod_group_algorithm_duration.observe(seconds)
 
     def show_rejections(self, pods: Mapping[tuple[str, str], int]) -> None:
         """Set how many waiting pods a plugin rejected, by plugin and profile; those not named have none any more."""

@@ -6,7 +6,7 @@ What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionTo
 """
 
 from scheduler.preemption.evaluator import WAITING, Evaluator, wanted_candidates
-from scheduler.preemption.victims import PREEMPTED_REASON, NodeError, ReprieveResult, VictimRules, by_importance
+from scheduler.preemption.victims import PREEMPTED_REASON, NodeError, ReprieveResult, VictimRules
 
 __all__ = [
     "PREEMPTED_REASON",
@@ -15,6 +15,5 @@ __all__ = [
     "NodeError",
     "ReprieveResult",
     "VictimRules",
-    "by_importance",
     "wanted_candidates",
 ]

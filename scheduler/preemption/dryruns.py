@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
+from scheduler.catalog import KubernetesVersion
 from scheduler.framework import (
     BoolArray,
     CodeArray,
@@ -57,7 +58,7 @@ class DryRunCache:
         """Return the node where preemption hurts least among the first so many candidates; without any, why not."""
         version = filters.local_version(state, pod, view) if type(rules) is VictimRules else None
         if version is not None and not view.moved_rows:
-            budgets = self._budgets.now(view)
+            budgets = self._budgets.now(view, rules.kubernetes)
             trial = Trial(state, pod, view, filters, rules, budgets)
             if not trial.charges:
                 cached = self._outcomes_for((pod.spec.class_key, pod.priority, version), view)
@@ -68,7 +69,9 @@ class DryRunCache:
                 # A plugin failed: what that means for each node, only trying all of them again can tell.
                 del self._kept[pod.spec.class_key, pod.priority, version]
         result = dry_run(state, pod, view, filters, rows, wanted, rules)
-        return choose(result.candidates, view.now, rng) if result.candidates else result
+        if not result.candidates:
+            return result
+        return choose(result.candidates, rules.start_of_unstarted(view.now), rng)
 
     def _outcomes_for(self, key: Hashable, view: NodeView) -> "CachedOutcomes":
         cached = self._kept.get(key)
@@ -95,8 +98,8 @@ class BudgetCache:
         self.generation = -1
         self.coverage = 0
 
-    def now(self, view: NodeView) -> Budgets:
-        """Return the budgets as they are now."""
+    def now(self, view: NodeView, kubernetes: KubernetesVersion) -> Budgets:
+        """Return the budgets as they are now; the version is always the same."""
         generation = view.objects.generation(PDB)
         if generation != self.generation or view.objects is not self._store:
             self.coverage += view.objects is not self._store
@@ -106,7 +109,7 @@ class BudgetCache:
             if selectors != self._selectors:
                 self.coverage += 1
             self._selectors = selectors
-            self._budgets = Budgets(every)
+            self._budgets = Budgets(every, kubernetes)
         return self._budgets
 
 
@@ -191,7 +194,7 @@ class CachedOutcomes:
         candidates = rows_to_try[:end][status[:end] == _CANDIDATE]
         if not len(candidates):
             return self._no_candidate(pod, view, rules, rows, rows_to_try)
-        return self._best(view, candidates, rng)
+        return self._best(view, rules, candidates, rng)
 
     def _rows_needed(self, rows: RowArray, status: CodeArray, wanted: int) -> int:
         """Return how many rows it takes at least until there are so many candidates, one of which breaks no budget: as
@@ -230,14 +233,15 @@ class CachedOutcomes:
         self._earliest[row] = min(started, default=math.nan)
         self._not_started[row] = len(started) < len(starts)
 
-    def _best(self, view: NodeView, rows: RowArray, rng: RandomSource) -> Candidate:
+    def _best(self, view: NodeView, rules: VictimRules, rows: RowArray, rng: RandomSource) -> Candidate:
         """Return the candidate that hurts least, as `choose`."""
         for column in (self._violations, self._highest, self._total, self._count):
             values = column[rows]
             rows = rows[values == values.min()]
         earliest = self._earliest[rows]
-        # Those that have not started count as started now, which is earlier than a start that lies in our future.
-        earliest = np.where(self._not_started[rows], np.fmin(earliest, view.now), earliest)
+        # What counts as started now is earlier than a start that lies in our future.
+        unstarted = rules.start_of_unstarted(view.now)
+        earliest = np.where(self._not_started[rows], np.fmin(earliest, unstarted), earliest)
         rows = rows[earliest == earliest.max()]
         row = int(rows[int(rng.random() * len(rows))])
         outcome = self._outcomes[row]

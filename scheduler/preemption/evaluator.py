@@ -98,7 +98,8 @@ class Evaluator:
         if isinstance(rows, Status):
             return None, rows
         assert self._filters is not None
-        trials = dry_run(state, pod, view, self._filters, rows, self._wanted(len(rows)), self._rules)
+        wanted, asks = self._wanted(len(rows)), bool(extenders)
+        trials = dry_run(state, pod, view, self._filters, rows, wanted, self._rules, asks_extenders=asks)
         if not trials.candidates:
             return self._conclude(pod, view, trials)
         candidates = {candidate.node: candidate for candidate in trials.candidates}
@@ -110,12 +111,14 @@ class Evaluator:
                 answered = yield PreemptQuestion(extender, pod, victims)
                 view = answered.view
                 assert isinstance(answered.answer, PreemptAnswer)
-                candidates = candidates_left(extender, pod, view, candidates, answered.answer)
+                candidates = candidates_left(extender, pod, view, candidates, answered.answer, self._rules)
         except ExtenderError as error:
             return None, failure(f"{self._prefix}{error}")
-        if not candidates:
+        with_victims = [candidate for candidate in candidates.values() if candidate.victims]
+        if not with_victims:
             return None, unschedulable(f"{self._prefix}{NO_CANDIDATE}")
-        return self._conclude(pod, view, choose(list(candidates.values()), view.now, state.rng))
+        unstarted = self._rules.start_of_unstarted(view.now)
+        return self._conclude(pod, view, choose(with_victims, unstarted, state.rng))
 
     def _rows_to_try(self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes) -> RowArray | Status:
         """Return the rows where removing pods may help, or why none is to be tried."""

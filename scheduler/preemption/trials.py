@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.framework import (
     CycleState,
     Diagnosis,
@@ -28,12 +29,12 @@ from scheduler.framework import (
 from scheduler.kube.model import PodDisruptionBudget, compiled_selector
 from scheduler.kube.primitives import Selector, SelectorError
 from scheduler.preemption.victims import (
+    NO_VICTIMS,
     DryRunResult,
     NodeError,
     NodeOutcome,
     ReprieveResult,
     VictimRules,
-    by_importance,
 )
 
 PDB = "PodDisruptionBudget"
@@ -54,10 +55,14 @@ def dry_run(
     rows: RowArray,
     wanted: int,
     rules: VictimRules,
+    *,
+    asks_extenders: bool = False,
 ) -> DryRunResult:
-    """Try rows in their order until there are enough candidates (Evaluator.DryRunPreemption)."""
+    """Try rows in their order until there are enough candidates (Evaluator.DryRunPreemption); `asks_extenders`: whether
+    one will have a say in the victims."""
     result = DryRunResult()
-    trial = Trial(state, pod, view, filters, rules, Budgets(view.objects.every(PDB)))
+    budgets = Budgets(view.objects.every(PDB), rules.kubernetes)
+    trial = Trial(state, pod, view, filters, rules, budgets, asks_extenders=asks_extenders)
     batch: list[tuple[int, list[PodInfo]]] = []
     trial.charge_for_budgets()
     rows_to_try = rules.rows_with_victims(state, pod, view, rows)
@@ -99,7 +104,10 @@ def dry_run(
 class Budgets:
     """The PodDisruptionBudgets by namespace, their selectors compiled; `number`: how many there are."""
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+    def __init__(
+        self, budgets: Iterable[PodDisruptionBudget], kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
+    ) -> None:
+        self._empty_covers_all = kubernetes.empty_selects_all
         self._by_namespace: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
         self.number = 0
         for budget in budgets:
@@ -108,8 +116,8 @@ class Budgets:
                 selector = compiled_selector(budget.spec.selector)
             except SelectorError:
                 continue
-            # As upstream, an empty selector covers nothing here, though the API server takes it for everything.
-            if not selector.nothing and not selector.everything:
+            # As upstream before 1.38, an empty selector covers nothing, though the API server takes it for everything.
+            if not selector.nothing and (self._empty_covers_all or not selector.everything):
                 self._by_namespace.setdefault(budget.metadata.namespace, []).append((selector, budget))
 
     @property
@@ -135,7 +143,9 @@ class Budgets:
         others: list[PodInfo] = []
         for pod in pods:
             broken = False
-            for selector, budget in self._by_namespace.get(pod.namespace, ()) if pod.labels else ():
+            # Before 1.38, a pod without labels was covered by none.
+            possible = self._by_namespace.get(pod.namespace, ()) if pod.labels or self._empty_covers_all else ()
+            for selector, budget in possible:
                 if not selector.matches(pod.labels) or pod.name in budget.status.disrupted_pods:
                     continue
                 left = allowed.get(id(budget), budget.status.disruptions_allowed) - 1
@@ -174,8 +184,11 @@ class Trial:
         filters: FilterRunner,
         rules: VictimRules,
         budgets: Budgets,
+        *,
+        asks_extenders: bool = False,
     ) -> None:
         self.state = state
+        self._asks_extenders = asks_extenders
         self._pod = pod
         self._view = view
         self._filters = filters
@@ -250,7 +263,7 @@ class Trial:
         return outcomes
 
     def _node(self, row: int, victims: list[PodInfo], first: int) -> _Node:
-        important = by_importance(victims, self._view.now)
+        important = self._rules.by_importance(victims, self._view.now)
         violating, others = self.budgets.split(important)
         index = {victim.uid: first + number for number, victim in enumerate(victims)}
         return _Node(row, [index[victim.uid] for victim in (*violating, *others)], len(violating))
@@ -299,10 +312,14 @@ class Trial:
     def _outcome(self, node: _Node) -> NodeOutcome:
         if node.error:
             return NodeOutcome(error=node.error)
+        if not node.victims and self._rules.kubernetes.offers_without_victims:
+            if self._asks_extenders:
+                return NodeOutcome(awaits_victims=True)
+            return NodeOutcome(reasons=(NO_VICTIMS,))
         if not node.victims:
             # The pod fits without evicting anybody: what rejected it before looks at more than a trial can show.
             return NodeOutcome(error=f'expected at least one victim pod on node "{self._view.name(node.row)}"')
-        return NodeOutcome(tuple(by_importance(node.victims, self._view.now)), node.violations)
+        return NodeOutcome(tuple(self._rules.by_importance(node.victims, self._view.now)), node.violations)
 
     def _fits(self, state: CycleState, view: WhatIfView, rows: list[int], diagnosis: Diagnosis) -> Collection[int]:
         if not rows:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.framework import (
     Code,
     CycleState,
@@ -51,7 +52,13 @@ class VictimRules:
     The evaluator calls the methods in the order in which they stand here: first whether the pod may preempt at all,
     then which nodes and pods come into question, then, with all potential victims of a node removed, whether the pod
     may run there, and last for each of them, put back, whether it must be evicted.
+
+    Attributes:
+        kubernetes: the version to behave as.
     """
+
+    def __init__(self, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> None:
+        self.kubernetes = kubernetes
 
     def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a pod on the nominated node is terminating for this one, which then waits and does not
@@ -86,10 +93,21 @@ class VictimRules:
         """
         return ReprieveResult.REPRIEVED if fits else ReprieveResult.EVICTED
 
+    def start_of_unstarted(self, now: float) -> float:
+        """Return when a pod that has not started counts as started: now; since 1.38 after all others."""
+        return math.inf if self.kubernetes.lasting_victim_order else now
+
+    def by_importance(self, pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
+        """Return pods with the most important first: by priority, then by age, since 1.38 then by UID
+        (MoreImportantPod, MoreImportantVictim)."""
+        unstarted = self.start_of_unstarted(now)
+        ordered = sorted(pods, key=lambda pod: pod.uid) if self.kubernetes.lasting_victim_order else pods
+        return sorted(ordered, key=lambda pod: (-pod.priority, start_time(pod, unstarted)))
+
 
 class Candidate(Struct, frozen=True):
     """A node on which the pod fits without these pods, the most important first; `violations` of them break a
-    PodDisruptionBudget."""
+    PodDisruptionBudget. Before extenders have been asked, there may be none."""
 
     node: str
     victims: tuple[PodInfo, ...]
@@ -98,12 +116,13 @@ class Candidate(Struct, frozen=True):
 
 class NodeOutcome(NamedTuple):
     """What came of trying one node: a candidate's victims, the most important first, and how many of them break a
-    PodDisruptionBudget; without any, the reasons why not, or an error."""
+    PodDisruptionBudget; without any, the reasons why not, or an error, or that an extender may name some."""
 
     victims: tuple[PodInfo, ...] = ()
     violations: int = 0
     reasons: tuple[str, ...] = ()
     error: str = ""
+    awaits_victims: bool = False
 
 
 class DryRunResult(Struct):
@@ -118,7 +137,7 @@ class DryRunResult(Struct):
         """Note what came of a node."""
         if outcome.error:
             self.fail(outcome.error)
-        elif outcome.victims:
+        elif outcome.victims or outcome.awaits_victims:
             self.candidates.append(Candidate(node, outcome.victims, outcome.violations))
         else:
             self.reject(outcome.reasons)
@@ -178,27 +197,23 @@ def _is_preempted(pod: PodInfo) -> bool:
     return False
 
 
-def choose(candidates: Sequence[Candidate], now: float, rng: RandomSource) -> Candidate:
-    """Return the candidate that hurts least (pickOneNodeForPreemption); equals are drawn from."""
-    keys = [_disruption(candidate, now) for candidate in candidates]
+def choose(candidates: Sequence[Candidate], unstarted: float, rng: RandomSource) -> Candidate:
+    """Return the candidate that hurts least (pickOneNodeForPreemption); equals are drawn from. `unstarted`: when pods
+    count as started that have not."""
+    keys = [_disruption(candidate, unstarted) for candidate in candidates]
     least = min(keys)
     best = [candidate for candidate, key in zip(candidates, keys, strict=True) if key == least]
     return best[int(rng.random() * len(best))]
 
 
-def _disruption(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
+def _disruption(candidate: Candidate, unstarted: float) -> tuple[int, int, int, int, float]:
     victims = candidate.victims
     highest = victims[0].priority
     total = sum(victim.priority + PRIORITY_SHIFT for victim in victims)
-    earliest = min(start_time(victim, now) for victim in victims if victim.priority == highest)
+    earliest = min(start_time(victim, unstarted) for victim in victims if victim.priority == highest)
     return candidate.violations, highest, total, len(victims), -earliest
 
 
-def start_time(pod: PodInfo, now: float) -> float:
-    """Return when a pod started; `now` for one that has not."""
-    return now if math.isnan(pod.started_at) else pod.started_at
-
-
-def by_importance(pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
-    """Return pods with the most important first: by priority, then by age (MoreImportantPod)."""
-    return sorted(pods, key=lambda pod: (-pod.priority, start_time(pod, now)))
+def start_time(pod: PodInfo, unstarted: float) -> float:
+    """Return when a pod started; `unstarted` for one that has not."""
+    return unstarted if math.isnan(pod.started_at) else pod.started_at

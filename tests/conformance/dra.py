@@ -22,6 +22,7 @@ from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.capacity import amounts
 from scheduler.plugins.dynamicresources.devices import OfferedSlice, PlaceOf, gather_pools
+from scheduler.plugins.dynamicresources.ledger import SHARERS
 from scheduler.plugins.dynamicresources.requests import SelectorCache
 from tests.support.goprograms import built
 
@@ -342,7 +343,7 @@ def ours_allocates(question: Json, minor: int = DEFAULT_KUBERNETES.minor) -> Jso
     for each in question["allocated"]:
         device = (each["driver"], each["pool"], each["device"])
         if "shareID" in each:
-            shared[device] = amounts(each["consumedCapacity"])
+            shared[device] = {SHARERS: 1} | amounts(each["consumedCapacity"], each["driver"])
         else:
             in_use.add(device)
     place = PlaceOf(question["node"]["metadata"]["name"], question["node"]["metadata"]["labels"])

@@ -147,6 +147,7 @@ class CSIDriverSpec(Struct, frozen=True, gc=False, rename="camel"):
     """storage.k8s.io/v1 CSIDriverSpec."""
 
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(Object, frozen=True, gc=False, rename="camel"):

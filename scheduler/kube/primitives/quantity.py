@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
@@ -21,6 +22,10 @@ _MAX_TEXT: Final = 256
 """Longer texts are refused: no sane quantity needs them, and digits cost quadratic time to convert."""
 _BIG_EXPONENT: Final = 64
 """10**64 is beyond any int64 at every scale we ask for, given at most `_MAX_TEXT` fraction digits are counted apart."""
+
+
+_LARGEST_EXPONENT: Final = 1_000_000
+"""Decimal has no larger ones than 10**18, and no quantity is meant to have one."""
 
 
 class QuantityFormat(enum.StrEnum):
@@ -133,6 +138,17 @@ def quantity_milli_value(quantity: str | int | float) -> int:
 def quantity_value(quantity: str | int | float) -> int:
     """Return whole units, rounded away from zero, as Go's Quantity.Value (bytes, pods, devices are counted so)."""
     return _value(quantity if type(quantity) is str else _number(quantity))
+
+
+@lru_cache(maxsize=65536)
+def _exact(text: str) -> Decimal:
+    parsed = parse_quantity(text)
+    return Decimal(f"{parsed.mantissa}E{min(max(parsed.exponent, -_LARGEST_EXPONENT), _LARGEST_EXPONENT)}")
+
+
+def exact_quantity(quantity: str | int | float) -> Decimal:
+    """Return a number that compares as Go's Quantity.Cmp: nothing is rounded or saturated."""
+    return _exact(quantity if type(quantity) is str else _number(quantity))
 
 
 def canonical(quantity: str | int | float) -> str:

@@ -62,7 +62,7 @@ class CapacityScheduling:
         upstream = self._upstream = context.upstream
         self._amounts = requests_of if upstream else occupied
         self._events = UPSTREAM_EVENTS if upstream else _EVENTS
-        rules = UpstreamQuotaRules() if upstream else QuotaRules()
+        rules = (UpstreamQuotaRules if upstream else QuotaRules)(context.kubernetes)
         self._evaluator = Evaluator(self.name, context, rules, try_every_node if upstream else _candidates_wanted)
         self._objects: Objects | None = None
         self._generation = -1

@@ -7,7 +7,7 @@ import numpy as np
 from scheduler.framework import CycleState, NodeView, PodClause, PodInfo, PodQuery, Resources, RowArray
 from scheduler.kube.primitives import EVERYTHING
 from scheduler.plugins.capacityscheduling.attempt import Attempt
-from scheduler.preemption import ReprieveResult, VictimRules, by_importance
+from scheduler.preemption import ReprieveResult, VictimRules
 
 NAME = "CapacityScheduling"
 _QUOTA_EXCEEDED = "global quota max exceeded"
@@ -61,7 +61,7 @@ class QuotaRules(VictimRules):
             ]
         if _exceeds_min(attempt):
             return [other for other in others if other.namespace == pod.namespace and other.priority < pod.priority]
-        return attempt.victims_from_borrowers(pod, by_importance(others, view.now)[::-1])
+        return attempt.victims_from_borrowers(pod, self.by_importance(others, view.now)[::-1])
 
     def rejection_after_removal(self, state: CycleState, row: int) -> str:
         """Return why the quotas leave no room though all potential victims are gone; "" where they do."""

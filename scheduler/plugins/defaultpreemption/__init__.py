@@ -41,7 +41,8 @@ class DefaultPreemption:
     def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
         """Without a handle (simulation) no pod is evicted."""
         self._args = args
-        self._evaluator = Evaluator(self.name, context, VictimRules(), self._candidates_wanted, prefix="preemption: ")
+        rules = VictimRules(context.kubernetes)
+        self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted, prefix="preemption: ")
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Park a pod whose preemption is under way."""

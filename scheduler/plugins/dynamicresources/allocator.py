@@ -23,6 +23,7 @@ from scheduler.plugins.dynamicresources.requests import (
     ALL,
     MAX_RESULTS,
     ClassOf,
+    NodeLacksDevices,
     Preparation,
     Request,
     SelectorCache,
@@ -65,7 +66,10 @@ class Allocator(NamedTuple):
         """
         kubernetes = self.kubernetes
         preparation = Preparation(place, pools, self.class_of, self.shared, self.selectors, self.budget, kubernetes)
-        wanted = [preparation.prepare(claim) for claim in claims]
+        try:
+            wanted = [preparation.prepare(claim) for claim in claims]
+        except NodeLacksDevices as lacks:
+            return str(lacks)
         search = _Search(wanted, pools, preparation, self)
         try:
             solved = search.run()
@@ -166,7 +170,7 @@ class _Search:
             device = self._devices[at]
             if self._is_taken(claim, request, device):
                 continue
-            if not selectable(wanted, request, device) or self._consumption(request, device) is None:
+            if not selectable(wanted, request, device) or self._consumption(claim, request, device) is None:
                 continue
             if not self._take(claim, request, device, must=False):
                 continue
@@ -197,7 +201,7 @@ class _Search:
 
     def _take(self, claim: int, request: Request, device: Offered, *, must: bool) -> bool:
         self._budget.spend()
-        if self._is_taken(claim, request, device):
+        if self._is_taken(claim, request, device) or self._is_kept_by_sharers(request, device):
             return False
         # Who shares a device takes nothing more of the counters than the first.
         counted = () if device.shared and self._has_sharers(device) else device.device.consumes_counters
@@ -207,21 +211,32 @@ class _Search:
             if counted:
                 self._counters_of(device.slice.pool).give_back(counted)
             return False
-        consumed = self._consumption(request, device)
+        consumed = self._consumption(claim, request, device)
         if consumed is None:
             self._undo(claim, request, device, counted)
             return False
         if device.shared:
-            self._shares.setdefault(device.id, []).append(amounts(consumed))
+            self._shares.setdefault(device.id, []).append(amounts(consumed, device.id[0]))
         else:
             self._taken.setdefault(device.id, set()).add(claim)
         self.given[claim].append(Given(request, device, consumed, counted))
         return True
 
-    def _consumption(self, request: Request, device: Offered) -> Consumed | None:
+    def _consumption(self, claim_index: int, request: Request, device: Offered) -> Consumed | None:
         """Return what a request takes of a device's capacity; None where there is not enough."""
         more = self._shares.get(device.id, ())
-        return consumed_by(request, device, self._shared(device.id), more, self._kubernetes)
+        try:
+            return consumed_by(request, device, self._shared(device.id), more, self._kubernetes)
+        except AllocationError as error:
+            claim = self._wanted[claim_index].claim.metadata.key
+            raise AllocationError(
+                f"claim {claim}, request {request.name}: checking capacity for device {'/'.join(device.id)}: {error}"
+            ) from error
+
+    def _is_kept_by_sharers(self, request: Request, device: Offered) -> bool:
+        """Tell whether claims still share a device that is no longer for several."""
+        keeps = self._kubernetes.keeps_sharers and not request.is_admin and not device.shared
+        return keeps and self._has_sharers(device)
 
     def _has_sharers(self, device: Offered) -> bool:
         return bool(self._shared(device.id)) or bool(self._shares.get(device.id))

@@ -126,9 +126,8 @@ class Attempt(Struct, eq=False):
         columns = self.view.objects.derived(_columns)
         exact = plain_request(wanted)
         if exact is not None and not self.ledger.has_counters:
-            follows_rules = self.kubernetes.follows_taint_rules
-            counts = columns.counting(exact, self._class_of(exact.device_class_name), follows_rules=follows_rules)
-            tools = Tools(_SELECTORS, self._budget, follows_rules)
+            counts = columns.counting(exact, self._class_of(exact.device_class_name), self.kubernetes)
+            tools = Tools(_SELECTORS, self._budget, self.kubernetes)
             shortage = counts.shortage(view, rows, wanted[0], exact, tools)
         else:
             searched = columns.searching(wanted, self._class_of, self.kubernetes)

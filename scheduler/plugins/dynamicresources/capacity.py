@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from scheduler.catalog import KubernetesVersion
 from scheduler.kube.model import Amount, CapacityRequestPolicy, Device, DeviceCapacity
 from scheduler.kube.primitives import QuantityFormat, canonical, format_value, parse_quantity
-from scheduler.plugins.dynamicresources.amounts import billionths
+from scheduler.plugins.dynamicresources.amounts import AllocationError, billionths
 
 Consumed = Mapping[str, Amount]
 """By capacity, what a request takes of it."""
@@ -19,35 +20,70 @@ Consumed = Mapping[str, Amount]
 _UNIT = 10**9
 
 
+def own_name(name: str, driver: str) -> str:
+    """Return the name of a capacity without its domain, where that is the driver: both mean the same."""
+    return name.removeprefix(f"{driver}/")
+
+
 def consumption(
-    device: Device, requested: Mapping[str, Amount], others: Iterable[Mapping[str, int]], *, as_steps: bool = False
+    device: Device,
+    driver: str,
+    requested: Mapping[str, Amount],
+    others: Iterable[Mapping[str, int]],
+    kubernetes: KubernetesVersion,
 ) -> Consumed | None:
     """Return what a request takes of a device; None where the device does not have it.
 
     Args:
         device: the device.
+        driver: its driver.
         requested: the capacities that the request names.
-        others: what others use already.
-        as_steps: what is rounded to a step has the step's kind of suffix, not a binary one.
+        others: what others use already, by `own_name`.
+        kubernetes: the version to behave as.
+
+    Raises:
+        AllocationError: no device can serve the request.
     """
-    if requested.keys() - device.capacity.keys():
+    wanted = _as_published(device, driver, requested) if kubernetes.qualifies_capacity else requested
+    if wanted.keys() - device.capacity.keys():
         return None
+    if kubernetes.refuses_negative_capacity:
+        for name, amount in wanted.items():
+            if billionths(amount) < 0:
+                raise AllocationError(f'capacity "{name}": capacity value is negative: request {canonical(amount)}')
     used_by_others = [*others]
     result: dict[str, Amount] = {}
     for name, capacity in device.capacity.items():
-        amount = _consumed(requested.get(name), capacity, as_steps=as_steps)
+        amount = _consumed(wanted.get(name), capacity, as_steps=kubernetes.writes_capacity_as_steps)
         if _violates(amount, capacity.request_policy):
             return None
-        used = sum(each.get(name, 0) for each in used_by_others)
+        used = sum(each.get(own_name(name, driver), 0) for each in used_by_others)
         if used + billionths(amount) > billionths(capacity.value):
             return None
         result[name] = amount
     return result
 
 
-def amounts(consumed: Consumed) -> dict[str, int]:
-    """Return what a request takes in billionths."""
-    return {name: billionths(amount) for name, amount in consumed.items()}
+def _as_published(device: Device, driver: str, requested: Mapping[str, Amount]) -> Mapping[str, Amount]:
+    """Return a request by the names that a device has for its capacities.
+
+    Raises:
+        AllocationError: it names one twice, with and without its domain.
+    """
+    published = {own_name(name, driver): name for name in device.capacity}
+    wanted: dict[str, tuple[str, Amount]] = {}
+    for name, amount in requested.items():
+        short = own_name(name, driver)
+        key = published.get(short, name)
+        if key in wanted:
+            raise AllocationError(f'capacity "{short}" requested both as "{wanted[key][0]}" and as "{name}"')
+        wanted[key] = name, amount
+    return {key: amount for key, (_, amount) in wanted.items()}
+
+
+def amounts(consumed: Consumed, driver: str) -> dict[str, int]:
+    """Return what a request takes in billionths, by `own_name`."""
+    return {own_name(name, driver): billionths(amount) for name, amount in consumed.items()}
 
 
 def _consumed(requested: Amount | None, capacity: DeviceCapacity, *, as_steps: bool) -> Amount:

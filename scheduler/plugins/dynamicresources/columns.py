@@ -58,7 +58,7 @@ class Tools(NamedTuple):
 
     selectors: SelectorCache
     budget: Budget
-    follows_rules: bool = False
+    kubernetes: KubernetesVersion
 
 
 class Shortage(NamedTuple):
@@ -176,7 +176,7 @@ class CountColumn(_ByNode):
                 preparation = Preparation(
                     place, pools, lambda name: device_class, shared, tools.selectors, tools.budget
                 )
-                self._free[row] = self._count(row, pools, claim, request, preparation, tools.follows_rules)
+                self._free[row] = self._count(row, pools, claim, request, preparation, tools.kubernetes)
         except OutOfBudget:
             # The next attempt goes on from there.
             pass
@@ -189,25 +189,24 @@ class CountColumn(_ByNode):
         claim: ResourceClaim,
         request: Request,
         preparation: Preparation,
-        follows_rules: bool,
+        kubernetes: KubernetesVersion,
     ) -> int:
         free = 0
+        follows_rules = kubernetes.follows_taint_rules
         if any(pool.problem == "invalid" for pool in pools):
             self._reasons[row] = INVALID_POOLS
         for device in (device for pool in pools if not pool.problem for device in pool.devices):
-            if self._ledger.is_in_use(device.id):
+            shared = self._ledger.shared(device.id)
+            if self._ledger.is_in_use(device.id) or (kubernetes.keeps_sharers and shared and not device.shared):
                 continue
             try:
                 selectable = preparation.is_selectable(claim, request, device)
+                enough = selectable and consumed_by(request, device, shared, (), kubernetes) is not None
             except AllocationError:
                 # What comes behind it counts for nobody: the search ends before it, or there.
                 self._erring.add(row)
                 break
-            if not selectable:
-                continue
-            if consumed_by(request, device, self._ledger.shared(device.id)) is not None and not is_kept_off(
-                request, device, follows_rules=follows_rules
-            ):
+            if enough and not is_kept_off(request, device, follows_rules=follows_rules):
                 free += 1
                 if free == MAX_RESULTS:
                     # No request is for more.
@@ -226,11 +225,11 @@ class Columns:
         self._columns: dict[Hashable, _ByNode] = {}
 
     def counting(
-        self, exact: ExactRequest, device_class: DeviceClass | None, *, follows_rules: bool = False
+        self, exact: ExactRequest, device_class: DeviceClass | None, kubernetes: KubernetesVersion
     ) -> CountColumn:
-        """Return the column of a request; DeviceTaintRules count if `follows_rules`."""
+        """Return the column of a request."""
         capacity = tuple(sorted(exact.capacity.requests.items())) if exact.capacity is not None else None
-        key = (exact.device_class_name, exact.selectors, exact.tolerations, capacity, follows_rules)
+        key = (exact.device_class_name, exact.selectors, exact.tolerations, capacity, kubernetes.minor)
         return self._column(CountColumn, key, (device_class,))
 
     def searching(

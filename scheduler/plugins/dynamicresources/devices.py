@@ -69,7 +69,8 @@ class OfferedSlice:
         """Tell whether a rule may be for some device of the slice."""
         selector = rule.spec.device_selector
         if selector is None:
-            return True
+            # As the API has it; upstream before 1.38 takes it for all devices.
+            return False
         return selector.driver in (None, self.driver) and selector.pool in (None, self.pool[1])
 
     def follow(self, rules: Iterable[DeviceTaintRule]) -> bool:

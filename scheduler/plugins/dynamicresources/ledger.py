@@ -15,6 +15,7 @@ from scheduler.framework import Objects
 from scheduler.helpers import DoubleAllocations
 from scheduler.kube.model import Amount, ClaimAllocation, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.plugins.dynamicresources.amounts import AllocationError, billionths
+from scheduler.plugins.dynamicresources.capacity import own_name
 from scheduler.plugins.dynamicresources.claims import CLAIM, RULE, SLICE
 from scheduler.plugins.dynamicresources.devices import DeviceID, OfferedSlice, PlaceOf, Pool, PoolID, gather_pools
 
@@ -23,6 +24,8 @@ ConflictWatcher = Callable[[DeviceID, Collection[str]], None]
 """Takes a device, and the UIDs of the claims that have it."""
 _MAX_CHANGES = 20_000
 _NOTHING: Mapping[str, int] = {}
+SHARERS = ""
+"""Stands beside the names of capacities for how many claims share a device: of one without capacity, too."""
 
 
 class Ledger:
@@ -233,9 +236,12 @@ class Ledger:
 
     def _share(self, device: DeviceID, consumed: Mapping[str, Amount], sign: int) -> None:
         shares = self._shares.setdefault(device, {})
+        shares[SHARERS] = shares.get(SHARERS, 0) + sign
         for name, amount in consumed.items():
             with contextlib.suppress(AllocationError):
-                shares[name] = shares.get(name, 0) + sign * billionths(amount)
+                short = own_name(name, device[0])
+                # A negative amount would have others get what is in use.
+                shares[short] = shares.get(short, 0) + sign * max(0, billionths(amount))
         if not any(shares.values()):
             del self._shares[device]
 

@@ -17,6 +17,11 @@ from scheduler.plugins.dynamicresources.capacity import Consumed, consumption
 from scheduler.plugins.dynamicresources.constraints import Constraint, constraint_of
 from scheduler.plugins.dynamicresources.devices import DeviceID, Offered, PlaceOf, Pool, device_usable
 
+
+class NodeLacksDevices(Exception):
+    """A claim cannot be allocated on this node; the text says why."""
+
+
 MAX_RESULTS = 32
 """Devices of one claim (AllocationResultsMaxSize)."""
 ALL, EXACT_COUNT = "All", "ExactCount"
@@ -107,13 +112,15 @@ def consumed_by(
         others: what others have taken of it.
         more: what the same search has taken.
         kubernetes: the version to behave as.
+
+    Raises:
+        AllocationError: the request cannot be served by any device.
     """
     capacity = request.spec.capacity
     if device.plain and capacity is None and not others:
         return _NOTHING
     amounts = capacity.requests if capacity is not None else {}
-    as_steps = kubernetes.writes_capacity_as_steps
-    return consumption(device.device, amounts, (others, *more), as_steps=as_steps)
+    return consumption(device.device, device.id[0], amounts, (others, *more), kubernetes)
 
 
 class Wanted(Struct):
@@ -168,6 +175,7 @@ class Preparation:
         """Check a claim.
 
         Raises:
+            NodeLacksDevices: it cannot be allocated on this node.
             AllocationError: it cannot be allocated on any node.
         """
         requests, least = [], 0
@@ -176,7 +184,13 @@ class Preparation:
             if not alternatives:
                 alternatives = (self._request(claim, source, source.exactly or ExactRequest()),)
             requests.append(alternatives)
-            least += min(each.count for each in alternatives)
+            fewest = min(each.count for each in alternatives)
+            if self._kubernetes.counts_by_request and fewest > MAX_RESULTS - least:
+                raise AllocationError(
+                    f"claim {claim.metadata.key}, request {source.name}: adding {fewest} devices exceeds the claim "
+                    f"limit of {MAX_RESULTS}, with {least} already accounted for"
+                )
+            least += fewest
         if least > MAX_RESULTS:
             too_many = f"number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
             raise AllocationError(f"claim {claim.metadata.key}: {too_many}")
@@ -218,16 +232,20 @@ class Preparation:
         for pool in self._pools:
             if pool.problem:
                 state = "being updated" if pool.problem == "incomplete" else "invalid"
-                raise AllocationError(
-                    f"{title}: asks for all devices, but resource pool {pool.title} is currently {state}"
-                )
+                text = f"{title}: asks for all devices, but resource pool {pool.title} is currently {state}"
+                raise NodeLacksDevices(text) if self._kubernetes.fails_all_on_node else AllocationError(text)
             devices += [
                 device
                 for device in pool.devices
-                if self.is_selectable(claim, request, device)
-                and consumed_by(request, device, self._shares(device)) is not None
+                if self.is_selectable(claim, request, device) and self._can_have(title, request, device)
             ]
         return tuple(devices)
+
+    def _can_have(self, title: str, request: Request, device: Offered) -> bool:
+        try:
+            return consumed_by(request, device, self._shares(device), (), self._kubernetes) is not None
+        except AllocationError as error:
+            raise AllocationError(f"{title}: checking capacity for device {device.id[2]}: {error}") from error
 
     def _shares(self, device: Offered) -> Mapping[str, int]:
         """Return what others take of a device that is to be one of all."""

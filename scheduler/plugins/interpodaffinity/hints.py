@@ -86,7 +86,7 @@ class AffinityHints:
     def namespace_changed(pod: PodInfo, old: object, new: object) -> Hint:
         """A namespace has other labels: terms that select namespaces mean other pods."""
         selecting = [
-            term for term in (*pod.spec.terms.affinity, *pod.spec.terms.anti_affinity) if _selects_namespaces(term)
+            term for term in (*pod.spec.terms.affinity, *pod.spec.terms.anti_affinity) if selects_namespaces(term)
         ]
         own = getattr(new, "metadata", None)
         # Other pods' terms may select this pod's namespace.
@@ -125,7 +125,8 @@ class AffinityHints:
         return any(term.matches(pod.namespace, pod.labels, labels) for term in other.spec.terms.anti_affinity)
 
 
-def _selects_namespaces(term: AffinityTerm) -> bool:
+def selects_namespaces(term: AffinityTerm) -> bool:
+    """Tell whether it takes the labels of Namespaces to tell which a term is about."""
     return not term.namespace_selector.nothing and not term.namespace_selector.everything
 
 

@@ -1,7 +1,7 @@
 """NodeResourcesFit: room for the pod's requests, and how full the node would be
 (pkg/scheduler/framework/plugins/noderesources/fit.go)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +56,7 @@ from scheduler.plugins.noderesources.kernels import (
     BASIC,
     COLUMNS,
     NUMBERS,
+    exact_percent,
     is_insufficient,
     least_requested_score,
     most_requested_score,
@@ -88,6 +89,9 @@ class NodeResourcesFit:
 
     def __init__(self, args: NodeResourcesFitArgs, context: PluginContext) -> None:
         self._backs_resources = context.kubernetes.backs_extended_resources
+        self._scores_pod_level = context.kubernetes.scores_pod_level
+        self._wakes_at_shrunken_node = context.kubernetes.wakes_at_shrunken_node
+        self._percent = exact_percent if context.kubernetes.scores_exactly else wide_percent
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.strategy
@@ -177,10 +181,11 @@ class NodeResourcesFit:
     def _resource_score(self, allocatable: FloatArray, requested: FloatArray, *, wide: bool) -> FloatArray:
         """Return the score of one resource; any number where nothing is allocatable. Overwrites `requested`."""
         if self._is_capacity_ratio:
-            return interpolate(utilization_percent(allocatable, requested, wide=wide), self._shape)
+            percent = self._percent if wide else None
+            return interpolate(utilization_percent(allocatable, requested, percent), self._shape)
         if wide:
             part = np.minimum(requested, allocatable) if self._most else np.maximum(allocatable - requested, 0.0)
-            return wide_percent(part, allocatable)
+            return self._percent(part, allocatable)
         return self._score_of_columns(np.maximum(allocatable, 1.0), requested)
 
     def _scored_resources(self, pod: PodInfo, view: NodeView) -> list[_ScoredResource]:
@@ -191,7 +196,7 @@ class NodeResourcesFit:
         """
         scored = []
         for name, weight in self._weights:
-            request = pod.spec.score_requests.get(name, 0)
+            request = self._score_request(pod, name)
             if name in BASIC:
                 requested = view.nonzero_requested(name)
             elif name == "ephemeral-storage" or request:
@@ -200,6 +205,14 @@ class NodeResourcesFit:
                 continue
             scored.append(_ScoredResource(view.allocatable(name), requested, request, weight, view.wide(name)))
         return scored
+
+    def _score_request(self, pod: PodInfo, resource: str) -> int:
+        """Return what counts of a pod's request for the score: since 1.38 that of the pod as a whole, where it has
+        one."""
+        spec = pod.spec
+        if self._scores_pod_level and resource in spec.pod_level.requests:
+            return spec.pod_level.requests[resource] + spec.overhead.get(resource, 0)
+        return spec.score_requests.get(resource, 0)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Both follow from the node's amounts and what its pods request; of extended resources that may be devices also
@@ -236,7 +249,7 @@ class NodeResourcesFit:
             return None
         if any(map(view.wide, BASIC)):
             return None
-        requests = np.array([[pod.spec.score_requests.get(name, 0)] for name in BASIC], dtype=np.float64)
+        requests = np.array([[self._score_request(pod, name)] for name in BASIC], dtype=np.float64)
         cpu, memory = (float(weights[name]) for name in BASIC)
         equal_weights = cpu == memory == 1.0
         kernel = self._score_of_columns
@@ -358,23 +371,41 @@ class NodeResourcesFit:
     def _node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
         if not isinstance(new, NodeInfo):
             return Hint.QUEUE
-        requests: Resources = pod.spec.requests
-        if self._backs_resources and self._objects is not None and asks_for_devices(requests):
-            devices = {
-                name
-                for name, amount in requests.items()
-                if amount > 0 and not new.allocatable.get(name, 0) and self._is_backed(name, self._objects)
-            }
-            if devices and new.allowed_pods > 0:
-                own = {name: amount for name, amount in requests.items() if name not in devices}
-                return Hint.QUEUE if covers(new.allocatable, own) else Hint.SKIP
-        if new.allowed_pods < 1 or not covers(new.allocatable, requests):
-            return Hint.SKIP
-        if not isinstance(old, NodeInfo) or new.allowed_pods > old.allowed_pods:
+        devices = self._devices_on(pod, new)
+        if not _fits_empty(pod, new, devices):
+            return Hint.QUEUE if self._lost_its_node(pod, old, new) else Hint.SKIP
+        if devices or not isinstance(old, NodeInfo) or new.allowed_pods > old.allowed_pods:
             return Hint.QUEUE
         wanted = (name for name, amount in pod.spec.requests.items() if amount > 0)
         grew = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in wanted)
         return Hint.QUEUE if grew else Hint.SKIP
+
+    def _devices_on(self, pod: PodInfo, node: NodeInfo) -> Collection[str]:
+        """Return the resources that a pod requests and that would be devices on a node."""
+        requests, objects = pod.spec.requests, self._objects
+        if not self._backs_resources or objects is None or not asks_for_devices(requests):
+            return ()
+        absent = [name for name, amount in requests.items() if amount > 0 and not node.allocatable.get(name, 0)]
+        return {name for name in absent if self._is_backed(name, objects)}
+
+    def _lost_its_node(self, pod: PodInfo, old: object, new: NodeInfo) -> bool:
+        """Tell whether the nominated node became too small for a pod, which may then preempt elsewhere. Of extended
+        resources a node may have none for a moment, while their plugin restarts: these do not count."""
+        if not self._wakes_at_shrunken_node or pod.nominated_node != new.name or pod.scheduling_group:
+            return False
+        native = {name: pod.spec.requests.get(name, 0) for name in (*BASIC, "ephemeral-storage")}
+        return (
+            not covers(new.allocatable, native)
+            and isinstance(old, NodeInfo)
+            and _fits_empty(pod, old, self._devices_on(pod, old))
+        )
+
+
+def _fits_empty(pod: PodInfo, node: NodeInfo, devices: Collection[str]) -> bool:
+    """Tell whether a pod would fit a node that no other pod runs on; `devices` are resources that the node need not
+    have."""
+    own = {name: amount for name, amount in pod.spec.requests.items() if name not in devices}
+    return node.allowed_pods > 0 and covers(node.allocatable, own)
 
 
 def _in_message_order(requests: Resources) -> list[str]:

@@ -14,6 +14,8 @@ from msgspec import Struct
 
 from scheduler.framework import FloatArray
 
+_LARGEST_PART = float((1 << 63) // 100)
+"""A hundred times a larger amount is beyond int64."""
 BASIC = ("cpu", "memory")
 """In the order of `NodeView.basics`."""
 
@@ -120,11 +122,24 @@ def wide_percent(part: FloatArray, whole: FloatArray) -> FloatArray:
     return quotient.astype(np.float64)
 
 
-def utilization_percent(allocatable: FloatArray, requested: FloatArray, *, wide: bool) -> FloatArray:
+def exact_percent(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return `part * 100 / whole` rounded down, at most 100, also where `part * 100` is beyond int64; any number where
+    whole is 0 (requested_to_capacity_ratio.go, scaledFraction since 1.38)."""
+    huge = np.maximum(part, whole) > _LARGEST_PART
+    percent = wide_percent(np.where(huge, 0.0, part), np.where(huge, 1.0, whole))
+    # Amounts beyond 92 PB are hardly ever real: they may cost time.
+    for row in np.flatnonzero(huge).tolist():
+        percent[row] = min(int(part[row]) * 100 // max(int(whole[row]), 1), 100)
+    return percent
+
+
+def utilization_percent(
+    allocatable: FloatArray, requested: FloatArray, percent_of: Callable[[FloatArray, FloatArray], FloatArray] | None
+) -> FloatArray:
     """Return requested * 100 / allocatable rounded down, 100 where more is requested than there is
-    (requested_to_capacity_ratio.go, resourceScoringFunction)."""
-    if wide:
-        percent = wide_percent(requested, allocatable)
+    (requested_to_capacity_ratio.go, resourceScoringFunction); `percent_of` divides columns beyond 82 TiB."""
+    if percent_of is not None:
+        percent = percent_of(requested, allocatable)
     else:
         percent = np.floor(requested * 100.0 / np.maximum(allocatable, 1.0))
     return np.where(requested > allocatable, 100.0, percent)

@@ -2,13 +2,14 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from scheduler.catalog import ActionType
 from scheduler.framework import (
+    MAX_REASONS,
     POD,
     SKIP,
     SUCCESS,
@@ -33,8 +34,16 @@ from scheduler.framework import (
     reject,
 )
 from scheduler.helpers.csimigration import is_migration_on, migration_of, source_of
-from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CLAIM_CONCERN, CSI_NODE, claim_not_found, uses_claim
-from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
+from scheduler.helpers.volumes import (
+    ATTACHMENT,
+    CLAIM,
+    CLAIM_CONCERN,
+    CSI_DRIVER,
+    CSI_NODE,
+    claim_not_found,
+    uses_claim,
+)
+from scheduler.kube.model import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
 from scheduler.plugins.nodevolumelimits.attachable import (
     AttachmentIndex,
     IsMigrated,
@@ -42,7 +51,7 @@ from scheduler.plugins.nodevolumelimits.attachable import (
     Volumes,
     attachable_volumes,
 )
-from scheduler.plugins.nodevolumelimits.limits import Columns, CSINodeLimits, limits_of
+from scheduler.plugins.nodevolumelimits.limits import Columns, CSINodeLimits, drivers_of, limits_of
 
 REASON = "node(s) exceed max volume count"
 
@@ -58,13 +67,14 @@ class NodeVolumeLimits:
         self._attachments = AttachmentIndex()
         self._nodes = CSINodeLimits()
         self._all_migrated = context.kubernetes.migrates_portworx
+        self._rejects_missing_drivers = context.kubernetes.rejects_missing_drivers
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip pods without a volume that a driver could have to attach."""
         return None, SUCCESS if pod.spec.attachable else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
-        """Reject nodes where a driver of the pod's volumes has no slot left."""
+        """Reject nodes where a driver of the pod's volumes has no slot left, or that lack one that must be there."""
         columns = self._nodes.columns(view)
         state.work.charge(5 * pod.spec.attachable * len(columns.examples), "volumes of the pod x kinds of CSINodes")
         near = np.zeros(view.size, dtype=np.bool_)
@@ -86,11 +96,47 @@ class NodeVolumeLimits:
         units = 5 * attached + int(near.sum()) * (20 + pod.spec.attachable // 5)
         walked = "volumes of the pod and of the pods on nodes near their limit"
         state.work.charge_once((self.name, pod.uid), units, walked)
+        lacking = self._lacking(volumes, columns, view, rows)
         full = near[rows]
+        for missing_driver in lacking.values():
+            full &= ~missing_driver
         for index in np.flatnonzero(full).tolist():
             row = int(rows[index])
             full[index] = self._exceeds_limits(volumes[int(columns.migration_kinds[row])], columns, view, row)
-        return reject(full, Code.UNSCHEDULABLE, REASON)
+        if not lacking:
+            return reject(full, Code.UNSCHEDULABLE, REASON)
+        reasons = {REASON: full} | {
+            f"{name} CSI driver is not installed on the node": at for name, at in lacking.items()
+        }
+        bits = np.zeros(len(rows), dtype=np.int64)
+        for number, rejected in enumerate(reasons.values()):
+            bits |= rejected.astype(np.int64) << min(number, MAX_REASONS - 1)
+        codes = np.where(bits != 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
+        return Verdicts(codes, bits, tuple(reasons)[:MAX_REASONS])
+
+    def _lacking(
+        self, volumes: Mapping[int, Volumes], columns: Columns, view: NodeView, rows: RowArray
+    ) -> dict[str, BoolArray]:
+        """Return by driver the rows without it, of drivers that reject such nodes (checkCSIDriverOnNode).
+
+        A row is there once, with the first driver by name; upstream takes any.
+        """
+        lacking: dict[str, BoolArray] = {}
+        if not self._rejects_missing_drivers:
+            return lacking
+        known = np.zeros(len(rows), dtype=np.bool_)
+        for driver in sorted({driver for new in volumes.values() for driver in new.values()}):
+            item: CSIDriver | None = view.objects.get(CSI_DRIVER, "", driver)
+            if item is None or not item.spec.prevent_pod_scheduling_if_missing:
+                continue
+            kinds = [kind for kind, new in volumes.items() if driver in new.values()]
+            absent = np.isin(columns.migration_kinds[rows], kinds) & ~known
+            if driver in columns.installed:
+                absent &= ~columns.installed[driver][rows]
+            if absent.any():
+                lacking[driver] = absent
+                known |= absent
+        return lacking
 
     def _may_exceed_limits(self, new: Volumes, columns: Columns, view: NodeView) -> BoolArray:
         """Return where a limit would be exceeded if no volume were shared and all were the driver's; others fit."""
@@ -136,6 +182,9 @@ class NodeVolumeLimits:
 
 def _csi_node_changed(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, CSINode) or not isinstance(new, CSINode):
+        return Hint.QUEUE
+    if drivers_of(new) - drivers_of(old):
+        # Upstream, too, rejects nodes without a driver, but is woken by its limit only.
         return Hint.QUEUE
     before = limits_of(old)
     return Hint.QUEUE if any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items()) else Hint.SKIP

@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct, field
 
-from scheduler.framework import IntArray, NodeView, Objects
+from scheduler.framework import BoolArray, IntArray, NodeView, Objects
 from scheduler.helpers.csimigration import migrated_plugins
 from scheduler.helpers.volumes import CSI_NODE
 from scheduler.kube.model import CSINode
@@ -22,6 +22,11 @@ def limits_of(node: CSINode | None) -> dict[str, int]:
     }
 
 
+def drivers_of(node: CSINode | None) -> set[str]:
+    """Return the drivers that a node has."""
+    return set() if node is None else {driver.name for driver in node.spec.drivers}
+
+
 class Columns(Struct):
     """Entries for rows without a node, and where a driver has no limit, are NO_LIMIT.
 
@@ -29,11 +34,13 @@ class Columns(Struct):
         kinds: per row, which of `examples` the node is like in what decides whether a driver counts in-tree volumes:
             whether there is a CSINode, and the plugins it migrated.
         limits: per driver, its limit on each row.
+        installed: per driver, whether each row has it.
     """
 
     migration_kinds: IntArray
     examples: list[CSINode | None] = field(default_factory=list)
     limits: dict[str, IntArray] = field(default_factory=dict)
+    installed: dict[str, BoolArray] = field(default_factory=dict)
 
 
 class CSINodeLimits:
@@ -62,6 +69,10 @@ def _columns(view: NodeView) -> Columns:
             known[migration_kind] = len(known)
             columns.examples.append(node)
         columns.migration_kinds[row] = known[migration_kind]
+        for driver in drivers_of(node):
+            if driver not in columns.installed:
+                columns.installed[driver] = np.zeros(view.size, dtype=np.bool_)
+            columns.installed[driver][row] = True
         for driver, limit in limits_of(node).items():
             if driver not in columns.limits:
                 columns.limits[driver] = np.full(view.size, NO_LIMIT, dtype=np.int64)

@@ -107,7 +107,9 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
         self._uses_system_defaults = args.defaulting_type == "System"
-        self._constraints = Constraints(_SYSTEM_DEFAULTS if self._uses_system_defaults else args.default_constraints)
+        self._constraints = Constraints(
+            _SYSTEM_DEFAULTS if self._uses_system_defaults else args.default_constraints, context.kubernetes
+        )
         self._node_sets = NodeSets()
         self._kubernetes = context.kubernetes
         # Hints get no view; the store of other objects is the same one for every view of a daemon.

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from scheduler.catalog import KubernetesVersion
 from scheduler.framework import CycleState, NodeInfo, NodeView, Objects, PodClause, PodInfo, PodQuery, SpecInfo
 from scheduler.helpers import has_untolerated_taint, node_matches
 from scheduler.kube.model import LabelSelector, compiled_selector
@@ -31,7 +32,7 @@ _SELECTOR_KINDS = ("Service", *_OWNERS.values())
 
 
 class Constraint(Struct, frozen=True):
-    """One constraint with every default filled in."""
+    """One constraint with every default filled in; `empty_counts`: whether an empty selector counts all pods."""
 
     max_skew: int
     topology_key: str
@@ -39,10 +40,11 @@ class Constraint(Struct, frozen=True):
     min_domains: int = 1
     honor_affinity: bool = True
     honor_taints: bool = False
+    empty_counts: bool = False
 
     def query(self, namespace: str) -> PodQuery | None:
-        """Return which pods count; None where none does: a selector that selects everything counts nothing."""
-        if self.selector.everything or self.selector.nothing:
+        """Return which pods count; None where none does."""
+        if self.selector.nothing or (self.selector.everything and not self.empty_counts):
             return None
         return PodQuery((PodClause(frozenset((namespace,)), self.selector),), alive=True)
 
@@ -81,7 +83,7 @@ class ConstraintLike(Protocol):
         """Honor or Ignore; None is Ignore."""
 
 
-def constraint(source: ConstraintLike, selector: Selector) -> Constraint:
+def constraint(source: ConstraintLike, selector: Selector, kubernetes: KubernetesVersion) -> Constraint:
     """Fill in the API's defaults."""
     return Constraint(
         source.max_skew,
@@ -90,6 +92,7 @@ def constraint(source: ConstraintLike, selector: Selector) -> Constraint:
         1 if source.min_domains is None else source.min_domains,
         source.node_affinity_policy in (None, HONOR),
         source.node_taints_policy == HONOR,
+        kubernetes.empty_selects_all,
     )
 
 
@@ -103,9 +106,11 @@ class Constraints:
 
     Args:
         defaults: for pods without constraints of their own.
+        kubernetes: the version to behave as.
     """
 
-    def __init__(self, defaults: Sequence[ConstraintLike]) -> None:
+    def __init__(self, defaults: Sequence[ConstraintLike], kubernetes: KubernetesVersion) -> None:
+        self._kubernetes = kubernetes
         self._defaults = {
             action: [default for default in defaults if default.when_unsatisfiable == action] for action in ACTIONS
         }
@@ -133,7 +138,7 @@ class Constraints:
         if own is None:
             if len(known) >= _MAX_CACHED:
                 known.clear()
-            own = known[token] = own_constraints(pod, action)
+            own = known[token] = own_constraints(pod, action, self._kubernetes)
         return own
 
     def has_defaults(self, action: str) -> bool:
@@ -148,7 +153,7 @@ class Constraints:
         selector = self._deduced_selector(pod, objects)
         if selector.everything:
             return ()
-        return tuple([constraint(source, selector) for source in wanted])
+        return tuple([constraint(source, selector, self._kubernetes) for source in wanted])
 
     def _deduced_selector(self, pod: PodInfo, objects: Objects) -> Selector:
         if objects is not self._objects:
@@ -176,7 +181,7 @@ class _Deduced(NamedTuple):
     selector: Selector
 
 
-def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+def own_constraints(pod: PodInfo, action: str, kubernetes: KubernetesVersion) -> tuple[Constraint, ...]:
     """Return the pod's own constraints of a kind.
 
     Raises:
@@ -194,7 +199,7 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
         if source.match_label_keys:
             labels = {key: pod.labels[key] for key in source.match_label_keys if key in pod.labels}
             selector &= selector_from_set(labels)
-        own.append(constraint(source, selector))
+        own.append(constraint(source, selector, kubernetes))
     return tuple(own)
 
 

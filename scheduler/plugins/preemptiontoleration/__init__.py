@@ -34,7 +34,7 @@ class PreemptionToleration:
     def __init__(self, args: PreemptionTolerationArgs, context: PluginContext) -> None:
         """Without a handle (simulation) no pod is evicted."""
         self._args = args
-        rules = UpstreamTolerationRules() if context.upstream else TolerationRules()
+        rules = (UpstreamTolerationRules if context.upstream else TolerationRules)(context.kubernetes)
         self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted)
 
     def post_filter(

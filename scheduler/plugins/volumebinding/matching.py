@@ -5,6 +5,7 @@ same for all nodes.
 """
 
 from collections.abc import Sequence
+from decimal import Decimal
 from operator import itemgetter
 
 import numpy as np
@@ -17,7 +18,6 @@ from scheduler.helpers.volumes import (
     CSI_NODE,
     SELECTED_NODE,
     VOLUME,
-    Size,
     claim_class,
     claim_index_key,
     class_index_key,
@@ -178,7 +178,7 @@ def _match_delayed(
     taken_rows: dict[str, RowArray] = {}
     affinity_rows = NodeAffinityRows(view, rows)
     # Smallest first, so that a small claim does not get the volume that a large one needs.
-    for claim in sorted(to_match, key=lambda claim: size_of(claim.spec.resources.requests) or (0, 0)):
+    for claim in sorted(to_match, key=lambda claim: size_of(claim.spec.resources.requests) or 0):
         match = _match_claim(view, len(rows), claim, affinity_rows, taken_rows)
         matches.static_bindings.append(match)
         missing = match.chosen < 0
@@ -254,7 +254,7 @@ def _choose_rows(
     return len(rows)
 
 
-def _is_suitable(claim: PersistentVolumeClaim, wanted: Size, volume: PersistentVolume) -> bool:
+def _is_suitable(claim: PersistentVolumeClaim, wanted: Decimal, volume: PersistentVolume) -> bool:
     capacity = size_of(volume.spec.capacity)
     if capacity is None or capacity < wanted or not volume_modes_match(claim.spec, volume):
         return False

@@ -1,5 +1,7 @@
 """On which nodes a volume can be made for a claim: the class's provisioner, its topologies, and free capacity."""
 
+from decimal import Decimal
+
 import numpy as np
 
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
@@ -15,7 +17,7 @@ from scheduler.kube.model import (
     TopologySelectorTerm,
     compiled_selector,
 )
-from scheduler.kube.primitives import QuantityError, SelectorError, quantity_value
+from scheduler.kube.primitives import QuantityError, SelectorError, exact_quantity, quantity_value
 
 
 def provisionable(
@@ -69,7 +71,7 @@ def _has_room(
     driver: CSIDriver | None = view.objects.get(CSI_DRIVER, "", storage_class.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
-    wanted = quantity_value(claim.spec.resources.requests["storage"])
+    wanted = exact_quantity(claim.spec.resources.requests["storage"])
     room = np.zeros(len(rows), dtype=np.bool_)
     capacity: CSIStorageCapacity
     for capacity in view.objects.every(CSI_CAPACITY):
@@ -91,7 +93,7 @@ def free_capacity(view: NodeView, rows: RowArray, claim: PersistentVolumeClaim) 
     driver: CSIDriver | None = view.objects.get(CSI_DRIVER, "", storage_class.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
-    wanted = quantity_value(claim.spec.resources.requests["storage"])
+    wanted = exact_quantity(claim.spec.resources.requests["storage"])
     free = np.full(len(rows), -1, dtype=np.int64)
     reports: list[CSIStorageCapacity] = [
         capacity
@@ -107,11 +109,11 @@ def free_capacity(view: NodeView, rows: RowArray, claim: PersistentVolumeClaim) 
     return free
 
 
-def volume_limit(capacity: CSIStorageCapacity) -> int | None:
+def volume_limit(capacity: CSIStorageCapacity) -> Decimal | None:
     """Return how large one more volume can be; None when the driver does not say, or not in a readable way."""
     limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     try:
-        return None if limit is None else quantity_value(limit)
+        return None if limit is None else exact_quantity(limit)
     except QuantityError:
         return None
 

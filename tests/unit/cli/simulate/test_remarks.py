@@ -144,7 +144,7 @@ def test_the_version_that_decides_is_that_of_the_snapshot_unless_the_profile_nam
     assert pinned.stderr == "ours decides as kube-scheduler 1.35: its kubernetesVersion, though the cluster is 1.36\n"
 
 
-@pytest.mark.parametrize(("git_version", "version"), [("v1.29.4", "1.34"), ("v1.41.0", "1.37"), ("nonsense", "1.34")])
+@pytest.mark.parametrize(("git_version", "version"), [("v1.29.4", "1.34"), ("v1.41.0", "1.38"), ("nonsense", "1.34")])
 def test_a_version_beyond_the_table_is_the_nearest_of_it(tmp_path: Path, git_version: str, version: str) -> None:
     done = simulate(tmp_path, [{**VERSION, "gitVersion": git_version}, node("n1"), pod("a", "ours")])
     assert f"ours decides as kube-scheduler {version}: " in done.stderr

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from scheduler import catalog
-from scheduler.catalog import ExtensionPoint, default_plugins, lookup, minor_of, nearest_kubernetes
+from scheduler.catalog import KUBERNETES_VERSIONS, ExtensionPoint, default_plugins, lookup, minor_of, nearest_kubernetes
 from scheduler.config import Configuration, ConfigurationError, completed, load_configuration
 from scheduler.observe import Metrics
 
-VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+VERSIONS = ("1.34", "1.35", "1.36", "1.37", "1.38")
 
 
 def loaded(
@@ -35,7 +35,8 @@ def version_of(configuration: Configuration) -> str:
 
 
 @pytest.mark.parametrize(
-    ("minor", "version"), [(None, "1.34"), (29, "1.34"), (34, "1.34"), (35, "1.35"), (37, "1.37"), (41, "1.37")]
+    ("minor", "version"),
+    [(None, "1.34"), (29, "1.34"), (34, "1.34"), (35, "1.35"), (37, "1.37"), (38, "1.38"), (39, "1.38")],
 )
 def test_a_profile_follows_the_cluster_as_far_as_the_table_reaches(minor: int | None, version: str) -> None:
     assert version_of(loaded(minor)) == version
@@ -46,7 +47,7 @@ def test_a_version_in_the_options_wins(minor: int | None) -> None:
     assert version_of(loaded(minor, options={"kubernetesVersion": "1.36"})) == "1.36"
 
 
-@pytest.mark.parametrize("named", ["1.33", "1.38", "2.36", "36", "1.36.x", ""])
+@pytest.mark.parametrize("named", ["1.33", "1.39", "2.36", "36", "1.36.x", ""])
 def test_a_version_that_is_not_in_the_table_is_refused_with_those_that_are(named: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         loaded(options={"kubernetesVersion": named})
@@ -143,16 +144,16 @@ def test_metrics_of_newer_versions_are_metrics_of_ours_and_become_fewer() -> Non
     registered = {
         f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
     }
-    later = [set(nearest_kubernetes(minor).later_metrics) for minor in (34, 35, 36, 37)]
+    later = [set(nearest_kubernetes(minor).later_metrics) for minor in KUBERNETES_VERSIONS]
     assert later[0] <= registered
-    assert later[0] == later[1] > later[2] > later[3] == set()
+    assert later[0] == later[1] > later[2] > later[3] == later[4] == set()
 
 
 def test_metrics_that_are_called_stable_or_beta_are_metrics_of_ours_and_only_rise() -> None:
     registered = {
         f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
     }
-    levels = [nearest_kubernetes(minor).metric_levels for minor in (34, 35, 36, 37)]
+    levels = [nearest_kubernetes(minor).metric_levels for minor in KUBERNETES_VERSIONS]
     assert levels[-1].keys() <= registered
     for older, newer in pairwise(levels):
         assert older.items() <= newer.items()

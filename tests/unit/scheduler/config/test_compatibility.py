@@ -145,7 +145,12 @@ TESTED = "tested with Kubernetes 1.34 (upstream's support ended on 2026-10-27), 
         ("1.35", f"{TESTED} 1.35, where only installing it, placing pods and random decisions are tested; try it"),
         ("1.36", f"{TESTED} 1.36, where only installing it, placing pods and random decisions are tested; try it"),
         ("1.37", f"{TESTED} 1.37, where only installing it, placing pods and random decisions are tested; try it"),
-        ("1.38", f"{TESTED} 1.38; try it"),
+        (
+            "1.38",
+            f"{TESTED} 1.38, where only random decisions, beside 1.38.0-beta.0's kube-scheduler on 1.37's API server, are "
+            "tested; try it",
+        ),
+        ("1.39", f"{TESTED} 1.39; try it"),
     ],
 )
 def test_our_scheduler_says_on_which_cluster_how_much_of_it_is_tested(

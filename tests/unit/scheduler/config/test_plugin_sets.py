@@ -245,3 +245,30 @@ def test_the_summary_shows_weights_and_masks_secrets() -> None:
     assert summary["score"] == [{"name": "TargetLoadPacking", "weight": 3}]
     assert summary["pluginConfig"]["TargetLoadPacking"]["metricProvider"]["token"] == "[secret]"
     assert "very-secret" not in f"{summary}{configuration.profiles}{configuration.model.profiles[0].plugins}"
+
+
+def test_the_percentage_of_placements_is_forbidden_as_upstream_forbids_it_without_its_gate() -> None:
+    entry = {"schedulerName": "mine", "percentageOfPlacementsToScore": 50}
+    data = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "percentageOfPlacementsToScore": 0,
+        "profiles": [entry],
+    }
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(msgspec.json.encode(data).decode(), source="f", cluster_minor=38)
+    forbidden = (
+        "Forbidden: percentageOfPlacementsToScore requires TopologyAwareWorkloadScheduling feature gate to be enabled"
+    )
+    assert [(problem.path, problem.message) for problem in caught.value.problems] == [
+        ("percentageOfPlacementsToScore", forbidden),
+        ("profiles[0].percentageOfPlacementsToScore", forbidden),
+    ]
+
+
+def test_an_empty_set_of_placement_feasible_is_accepted() -> None:
+    assert load({"placementFeasible": {}}, cluster_minor=38).profiles[0].kubernetes.name == "1.38"
+    assert problems({"placementFeasible": {"enabled": names("GangScheduling")}}, cluster_minor=38) == [
+        'profiles[0].plugins.placementFeasible.enabled[0].name: plugin "GangScheduling" cannot be enabled: '
+        "placementFeasible is not followed"
+    ]

@@ -6,13 +6,15 @@ tests/integration/scheduler/test_extenders.py.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from scheduler.config import load_configuration
 from scheduler.core import sample_size
-from scheduler.framework import EXTENDER, Code, Extender, PodInfo, configured_extenders
+from scheduler.framework import EXTENDER, Code, Extender, PodInfo, ProfileRunner, configured_extenders
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import cluster, container, node, pod, runner
 from tests.unit.scheduler.core.extenders import Cluster, FakeExtender
@@ -245,9 +247,11 @@ def full(*names: str) -> ClusterState:
     )
 
 
-def preempting(state: ClusterState, *fakes: FakeExtender) -> tuple[str | None, list[str], str]:
+def preempting(
+    state: ClusterState, *fakes: FakeExtender, profile: ProfileRunner = PROFILE
+) -> tuple[str | None, list[str], str]:
     """Return the nominated node, the victims and the message."""
-    running = Cluster(state, PROFILE, *fakes)
+    running = Cluster(state, profile, *fakes)
     placement = running.decide(pod("p", container(cpu="1"), priority=100))
     outcome = running.preempt(placement)
     return outcome.nominated_node, [victim.name for victim in outcome.victims], outcome.message
@@ -311,3 +315,51 @@ def test_a_victim_that_goes_while_the_extender_answers_is_no_victim() -> None:
     state = full("n1")
     fake = FakeExtender(PREEMPT, meanwhile=lambda: state.remove_pod("uid-victim-n1"))
     assert preempting(state, fake)[1] == []
+
+
+# Its filter keeps the pod off nodes where it fits, until it has been asked about victims.
+KEEPER = Extender("http://keeper", filter_verb="filter", preempt_verb="preempt", cache_capable=True)
+
+
+def keeping(**more: Any) -> FakeExtender:
+    return FakeExtender(KEEPER, keeps=(), failed={"n1": "no licence", "n2": "no licence"}, **more)
+
+
+def with_room() -> ClusterState:
+    room = {"cpu": "2"}
+    return cluster(
+        *(node(name, allocatable=room) for name in ("n1", "n2")),
+        pods={name: [pod(f"victim-{name}", container(cpu="1"), priority=1)] for name in ("n1", "n2")},
+    )
+
+
+def test_an_extender_names_victims_on_nodes_that_have_none_from_1_38_on() -> None:
+    newer = runner(kubernetes="1.38")
+    first = keeping(preempts={"n1": ((), 0), "n2": ((), 0)})
+    second = FakeExtender(PREEMPT, preempts={"n1": ((), 0), "n2": (("uid-victim-n2",), 0)})
+    assert preempting(with_room(), first, second, profile=newer)[:2] == ("n2", ["victim-n2"])
+    assert first.offered == second.offered == [{"n1": (), "n2": ()}]
+    nobody = preempting(with_room(), keeping(preempts={"n1": ((), 0)}), profile=newer)
+    assert nobody[:2] == (None, [])
+    assert nobody[2].endswith("preemption: no candidate node for preemption")
+
+
+def test_an_extender_may_not_leave_a_node_without_the_victims_it_was_offered_with() -> None:
+    taking = FakeExtender(PREEMPT, preempts={"n1": ((), 0)})
+    message = preempting(full("n1"), taking, profile=runner(kubernetes="1.38"))[2]
+    assert message.endswith('preemption: expected at least one victim pod on node "n1"')
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("1.37", 'preemption: expected at least one victim pod on node "n1"'),
+        ("1.38", "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."),
+    ],
+)
+def test_a_node_that_needs_no_victims_is_an_error_before_1_38(version: str, message: str) -> None:
+    state = cluster(node("n1", allocatable={"cpu": "2"}), pods={"n1": [pod("victim", container(cpu="1"), priority=1)]})
+    filtering = FakeExtender(
+        Extender("http://fake", filter_verb="filter", cache_capable=True), keeps=(), failed={"n1": "no licence"}
+    )
+    assert preempting(state, filtering, profile=runner(kubernetes=version))[2].endswith(message)

@@ -17,7 +17,7 @@ from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.state import CODEC_OF_KIND, Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
-VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+VERSIONS = ("1.34", "1.35", "1.36", "1.37", "1.38")
 HOST = "kubernetes.io/hostname"
 RESTART = "RestartAllContainersOnContainerExits"
 BALANCE = ([84, 93], [78, 71])
@@ -99,7 +99,7 @@ def differing(snapshot: Snapshot, incoming: PodInfo, older: ProfileRunner, newer
     return {name for name in plugins if any(first[node].get(name) != second[node].get(name) for node in first)}
 
 
-PAIRS = [("1.34", "1.35"), ("1.35", "1.36"), ("1.36", "1.37")]
+PAIRS = [("1.34", "1.35"), ("1.35", "1.36"), ("1.36", "1.37"), ("1.37", "1.38")]
 
 
 @pytest.mark.parametrize(("older", "newer"), PAIRS)
@@ -136,7 +136,7 @@ def test_a_node_must_declare_what_a_pod_needs_from_1_36_on(
 ) -> None:
     incoming = pod("p", container("100m", restartPolicyRules=RULES))
     fitting = {version: set(scores(snapshot, incoming, profile)) for version, profile in profiles.items()}
-    assert fitting == {"1.34": {"new", "old"}, "1.35": {"new", "old"}, "1.36": {"new"}, "1.37": {"new"}}
+    assert fitting == {version: {"new", "old"} if version < "1.36" else {"new"} for version in VERSIONS}
 
 
 def test_a_pod_that_preempts_is_told_where_from_1_37_on(snapshot: Snapshot, profiles: dict[str, ProfileRunner]) -> None:
@@ -148,7 +148,7 @@ def test_a_pod_that_preempts_is_told_where_from_1_37_on(snapshot: Snapshot, prof
         assert [victim.name for victim in outcome.victims] == ["batch"]
         assert outcome.nominated_node == "old"
         addition = " preemption: found a potential placement for pod on node old, preempting 1 victims"
-        assert outcome.message == reason + (addition if version == "1.37" else "")
+        assert outcome.message == reason + (addition if version >= "1.37" else "")
 
 
 def test_images_of_volumes_count_from_1_36_on_and_raise_the_threshold_from_1_37_on(
@@ -158,4 +158,25 @@ def test_images_of_volumes_count_from_1_36_on_and_raise_the_threshold_from_1_37_
     incoming = pod("p", container("100m"), volumes=[{"name": "v", "image": {"reference": "model:v1"}}])
     shown = {version: scores(held, incoming, profile)["with"]["ImageLocality"] for version, profile in profiles.items()}
     # Half of 2,000 MiB, as half of the nodes have it: of 1,000 MiB per container, then also per volume.
-    assert shown == {"1.34": 0, "1.35": 0, "1.36": 100, "1.37": 49}
+    assert shown == {"1.34": 0, "1.35": 0, "1.36": 100, "1.37": 49, "1.38": 49}
+
+
+def test_resources_of_a_pod_as_a_whole_count_for_the_score_from_1_38_on(
+    snapshot: Snapshot, profiles: dict[str, ProfileRunner]
+) -> None:
+    incoming = pod("p", container("100m", "1Gi"), resources={"requests": {"cpu": "1"}}, overhead={"cpu": "1"})
+    for version, profile in profiles.items():
+        # Of 4 CPUs, 2 are in use: 1,100m more, or 2, leave 900m or none. Of 16 GiB, 1 is in use: 14 are left.
+        cpu, memory = (0 if version >= "1.38" else 22), 87
+        assert scores(snapshot, incoming, profile)["new"]["NodeResourcesFit"] == (cpu + memory) // 2
+
+
+def test_a_spread_constraint_with_an_empty_selector_counts_all_pods_from_1_38_on(
+    profiles: dict[str, ProfileRunner],
+) -> None:
+    held = cluster(node("a"), node("b"), pods={"a": [pod("unlabelled")]}).snapshot(NOW)
+    constraint = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    incoming = pod("p", container("100m"), topologySpreadConstraints=[constraint])
+    fitting = {version: set(scores(held, incoming, profile)) for version, profile in profiles.items()}
+    assert {version for version, nodes in fitting.items() if nodes == {"b"}} == {"1.38"}
+    assert fitting["1.37"] == {"a", "b"}

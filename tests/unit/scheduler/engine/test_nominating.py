@@ -14,7 +14,7 @@ from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import Engine, behaving_as, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
 
-VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+VERSIONS = ("1.34", "1.35", "1.36", "1.37", "1.38")
 WITHOUT_POST_FILTER = "{multiPoint: {disabled: [{name: DefaultPreemption}, {name: DynamicResources}]}}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.config import Configuration, load_configuration
 from scheduler.engine import VersionFollower, describe_versions, versions_text
@@ -73,8 +74,19 @@ async def test_a_cluster_that_is_taken_back_ends_the_difference() -> None:
 
 
 async def test_a_version_that_changes_nothing_is_no_event() -> None:
-    assert await follow(configuration(37), "v1.38.0", "v1.39.1") == []
+    assert await follow(configuration(38), "v1.39.0", "v1.40.1") == []
     assert await follow(configuration(None), "v1.34.9") == []
+
+
+@pytest.mark.parametrize(("minor", "warned"), [(38, False), (39, True)])
+def test_a_cluster_newer_than_the_table_gets_the_newest_behavior_with_a_warning(minor: int, warned: bool) -> None:
+    server: Any = ApiServer([])
+    loaded = configuration(minor)
+    with capture_logs() as logs:
+        VersionFollower(server, loaded, list[str]().append).announce()
+    assert loaded.profiles[0].kubernetes.name == "1.38"
+    warnings = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert [(entry["cluster"], entry["newest"]) for entry in warnings] == ([("1.39", "1.38")] if warned else [])
 
 
 async def test_pinned_profiles_do_not_follow() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from scheduler.catalog import nearest_kubernetes
 from scheduler.kube.model import DeviceClass
 from scheduler.plugins.dynamicresources.allocator import Allocator
 from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.budget import Budget, OutOfBudget
 from scheduler.plugins.dynamicresources.devices import OfferedSlice, PlaceOf, gather_pools
+from scheduler.plugins.dynamicresources.ledger import SHARERS
 from scheduler.plugins.dynamicresources.requests import SelectorCache
 from tests.unit.scheduler.plugins.devices import (
     DRIVER,
@@ -32,13 +34,23 @@ def allocations(
     *slices: Any,
     in_use: tuple[tuple[str, str], ...] = (),
     classes: tuple[Any, ...] = (),
+    shared: dict[tuple[str, str], dict[str, int]] | None = None,
+    minor: int = 34,
     budget: int = 100_000,
 ) -> Any:
     """What the allocator answers."""
     offered = [OfferedSlice(each) for each in slices]
     known: dict[str, DeviceClass] = {each.metadata.name: each for each in (device_class(), *classes)}
     busy = {(DRIVER, pool, name) for pool, name in in_use}
-    allocator = Allocator(known.get, busy.__contains__, lambda device: {}, SelectorCache(), Budget(budget))
+    shares = {(DRIVER, *device): amounts for device, amounts in (shared or {}).items()}
+    allocator = Allocator(
+        known.get,
+        busy.__contains__,
+        lambda device: shares.get(device, {}),
+        SelectorCache(),
+        Budget(budget),
+        nearest_kubernetes(minor),
+    )
     relevant = [each for each in offered if each.own_node in ("", NODE.name)]
     pools = gather_pools(NODE, relevant, lambda pool: [each for each in offered if each.pool == pool])
     return allocator.allocate(NODE, pools, claims)
@@ -375,3 +387,70 @@ def test_who_shares_a_device_takes_its_counters_once():
     )
     wanted = claim("c", asking("5Gi", "r"), asking("5Gi", "s"))
     assert got(wanted, slice_, counters) == [("r", "g0"), ("s", "g0")]
+
+
+# By version ---------------------------------------------------------------------------------------------------------
+
+
+def refused(wanted: Any, *slices: Any, **more: Any) -> str:
+    with pytest.raises(AllocationError) as caught:
+        got(wanted, *slices, **more)
+    return str(caught.value)
+
+
+def test_all_devices_of_an_incomplete_pool_are_missed_on_its_nodes_alone_from_1_38_on() -> None:
+    partial = devices_of("a", "g0", pool={"resourceSliceCount": 2})
+    everything = claim("c", exactly(allocationMode="All"))
+    text = f"claim default/c, request r: asks for all devices, but resource pool {DRIVER}/a is currently being updated"
+    assert refused(everything, partial, minor=37) == text
+    assert got(everything, partial, minor=38) == text
+
+
+def test_a_device_that_is_no_longer_shared_is_not_given_away_while_it_is_from_1_38_on() -> None:
+    slice_, shares = devices_of("a", "g0", "g1"), {("a", "g0"): {SHARERS: 1}}
+    assert got(claim("c", exactly()), slice_, shared=shares, minor=37) == [("r", "g0")]
+    assert got(claim("c", exactly()), slice_, shared=shares, minor=38) == [("r", "g1")]
+    admin = claim("c", exactly(adminAccess=True))
+    assert got(admin, slice_, shared=shares, minor=38) == [("r", "g0")]
+
+
+@pytest.mark.parametrize("published", ["memory", f"{DRIVER}/memory"])
+@pytest.mark.parametrize("requested", ["memory", f"{DRIVER}/memory"])
+def test_a_capacity_may_be_named_with_or_without_its_driver_from_1_38_on(published: str, requested: str) -> None:
+    slice_ = devices_of("a", device("g0", capacity={published: "10Gi"}, allowMultipleAllocations=True))
+    wanted = claim("c", exactly(capacity={"requests": {requested: "4Gi"}}))
+    answers = {minor: allocations([wanted], slice_, minor=minor) for minor in (37, 38)}
+    (result,) = answers[38][0].devices.results
+    assert result.consumed_capacity == {published: "4Gi"}
+    assert (answers[37] == CANNOT) is (published != requested)
+    # What others take counts by either name.
+    full = {("a", "g0"): {SHARERS: 1, "memory": 7 * 1024**3 * 10**9}}
+    assert allocations([wanted], slice_, shared=full, minor=38) == CANNOT
+
+
+def test_a_capacity_that_is_requested_by_both_names_is_refused_from_1_38_on() -> None:
+    slice_ = devices_of("a", device("g0", capacity={"memory": "10Gi"}))
+    wanted = claim("c", exactly(capacity={"requests": {"memory": "1Gi", f"{DRIVER}/memory": "2Gi"}}))
+    assert refused(wanted, slice_, minor=38).endswith(
+        f'capacity "memory" requested both as "memory" and as "{DRIVER}/memory"'
+    )
+
+
+def test_a_negative_request_for_capacity_is_refused_from_1_38_on() -> None:
+    slice_ = devices_of("a", device("g0", capacity={"memory": "10Gi"}))
+    assert refused(claim("c", exactly(capacity={"requests": {"memory": "-1"}})), slice_, minor=38) == (
+        f"claim default/c, request r: checking capacity for device {DRIVER}/a/g0: "
+        'capacity "memory": capacity value is negative: request -1'
+    )
+
+
+def test_too_many_devices_are_refused_with_the_request_from_1_38_on() -> None:
+    wanted = claim("c", exactly("x", count=30), exactly("y", count=3))
+    slice_ = devices_of("a", *(f"g{number}" for number in range(40)))
+    assert (
+        refused(wanted, slice_, minor=37)
+        == "claim default/c: number of requested devices 33 exceeds the claim limit of 32"
+    )
+    assert refused(wanted, slice_, minor=38) == (
+        "claim default/c, request y: adding 3 devices exceeds the claim limit of 32, with 30 already accounted for"
+    )

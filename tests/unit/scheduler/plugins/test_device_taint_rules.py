@@ -22,7 +22,7 @@ CANNOT = {"a": "cannot allocate all claims"}
 
 def rule(name="rule", effect="NoSchedule", **selector):
     taint = {"key": "broken", "value": "yes", "effect": effect}
-    return made("DeviceTaintRule", name, spec={"deviceSelector": selector or None, "taint": taint})
+    return made("DeviceTaintRule", name, spec={"deviceSelector": selector, "taint": taint})
 
 
 def on(version, *objects, requests=()):
@@ -53,6 +53,11 @@ def rejections(server):
 @pytest.mark.parametrize("request_", [exactly(), first_available("r", exactly("one"))])
 def test_a_rule_taints_the_devices_that_it_selects(selector, expected, request_):
     assert rejections(on("1.37", rule(**selector), requests=(request_,))) == expected
+
+
+def test_a_rule_without_selector_is_for_no_device():
+    unselecting = made("DeviceTaintRule", "rule", spec={"taint": {"key": "broken", "effect": "NoSchedule"}})
+    assert rejections(on("1.37", unselecting)) == {}
 
 
 @pytest.mark.parametrize(("effect", "expected"), [("NoSchedule", CANNOT), ("NoExecute", CANNOT), ("None", {})])

@@ -12,6 +12,7 @@ from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.claims import ClaimProblem, pod_claims
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins.devices import (
+    DRIVER,
     Server,
     Try,
     allocated,
@@ -190,6 +191,18 @@ def test_claims_share_a_device_until_its_capacity_is_used_up():
     assert Try(server, pod("p", **using("three"))).rejections() == {"a": CANNOT}
     server.changed("one", allocation=None, reservedFor=None)
     assert Try(server, pod("p", **using("three"))).rejections() == {}
+
+
+def test_a_negative_capacity_in_a_claim_makes_no_room_for_others():
+    def taking(name, amount):
+        result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "g0", "shareID": f"share-{name}"}
+        results = [{**result, "consumedCapacity": {"memory": amount}}]
+        return claim(name, status={"allocation": {"devices": {"results": results}}})
+
+    shared = device("g0", capacity={"memory": "10Gi"}, allowMultipleAllocations=True)
+    wanted = claim("gpu", exactly(capacity={"requests": {"memory": "4Gi"}}))
+    server = Server(wanted, taking("one", "7Gi"), taking("odd", "-7Gi"), device_class(), devices_of("a", shared))
+    assert Try(server, pod("new", **using("gpu"))).rejections() == {"a": CANNOT}
 
 
 def test_a_tainted_device_is_given_to_who_tolerates_it():

@@ -123,3 +123,41 @@ def test_amounts_beyond_82_tebibytes_divide_as_integers() -> None:
     profile = runner(args={"NodeResourcesFit": {"scoringStrategy": strategy}})
     explanation = explain(state.snapshot(NOW), pod("p", container("1", str(request))), profile)
     assert explanation.node("n").scores["NodeResourcesFit"].raw == (allocatable - request) * 100 // allocatable == 6
+
+
+ROOMIER = node("n", allocatable=ROOMY)
+NOMINATED = msgspec.structs.replace(MINE, nominated_node="n")
+
+
+@pytest.mark.parametrize(
+    ("mine", "old", "new", "hint"),
+    [
+        pytest.param(
+            NOMINATED, ROOMIER, node("n", allocatable={**ROOMY, "cpu": "1"}), Hint.QUEUE, id="its node shrank"
+        ),
+        pytest.param(MINE, ROOMIER, node("n", allocatable={**ROOMY, "cpu": "1"}), Hint.SKIP, id="another node shrank"),
+        pytest.param(NOMINATED, ROOMIER, node("n"), Hint.SKIP, id="its node lost devices, maybe for a moment"),
+        pytest.param(
+            NOMINATED,
+            node("n", allocatable={**ROOMY, "memory": "512Mi"}),
+            node("n", allocatable={**ROOMY, "cpu": "1"}),
+            Hint.SKIP,
+            id="it did not fit before",
+        ),
+        pytest.param(NOMINATED, None, node("n", allocatable={**ROOMY, "cpu": "1"}), Hint.SKIP, id="its node is new"),
+        pytest.param(
+            msgspec.structs.replace(NOMINATED, scheduling_group="g"),
+            ROOMIER,
+            node("n", allocatable={**ROOMY, "cpu": "1"}),
+            Hint.SKIP,
+            id="it preempts with its group",
+        ),
+    ],
+)
+def test_a_nominated_node_that_became_too_small_wakes_the_pod_from_1_38_on(
+    mine: PodInfo, old: object, new: object, hint: Hint
+) -> None:
+    for version, expected in (("1.37", Hint.SKIP), ("1.38", hint)):
+        registration = runner(kubernetes=version).hint_registrations()["NodeResourcesFit"][2]
+        assert registration.hint is not None
+        assert registration.hint(mine, old, new) is expected, version

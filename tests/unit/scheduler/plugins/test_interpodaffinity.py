@@ -291,3 +291,45 @@ def test_a_relabelled_namespace_wakes_pods_that_select_namespaces_and_its_own() 
         for registration in PROFILES["upstream"].hint_registrations()[NAME]
         if registration.resource == "Namespace"
     ]
+
+
+@pytest.mark.parametrize(
+    ("mine", "old", "new", "older", "newer"),
+    [
+        pytest.param(NEAR_RED, None, RED, S, Q, id="a pod of a selected namespace comes"),
+        pytest.param(NEAR_RED, None, bound(web("o", namespace="blue")), S, S, id="one of another namespace comes"),
+        pytest.param(
+            NEAR_RED, None, bound(web("o", namespace="unknown")), S, Q, id="one of an unknown namespace comes"
+        ),
+        pytest.param(NEAR_RED, None, bound(pod("o", namespace="unknown")), S, S, id="no term is about its labels"),
+        pytest.param(NEAR_RED, None, web("o", namespace="unknown"), S, S, id="it waits itself"),
+        pytest.param(
+            pod("mine", labels={"app": "mine"}, namespace="red"),
+            bound(pod("o", **far(term("mine", namespaceSelector={"matchLabels": {"team": "red"}})))),
+            None,
+            S,
+            Q,
+            id="a pod goes that kept pods of its namespace away",
+        ),
+        pytest.param(
+            pod("mine", labels={"app": "mine"}, namespace="unknown"),
+            bound(pod("o", **far(term("mine", namespaceSelector={"matchLabels": {"team": "red"}})))),
+            None,
+            S,
+            Q,
+            id="its own namespace is unknown",
+        ),
+    ],
+)
+def test_upstreams_hints_read_namespaces_from_1_38_on(
+    mine: PodInfo, old: object, new: object, older: Hint, newer: Hint
+) -> None:
+    for version, expected in (("1.37", older), ("1.38", newer)):
+        profile = runner(only(NAME), compatibility="upstream", kubernetes=version)
+        state = cluster(node("n"))
+        for name, labels in NAMESPACES.items():
+            put(state, "Namespace", name, {}, labels=labels)
+        explain(state.snapshot(NOW), mine, profile)
+        registration = profile.hint_registrations()[NAME][0]
+        assert registration.hint is not None
+        assert registration.hint(mine, old, new) is expected, version

@@ -166,3 +166,40 @@ def test_a_detached_volume_wakes_inline_users_of_its_driver():
     waiting = pod("new", **mount(disk={"awsElasticBlockStore": {"volumeID": "vol-1"}}))
     assert registration.hint(waiting, attached("x", attacher=EBS), None) is Hint.QUEUE
     assert registration.hint(waiting, attached("x"), None) is Hint.SKIP
+
+
+def demanding(driver=DRIVER, wanted=True):
+    return made("CSIDriver", driver, spec={"preventPodSchedulingIfMissing": wanted})
+
+
+@pytest.mark.parametrize(
+    ("objects", "rejected"),
+    [
+        pytest.param([demanding(), limit("n", None)], False, id="the node has it"),
+        pytest.param([demanding(), limit("n", None, "other.example.com")], True, id="the node has another"),
+        pytest.param([demanding()], True, id="nothing is known of the node"),
+        pytest.param([demanding(wanted=False)], False, id="the driver does not ask for it"),
+        pytest.param([], False, id="there is no CSIDriver"),
+    ],
+)
+def test_a_driver_may_reject_nodes_that_lack_it_from_1_37_on(objects, rejected):
+    state = state_with(*bound("one"), *objects)
+    for version, expected in (("1.36", False), ("1.37", rejected), ("1.38", rejected)):
+        reason = f"{DRIVER} CSI driver is not installed on the node"
+        rejections = answers(state, pod("new", **mount("one")), runner(ALONE, kubernetes=version))
+        assert rejections == ({"n": ("NodeVolumeLimits", "UNSCHEDULABLE", (reason,))} if expected else {})
+
+
+def test_nodes_that_lack_a_driver_and_full_ones_are_told_apart():
+    state = put(cluster(node("n"), node("m"), pods={"n": [OLD]}), *bound("one"), *bound("two"))
+    put(state, demanding(), limit("n", 1))
+    rejections = answers(state, pod("new", **mount("two")), runner(ALONE, kubernetes="1.37"))
+    assert rejections["n"] == FULL["n"]
+    assert rejections["m"][2] == (f"{DRIVER} CSI driver is not installed on the node",)
+
+
+def test_a_driver_that_comes_to_a_node_wakes_the_pods_that_were_rejected_for_it():
+    registrations = {each.resource: each for each in PLUGIN.events_to_register() if each.resource == "CSINode"}
+    hint = registrations["CSINode"].hint
+    assert hint(pod("p"), limit("n", None, "other.example.com"), limit("n", None)) is Hint.QUEUE
+    assert hint(pod("p"), limit("n", None), limit("n", None)) is Hint.SKIP

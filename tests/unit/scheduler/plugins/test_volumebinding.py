@@ -271,6 +271,15 @@ def test_a_driver_that_tracks_capacity_must_have_room(objects, fits):
     assert set(answer.values()) <= {rejected(NO_SPACE)}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "reported", "fits"),
+    [("20E", "19E", False), ("20E", "20E", True), ("1.8", "1.5", False), ("1.2", "1.5", True)],
+)
+def test_a_reported_capacity_is_compared_as_it_is(wanted, reported, fits):
+    state = zoned(claim("data", wanted), storage_class(), TRACKING, capacity("a", size=reported))
+    assert ("n-a" in answers(state, pod("new", **mount("data")), PROFILE)) is not fits
+
+
 def test_a_claim_already_meant_for_a_node_stays_there():
     marked = claim("data", annotations={"volume.kubernetes.io/selected-node": "n-b"})
     state = zoned(marked, volume("disk"), storage_class())

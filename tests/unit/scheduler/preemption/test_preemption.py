@@ -494,3 +494,37 @@ def test_trying_nodes_together_gives_what_trying_them_alone_gives(
     assert together.candidates == alone.candidates
     assert together.message(len(snapshot.rows)) == alone.message(len(snapshot.rows))
     assert together.errors == alone.errors == []
+
+
+# By version ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [{"app": "a"}, {}])
+@pytest.mark.parametrize("selector", [{}, {"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}])
+def test_a_budget_for_all_pods_protects_them_from_1_38_on(selector: dict[str, Any], labels: dict[str, str]) -> None:
+    covered = running("covered", "2", LOW, age=10, labels=labels)
+    foreign = running("foreign", "2", LOW, age=1000, namespace="else")
+    state = with_budgets(cluster(node("n1"), pods={"n1": [covered, foreign]}), budget("b", 0, {}, selector=selector))
+    victims = {
+        version: names(preempt(state, pod("p", container("2"), priority=HIGH), runner(kubernetes=version)).victims)
+        for version in ("1.37", "1.38")
+    }
+    before = ["covered"] if not selector or not labels else ["foreign"]
+    assert victims == {"1.37": before, "1.38": ["foreign"]}
+
+
+def test_of_victims_alike_the_smaller_uid_stays_from_1_38_on() -> None:
+    pods = [running("b", "2", LOW, uid="2"), running("a", "2", LOW, uid="1")]
+    for ordered in (pods, pods[::-1]):
+        state = cluster(node("n1"), pods={"n1": ordered})
+        outcome = preempt(state, pod("p", container("2"), priority=HIGH), runner(kubernetes="1.38"))
+        assert names(outcome.victims) == ["b"]
+
+
+@pytest.mark.parametrize(("version", "victim"), [("1.37", "ahead"), ("1.38", "unstarted")])
+def test_a_pod_that_has_not_started_is_younger_than_any_other_from_1_38_on(version: str, victim: str) -> None:
+    # The clock of the node may be ahead of ours.
+    pods = [running("ahead", "2", LOW, age=-60), pod("unstarted", container("2"), priority=LOW)]
+    state = cluster(node("n1"), pods={"n1": pods})
+    outcome = preempt(state, pod("p", container("2"), priority=HIGH), runner(kubernetes=version))
+    assert names(outcome.victims) == [victim]
