@@ -21,6 +21,8 @@ class KubernetesVersion:
         minor: of Kubernetes 1.x.
         default_plugins: the default profile's multiPoint list (apis/config/v1/default_plugins.go).
         default_weights: weights in that list that differ from the plugins' own.
+        disabled_points: plugins with an extension point at which the default profile disables them, unless the gates of
+            PodGroups are on: there they do something for PodGroups only (the same).
         missing_points: plugins with an extension point that they extend in later versions only.
         spares_terminating: preemption neither patches nor deletes victims that are terminating already
             (framework/preemption/preemption.go, prepareCandidateAsync).
@@ -106,10 +108,13 @@ class KubernetesVersion:
         keeps_sharers: a device that is no longer shared is not given away while claims share it (the same,
             allocateDevice).
         qualifies_capacity: a request may name a capacity with or without the driver's name as domain, whichever the
-            device has (the same, consumable_capacity.go).
+            device has; errors name it with the domain, and a negative request is refused before it is rounded (the
+            same, consumable_capacity.go).
         counts_by_request: a claim for too many devices is refused with the request that exceeds the limit (the same,
             Allocate).
-        refuses_negative_capacity: a request for a negative capacity is an error (the same, consumable_capacity.go).
+        refuses_negative_capacity: a request that would take a negative capacity is an error (the same).
+        refuses_unknown_values: a constraint over an attribute whose value is of no known type is an error; before, it
+            was not met (the same, constraint.go).
         entity_label: the label that says what a queued entity is, in metrics (metrics/metrics.go).
         shows_flags_as_text: `/flagz` has another heading, and no structured form (zpages/flagz of component-base).
         later_metrics: those of our metrics that kube-scheduler has since a newer version only (metrics/metrics.go).
@@ -120,6 +125,7 @@ class KubernetesVersion:
     minor: int
     default_plugins: tuple[str, ...]
     default_weights: tuple[tuple[str, int], ...] = ()
+    disabled_points: tuple[tuple[str, str], ...] = ()
     missing_points: tuple[tuple[str, str], ...] = ()
     spares_terminating: bool = False
     spares_unbound: bool = False
@@ -166,6 +172,7 @@ class KubernetesVersion:
     qualifies_capacity: bool = False
     counts_by_request: bool = False
     refuses_negative_capacity: bool = False
+    refuses_unknown_values: bool = False
     entity_label: str = "type"
     shows_flags_as_text: bool = False
     later_metrics: tuple[str, ...] = ()
@@ -188,7 +195,7 @@ class KubernetesVersion:
         """Return the version with the default plugins that some feature gates add."""
         if not self.pod_group_gates or not all(chosen.get(gate, False) for gate in self.pod_group_gates):
             return self
-        return replace(self, default_plugins=(*self.default_plugins, "GangScheduling"))
+        return replace(self, default_plugins=(*self.default_plugins, "GangScheduling"), disabled_points=())
 
     @property
     def name(self) -> str:
@@ -331,6 +338,7 @@ _1_37 = replace(
     names_target_pods=True,
     reports_victims=True,
     rejects_missing_drivers=True,
+    refuses_negative_capacity=True,
     later_metrics=(),
     beta_metrics=(
         *_1_36.beta_metrics,
@@ -341,6 +349,7 @@ _1_37 = replace(
 _1_38 = replace(
     _1_37,
     minor=38,
+    disabled_points=(("DefaultPreemption", "reserve"),),
     pod_group_sets=("placementGenerate", "placementScore", "placementFeasible", "podGroupPostFilter"),
     scores_pod_level=True,
     scores_exactly=True,
@@ -353,7 +362,7 @@ _1_38 = replace(
     keeps_sharers=True,
     qualifies_capacity=True,
     counts_by_request=True,
-    refuses_negative_capacity=True,
+    refuses_unknown_values=True,
     entity_label="entity",
 )
 

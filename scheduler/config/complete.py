@@ -57,7 +57,11 @@ def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: 
     for point in ExtensionPoint:
         own = profile.plugins.at(point)
         needed.update(dict.fromkeys(entry.name for entry in own.enabled))
-        plugins[point.value] = _set([_entry(entry) for entry in own.enabled], [_entry(entry) for entry in own.disabled])
+        disabled = [_entry(entry) for entry in own.disabled]
+        disabled += [
+            _entry(PluginEntry(name=name)) for name, at in effective.kubernetes.disabled_points if at == point.value
+        ]
+        plugins[point.value] = _set([_entry(entry) for entry in own.enabled], disabled)
     plugins |= {name: {} for name in effective.kubernetes.pod_group_sets}
     disabled = [_entry(entry) for entry in profile.plugins.multi_point.disabled]
     chosen = {entry.name for entry in profile.plugins.multi_point.enabled}

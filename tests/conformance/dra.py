@@ -31,8 +31,8 @@ Json = Any
 
 
 def oracle_binary(minor: int = 36) -> Path:
-    """Return the Go program with the packages of Kubernetes 1.36 or 1.37, built where it has not been."""
-    return built(_SOURCE, _SOURCE / "1.37" if minor == 37 else _SOURCE)
+    """Return the Go program with the packages of Kubernetes 1.36, 1.37 or 1.38, built where it has not been."""
+    return built(_SOURCE, _SOURCE if minor == 36 else _SOURCE / f"1.{minor}")
 
 
 class Oracle:

@@ -1,5 +1,5 @@
 """Selectors and allocations beside Kubernetes' own packages (k8s.io/dynamic-resource-allocation 0.36.3; allocations
-also 0.37.0), on random questions with stated seeds."""
+also 0.37.0 and 0.38.0-beta.0), on random questions with stated seeds."""
 
 from __future__ import annotations
 
@@ -62,17 +62,20 @@ def test_selectors_have_the_go_evaluators_values(oracle: Oracle, seed: int) -> N
 
 
 @pytest.fixture(scope="module")
-def newer_oracle() -> Iterator[Oracle]:
-    running = Oracle(37)
+def newer_oracles() -> Iterator[dict[int, Oracle]]:
+    running = {minor: Oracle(minor) for minor in allocations.CHANGED}
     yield running
-    running.close()
+    for each in running.values():
+        each.close()
 
 
-@pytest.fixture(params=[36, 37])
+@pytest.fixture(params=[36, *allocations.CHANGED])
 def oracle_of(request: pytest.FixtureRequest, oracle: Oracle) -> tuple[int, Oracle]:
     """A minor, and the Go program with its packages."""
-    newer: Oracle = oracle if request.param == 36 else request.getfixturevalue("newer_oracle")
-    return request.param, newer
+    if request.param == 36:
+        return 36, oracle
+    newer: dict[int, Oracle] = request.getfixturevalue("newer_oracles")
+    return request.param, newer[request.param]
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -96,7 +99,7 @@ def test_allocations_are_the_go_allocators(oracle_of: tuple[int, Oracle], seed: 
     assert min(seen["allocated"], seen["none"], seen["errors"], seen["shared"]) > 100, seen
 
 
-def test_the_recorded_answers_are_the_go_packages(oracle: Oracle, newer_oracle: Oracle) -> None:
+def test_the_recorded_answers_are_the_go_packages(oracle: Oracle, newer_oracles: dict[int, Oracle]) -> None:
     """`RECORD=1` records them again."""
     devices = {title: comparable(oracle.ask({"allocate": question})) for title, question in allocations.CASES.items()}
     values = {
@@ -107,12 +110,18 @@ def test_the_recorded_answers_are_the_go_packages(oracle: Oracle, newer_oracle: 
         )
         for title, (expression, driver, device) in selections.CASES.items()
     }
-    newer = {title: comparable(newer_oracle.ask({"allocate": each})) for title, each in allocations.CASES.items()}
-    changed = {title: answer for title, answer in newer.items() if answer != devices[title]}
+    newer, before = {}, devices
+    files = {allocations.ANSWERS: devices, selections.ANSWERS: values}
+    for minor, newer_oracle in newer_oracles.items():
+        asked = allocations.CASES.items()
+        newer[minor] = {title: comparable(newer_oracle.ask({"allocate": question})) for title, question in asked}
+        files[allocations.CHANGED[minor]] = {
+            title: answer for title, answer in newer[minor].items() if answer != before[title]
+        }
+        before = newer[minor]
     if os.environ.get("RECORD"):
-        files = ((allocations.ANSWERS, devices), (allocations.CHANGED, changed), (selections.ANSWERS, values))
-        for path, answers in files:
+        for path, answers in files.items():
             path.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
     assert devices == allocations.recorded()
-    assert newer == allocations.recorded(37)
+    assert newer == {minor: allocations.recorded(minor) for minor in newer}
     assert values == selections.recorded_selectors()

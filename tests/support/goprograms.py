@@ -13,11 +13,13 @@ from devcluster.toolchain import binaries, golang
 
 
 def built(program: Path, module: Path, ldflags: str = "") -> Path:
-    """Return the executable of a directory with a `main.go`, built with the modules of another that has `go.mod`.
+    """Return the executable of a directory with Go files, built with the modules of another that has `go.mod`.
 
-    Modules that the program imports and `go.mod` does not name are added in a copy. Raises BinaryError.
+    A Go file that the other has takes the place of the one of its name. Modules that the program imports and `go.mod`
+    does not name are added in a copy. Raises BinaryError.
     """
-    files = [module / "go.mod", module / "go.sum", program / "main.go"]
+    sources = {file.name: file for directory in (program, module) for file in sorted(directory.glob("*.go"))}
+    files = [module / "go.mod", module / "go.sum", *sources.values()]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files) + ldflags.encode())
     path = binaries.bin_cache() / f"{program.name.replace('_', '-')}-{digest.hexdigest()[:12]}"
     if not path.exists():

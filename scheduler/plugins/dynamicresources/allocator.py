@@ -247,8 +247,11 @@ class _Search:
             return False
         wanted = self._wanted[claim]
         for added, constraint in enumerate(wanted.constraints):
-            if constraint.add(request.base, request.sub, device):
-                continue
+            try:
+                if constraint.add(request.base, request.sub, device):
+                    continue
+            except AllocationError as error:
+                raise AllocationError(f"claim {wanted.claim.metadata.key}, request {request.name}: {error}") from error
             for earlier in wanted.constraints[:added]:
                 earlier.remove(request.base, request.sub)
             if must:

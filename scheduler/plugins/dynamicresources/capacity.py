@@ -18,6 +18,7 @@ Consumed = Mapping[str, Amount]
 """By capacity, what a request takes of it."""
 
 _UNIT = 10**9
+_NEGATIVE = "capacity value is negative"
 
 
 def own_name(name: str, driver: str) -> str:
@@ -44,17 +45,22 @@ def consumption(
     Raises:
         AllocationError: no device can serve the request.
     """
-    wanted = _as_published(device, driver, requested) if kubernetes.qualifies_capacity else requested
+    qualifies = kubernetes.qualifies_capacity
+    wanted = _as_published(device, driver, requested) if qualifies else requested
     if wanted.keys() - device.capacity.keys():
         return None
-    if kubernetes.refuses_negative_capacity:
-        for name, amount in wanted.items():
-            if billionths(amount) < 0:
-                raise AllocationError(f'capacity "{name}": capacity value is negative: request {canonical(amount)}')
     used_by_others = [*others]
     result: dict[str, Amount] = {}
     for name, capacity in device.capacity.items():
-        amount = _consumed(wanted.get(name), capacity, as_steps=kubernetes.writes_capacity_as_steps)
+        request = wanted.get(name)
+        amount = _consumed(request, capacity, as_steps=kubernetes.writes_capacity_as_steps)
+        if kubernetes.refuses_negative_capacity:
+            named = f"{driver}/{name}" if qualifies and "/" not in name else name
+            # Before it was rounded: a policy may hide that.
+            if qualifies and request is not None and billionths(request) < 0:
+                raise AllocationError(f'capacity "{named}": {_NEGATIVE}: request {canonical(request)}')
+            if billionths(amount) < 0:
+                raise AllocationError(f'capacity "{named}": {_NEGATIVE}')
         if _violates(amount, capacity.request_policy):
             return None
         used = sum(each.get(own_name(name, driver), 0) for each in used_by_others)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
+from scheduler.catalog import KubernetesVersion
 from scheduler.kube.model import DeviceAttribute, DeviceConstraint
+from scheduler.plugins.dynamicresources.amounts import AllocationError
 from scheduler.plugins.dynamicresources.devices import Offered
 
 
@@ -13,25 +15,30 @@ class Constraint(Protocol):
     """Says whether a device may join those chosen so far. A `remove` undoes the last `add` that was True."""
 
     def add(self, request: str, subrequest: str, device: Offered) -> bool:
-        """Take a device in, or refuse it."""
+        """Take a device in, or refuse it.
+
+        Raises:
+            AllocationError: the device has a value that cannot be compared.
+        """
 
     def remove(self, request: str, subrequest: str) -> None:
         """Undo."""
 
 
-def constraint_of(source: DeviceConstraint) -> Constraint | None:
+def constraint_of(source: DeviceConstraint, kubernetes: KubernetesVersion) -> Constraint | None:
     """Return the constraint, None where it is of a kind that is not known."""
     if source.match_attribute is not None:
-        return _Match(source.requests, source.match_attribute)
+        return _Match(source.requests, source.match_attribute, kubernetes)
     if source.distinct_attribute is not None:
-        return _Distinct(source.requests, source.distinct_attribute)
+        return _Distinct(source.requests, source.distinct_attribute, kubernetes)
     return None
 
 
 class _Attributes(ABC):
     """The values of an attribute of the devices chosen for some requests; no requests are all."""
 
-    def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
+    def __init__(self, requests: tuple[str, ...], attribute: str, kubernetes: KubernetesVersion) -> None:
+        self._refuses_unknown_values = kubernetes.refuses_unknown_values
         self._requests = frozenset(requests)
         self._attribute = attribute
         self._values: list[DeviceAttribute] = []
@@ -40,6 +47,8 @@ class _Attributes(ABC):
         if not self._applies(request, subrequest):
             return True
         value = _lookup(device, self._attribute)
+        if value is not None and self._refuses_unknown_values and not _is_known(value):
+            raise AllocationError(f"device {'/'.join(device.id)}: unsupported attribute value for {self._attribute}")
         if value is None or not self._agrees(value):
             return False
         self._values.append(value)

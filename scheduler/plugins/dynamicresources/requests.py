@@ -196,7 +196,7 @@ class Preparation:
             raise AllocationError(f"claim {claim.metadata.key}: {too_many}")
         constraints = []
         for index, constraint in enumerate(claim.spec.devices.constraints):
-            compiled = constraint_of(constraint)
+            compiled = constraint_of(constraint, self._kubernetes)
             if compiled is None:
                 raise AllocationError(
                     f"claim {claim.metadata.key}, constraint #{index}: empty constraint (unsupported constraint type?)"

@@ -82,12 +82,7 @@ func evaluate(ask *celQuestion) celAnswer {
 	if compiled.Error != nil {
 		return celAnswer{CompileError: compiled.Error.Error()}
 	}
-	matches, details, err := compiled.DeviceMatches(context.Background(), cel.Device{
-		Driver:                   ask.Driver,
-		AllowMultipleAllocations: ask.Device.AllowMultipleAllocations,
-		Attributes:               ask.Device.Attributes,
-		Capacity:                 ask.Device.Capacity,
-	})
+	matches, details, err := compiled.DeviceMatches(context.Background(), deviceOf(ask))
 	answer := celAnswer{Result: matches, MaxCost: compiled.MaxCost}
 	if details != nil {
 		answer.ActualCost = details.ActualCost()
@@ -105,7 +100,7 @@ func allocate(ask *allocateQuestion) allocateAnswer {
 	}
 	state := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),
-		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AllocatedSharedDeviceIDs: sets.New[sharedID](),
 		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 	}
 	for _, device := range ask.Allocated {
@@ -114,12 +109,16 @@ func allocate(ask *allocateQuestion) allocateAnswer {
 			state.AllocatedDevices.Insert(id)
 			continue
 		}
-		state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, device.ShareID))
+		state.AllocatedSharedDeviceIDs.Insert(sharedIDOf(id, device.ShareID))
 		state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, device.ConsumedCapacity))
 	}
 	ctx := context.Background()
 	celCache := cel.NewCache(50, cel.Features{EnableConsumableCapacity: ask.Features.ConsumableCapacity})
-	allocator, err := structured.NewAllocator(ctx, ask.Features, state, known, ask.Slices, celCache)
+	slices, err := slicesOf(ask.Slices)
+	if err != nil {
+		return allocateAnswer{Error: err.Error()}
+	}
+	allocator, err := structured.NewAllocator(ctx, ask.Features, state, known, slices, celCache)
 	if err != nil {
 		return allocateAnswer{Error: err.Error()}
 	}
@@ -133,7 +132,7 @@ func allocate(ask *allocateQuestion) allocateAnswer {
 }
 
 func main() {
-	structured.EnableAllocators("incubating")
+	structured.EnableAllocators(allocator)
 	reader := bufio.NewReaderSize(os.Stdin, 1<<20)
 	writer := bufio.NewWriter(os.Stdout)
 	decoder, encoder := json.NewDecoder(reader), json.NewEncoder(writer)

@@ -13,6 +13,7 @@ from devcluster import ports
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from scheduler.config import ConfigurationError, completed, load_configuration
+from tests.support.minors import built_or_skip
 
 pytestmark = pytest.mark.integration
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -169,13 +170,17 @@ def test_a_configuration_is_completed_as_upstream_completes_it_and_reads_it_back
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [CASES["no profile's fields"], CASES["sets at points"]], ids=["plain", "sets"])
-def test_a_configuration_that_1_37_completed_means_what_it_meant(tmp_path: Path, body: str) -> None:
-    newer = binaries.ensure(["kube-scheduler"], SilentReporter(), "1.37")["kube-scheduler"]
+@pytest.mark.parametrize("minor", [37, 38])
+def test_a_configuration_that_a_newer_version_completed_means_what_it_meant(
+    tmp_path: Path, minor: int, body: str
+) -> None:
+    newer = built_or_skip(f"1.{minor}", "kube-scheduler")["kube-scheduler"]
     code, text = upstream_output(newer, tmp_path, HEAD + body)
     assert code == 0, text
     assert "placementGenerate: {}" in text
-    whole = load_configuration(text, source="completed", cluster_minor=37)
-    short = load_configuration(HEAD + body, source="short", cluster_minor=37)
+    whole = load_configuration(text, source="completed", cluster_minor=minor)
+    short = load_configuration(HEAD + body, source="short", cluster_minor=minor)
+    assert yaml.safe_load(completed(short)) == yaml.safe_load(text)
     assert whole.profiles[0].points == short.profiles[0].points
     assert whole.profiles[0].plugin_args == short.profiles[0].plugin_args
 

@@ -6,21 +6,23 @@
 import pytest
 
 from tests.conformance.dra import agrees, ours_allocates
-from tests.unit.scheduler.plugins.allocations import BUGS_OF_1_36, CASES, recorded
+from tests.unit.scheduler.plugins.allocations import BUGS_BEFORE_1_38, BUGS_OF_1_36, CASES, recorded
 
 ANSWERS = recorded()
-NEWER = recorded(37)
 
 
-@pytest.mark.parametrize("title", sorted(CASES.keys() - BUGS_OF_1_36))
+@pytest.mark.parametrize("title", sorted(CASES.keys() - BUGS_OF_1_36 - BUGS_BEFORE_1_38))
 def test_devices_are_allocated_as_by_the_go_package(title):
     ours, theirs = ours_allocates(CASES[title]), ANSWERS[title]
     assert agrees(ours, theirs), (ours, theirs)
 
 
-@pytest.mark.parametrize("title", CASES)
-def test_devices_are_allocated_as_by_the_package_of_1_37(title):
-    ours, theirs = ours_allocates(CASES[title], 37), NEWER[title]
+@pytest.mark.parametrize(
+    ("minor", "title"),
+    [(37, title) for title in sorted(CASES.keys() - BUGS_BEFORE_1_38)] + [(38, title) for title in CASES],
+)
+def test_devices_are_allocated_as_by_the_package_of_a_newer_version(minor, title):
+    ours, theirs = ours_allocates(CASES[title], minor), recorded(minor)[title]
     assert agrees(ours, theirs), (ours, theirs)
 
 

@@ -436,11 +436,11 @@ def test_a_capacity_that_is_requested_by_both_names_is_refused_from_1_38_on() ->
     )
 
 
-def test_a_negative_request_for_capacity_is_refused_from_1_38_on() -> None:
+def test_a_negative_request_for_capacity_is_refused() -> None:
     slice_ = devices_of("a", device("g0", capacity={"memory": "10Gi"}))
     assert refused(claim("c", exactly(capacity={"requests": {"memory": "-1"}})), slice_, minor=38) == (
         f"claim default/c, request r: checking capacity for device {DRIVER}/a/g0: "
-        'capacity "memory": capacity value is negative: request -1'
+        f'capacity "{DRIVER}/memory": capacity value is negative: request -1'
     )
 
 

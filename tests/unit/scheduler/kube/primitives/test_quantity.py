@@ -160,3 +160,23 @@ def test_amounts_are_printed_as_kubernetes_prints_them() -> None:
     assert quantity.format_value(512) == "512"
     assert quantity.format_milli(1500) == "1500m"
     assert quantity.format_milli(2000) == "2"
+
+
+@given(quantities(), quantities())
+def test_exact_quantities_compare_as_the_numbers_that_they_are(
+    one: tuple[str, Fraction], other: tuple[str, Fraction]
+) -> None:
+    # What is written in powers of two is cut at int64 as it is read.
+    numbers = [
+        min(max(exact, -quantity.INT64_MAX), quantity.INT64_MAX) if text.endswith("i") else exact
+        for text, exact in (one, other)
+    ]
+    first, second = quantity.exact_quantity(one[0]), quantity.exact_quantity(other[0])
+    assert (first < second, first == second) == (numbers[0] < numbers[1], numbers[0] == numbers[1])
+
+
+@pytest.mark.parametrize("text", ["1e4294967297", f"1e{'9' * 200}"])
+def test_an_exponent_beyond_all_bounds_makes_a_large_number_not_a_small_one(text: str) -> None:
+    assert quantity.quantity_value(text) == 2**63 - 1
+    assert quantity.exact_quantity(text) > quantity.exact_quantity("9E")
+    assert quantity.exact_quantity(text.replace("e", "e-")) < quantity.exact_quantity("1n")
