@@ -113,8 +113,9 @@ def test_the_recorded_answers_are_the_go_packages(oracle: Oracle, newer_oracles:
     newer, before = {}, devices
     files = {allocations.ANSWERS: devices, selections.ANSWERS: values}
     for minor, newer_oracle in newer_oracles.items():
-        asked = allocations.CASES.items()
-        newer[minor] = {title: comparable(newer_oracle.ask({"allocate": question})) for title, question in asked}
+        newer[minor] = {
+            title: comparable(newer_oracle.ask({"allocate": question})) for title, question in allocations.CASES.items()
+        }
         files[allocations.CHANGED[minor]] = {
             title: answer for title, answer in newer[minor].items() if answer != before[title]
         }

@@ -164,14 +164,14 @@ def test_amounts_are_printed_as_kubernetes_prints_them() -> None:
 
 @given(quantities(), quantities())
 def test_exact_quantities_compare_as_the_numbers_that_they_are(
-    one: tuple[str, Fraction], other: tuple[str, Fraction]
+    left: tuple[str, Fraction], right: tuple[str, Fraction]
 ) -> None:
     # What is written in powers of two is cut at int64 as it is read.
     numbers = [
         min(max(exact, -quantity.INT64_MAX), quantity.INT64_MAX) if text.endswith("i") else exact
-        for text, exact in (one, other)
+        for text, exact in (left, right)
     ]
-    first, second = quantity.exact_quantity(one[0]), quantity.exact_quantity(other[0])
+    first, second = quantity.exact_quantity(left[0]), quantity.exact_quantity(right[0])
     assert (first < second, first == second) == (numbers[0] < numbers[1], numbers[0] == numbers[1])
 
 
