@@ -16,7 +16,7 @@ import structlog
 
 from scheduler.framework import FloatArray, LoadColumns, LoadReading, NodeView, is_fresh
 from scheduler.load.collector import Collector, LoadStatus
-from scheduler.load.matching import match_nodes
+from scheduler.load.matching import match_nodes, without_port
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadSource
 from scheduler.observe import Metrics
@@ -107,8 +107,12 @@ class LoadFeed:
         """
         # Dictionaries may be read here while the loop changes them.
         matched, unmatched = match_nodes(reading, self._node_of_address)
+        matched = replace(matched, source=self._source_key)
+        # A node that joins before the next reading has its load at once, if the source knows it by its name.
+        joining = {without_port(instance): reading.loads[instance] for instance in unmatched}
+        kept = replace(matched, loads={**joining, **matched.loads})
         strangers = heapq.nsmallest(_MOST_NAMES, unmatched)
-        taking = self._take(reading, replace(matched, source=self._source_key), strangers, len(unmatched))
+        taking = self._take(reading, matched, kept, strangers, len(unmatched))
         try:
             done = asyncio.run_coroutine_threadsafe(taking, self._loop)
         except RuntimeError:
@@ -130,13 +134,18 @@ class LoadFeed:
     # On the loop ----------------------------------------------------------------------------------------------------
 
     async def _take(
-        self, reading: LoadReading, matched: LoadReading, unmatched: Sequence[str], unmatched_count: int
+        self,
+        reading: LoadReading,
+        matched: LoadReading,
+        kept: LoadReading,
+        unmatched: Sequence[str],
+        unmatched_count: int,
     ) -> None:
         await self._work_ahead(matched)
         self._metrics.load_unmatched.labels(self._source_key).set(unmatched_count)
         self._log_once("load series whose instance is no node of the cluster", unmatched)
         self._count_problems(reading)
-        missing = self._on_reading(matched)
+        missing = self._on_reading(kept)
         self._mismatch = ""
         if reading.loads and not matched.loads:
             self._mismatch = (

@@ -18,7 +18,7 @@ def match_nodes(reading: LoadReading, node_of_address: Callable[[str], str | Non
     by_address: dict[str, NodeLoad] = {}
     unmatched: list[str] = []
     for instance, load in reading.loads.items():
-        host = _without_port(instance)
+        host = without_port(instance)
         node = node_of_address(instance) or node_of_address(host)
         if node is None:
             unmatched.append(instance)
@@ -89,7 +89,7 @@ def nodes_by_address(nodes: Iterable[tuple[str, Iterable[str]]]) -> dict[str, st
     return {key: node for key in keys if (node := known.node_of(key)) is not None}
 
 
-def _without_port(instance: str) -> str:
+def without_port(instance: str) -> str:
     """`10.0.0.1:9100` and `[fd00::1]:9100` without their port; a bare IPv6 address stays whole."""
     if instance.startswith("["):
         return instance[1:].partition("]")[0]

@@ -146,11 +146,11 @@ async def test_a_failed_read_changes_no_load_and_its_status_says_why() -> None:
     assert feed.value("refresh_failures_total") == 1
 
 
-async def test_series_of_no_node_are_counted_and_left_out() -> None:
+async def test_series_of_no_node_are_counted_and_kept_for_a_node_that_joins() -> None:
     feed = Feed(loads_of("n1", "x:9100"), node_of_address={"n1": "n1"}.get)
     await feed.run()
     (reading,) = feed.readings
-    assert (set(reading.loads), reading.source) == ({"n1"}, "key")
+    assert (set(reading.loads), reading.source) == ({"n1", "x"}, "key")
     assert feed.value("unmatched_instances") == 1
     assert feed.value("nodes") == 1
 

@@ -65,6 +65,13 @@ def test_one_request_gives_all_figures_with_the_answers_own_times(watcher: FakeS
     assert (load.measured_at, reading.window_end) == (1000, 990)
 
 
+def test_an_answer_of_no_named_type_is_read(watcher: FakeService) -> None:
+    # What a handler in Go says that sets no header, as the load-watcher of upstream's own tests.
+    body = json.dumps(answer(metric("CPU", "AVG", 10))).encode()
+    watcher.answer = lambda handler: send(handler, body, content_type="text/plain; charset=utf-8")
+    assert source(watcher).read().loads["n1"].cpu_average == 10
+
+
 @pytest.mark.parametrize(
     ("metrics", "average", "first", "last"),
     [
