@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import Clocks, PodInfo, ProfileRunner
+from scheduler.catalog import ActionType
+from scheduler.framework import Clocks, ClusterEvent, EventOrder, PodInfo, ProfileRunner
 from scheduler.state import ClusterState, SchedulingQueue
 from tests.unit.scheduler.core.builders import pod, runner
 from tests.unit.scheduler.plugins.storage import made
@@ -82,6 +83,32 @@ def test_pods_of_a_group_that_is_not_there_count_as_ordinary_ones(compatibility:
     scheduler = profile(elsewhere, compatibility=compatibility)
     waiting = [(member("p2"), 0.0), (member("p1"), 1.0), (member("p3", priority=1), 2.0)]
     assert popped(scheduler, *waiting) == ["app-p3", "app-p2", "app-p1"]
+
+
+@pytest.mark.parametrize("compatibility", ["safe", "upstream"])
+def test_pods_that_are_seen_before_their_group_come_in_its_order(compatibility: str) -> None:
+    scheduler, state = profile(compatibility=compatibility), ClusterState()
+    scheduler.use_objects(state.objects)
+    scheduler.use_pods(state.directory)
+    sorter = scheduler.queue_sort
+    assert isinstance(sorter, EventOrder)
+    queue = SchedulingQueue(
+        clocks=Clocks(lambda: 0.0, lambda: 0.0), sort_key=sorter.sort_key, reordered_by=sorter.reordered_by
+    )
+    for waiting in (member("p4"), member("p8"), member("p9", nodeName="n")):
+        state.directory.upsert(waiting)
+        if not waiting.node_name:
+            queue.add(waiting)
+    group = app_group("app", ORDER)
+    state.objects.upsert("AppGroup", group)
+    queue.on_event(ClusterEvent("AppGroup", ActionType.ADD), new=group)
+    assert [queued.pod.name for _ in range(2) if (queued := queue.pop()) is not None] == ["app-p8", "app-p4"]
+    same_order = ClusterEvent("AppGroup", ActionType.UPDATE)
+    assert not sorter.reordered_by(same_order, group, app_group("app", ORDER))
+    assert {pod.name for pod in sorter.reordered_by(same_order, group, None)} == {"app-p4", "app-p8"}
+    for gone in (member("p4"), member("p8")):
+        state.directory.remove(gone.uid)
+    assert not sorter.reordered_by(same_order, group, None)
 
 
 def test_without_any_objects_it_is_priority_and_time() -> None:
