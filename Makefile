@@ -51,8 +51,8 @@ unit integration e2e: setup  ## One part of the tests
 conformance: setup  ## N=2000 random cases against the real kube-scheduler; KUBERNETES=1.36 chooses its minor
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
 
-upstream: setup  ## kube-scheduler's own integration tests against ours (half an hour); KUBERNETES=1.37, PACKAGES=filters,scoring, MODE=safe choose
-	@$(BIN)/python -m tests.upstream $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(MODE),--mode $(MODE)) $(if $(RECORD),--record $(RECORD))
+upstream: setup  ## Upstream's own integration tests against ours (half an hour); SUITE=scheduler-plugins, KUBERNETES=1.37, PACKAGES=filters,scoring, MODE=safe choose
+	@$(BIN)/python -m tests.upstream $(if $(SUITE),--suite $(SUITE)) $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(MODE),--mode $(MODE)) $(if $(RECORD),--record $(RECORD))
 
 matrix: setup  ## Demo, operator, scheduler, a short race and N=100 random cases on each minor of Kubernetes (hours); MINORS="1.35 1.36" chooses
 	@$(BIN)/python tools/matrix.py $(or $(MINORS),$(KUBERNETES)) $(if $(N),--cases $(N))

@@ -1,8 +1,9 @@
-"""Runs kube-scheduler's own integration tests with our scheduler in place of the Go one, which is the control.
+"""Runs upstream's own integration tests with our scheduler in place of the Go one, which is the control.
 
     python -m tests.upstream                                 # everything that can be judged, on 1.34
     python -m tests.upstream --kubernetes 1.37 --packages filters,scoring --mode safe
     python -m tests.upstream --packages filters --test TestTaint --logs DIRECTORY
+    python -m tests.upstream --suite scheduler-plugins       # theirs, on 1.34
     python -m tests.upstream --page                          # write docs/conformance.md from what is recorded
 
 A run that is recorded already is not repeated, unless --again asks for it. Exit code: 0 when ours passes what the Go
@@ -27,10 +28,11 @@ from devcluster import releases
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import Reporter, reporter
 from tests.upstream import page, running
-from tests.upstream.etcd import etcd_running
 from tests.upstream.results import Results
 from tests.upstream.running import Side
+from tests.upstream.servers import servers_of
 from tests.upstream.source import Source
+from tests.upstream.suites import SUITES, suite_of
 from tests.upstream.unrunnable import is_unrunnable
 
 UNBUILDABLE = {"1.38": "the Go module proxy lacks k8s.io/apiextensions-api"}
@@ -42,6 +44,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     minor = os.environ.get(releases.VARIABLE) or releases.DEFAULT
     parser.add_argument("--kubernetes", default=minor, metavar="MINOR", help="whose tests (%(default)s)")
+    parser.add_argument("--suite", default=SUITES[0], choices=SUITES, help="of which project (%(default)s)")
     parser.add_argument("--packages", default="", metavar="A,B", help="such as filters,preemption/misc (all)")
     parser.add_argument("--mode", default="upstream,safe", help="compatibility of ours: upstream, safe or both")
     parser.add_argument("--test", default="", metavar="PATTERN", help="only tests whose name matches")
@@ -56,7 +59,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if options.kubernetes in UNBUILDABLE:
         parser.error(f"--kubernetes {options.kubernetes}: {UNBUILDABLE[options.kubernetes]}")
     try:
-        options.release = releases.release_of(options.kubernetes)
+        options.suite = suite_of(options.suite, releases.release_of(options.kubernetes))
     except SpecError as error:
         parser.error(f"--kubernetes: {error}")
     try:
@@ -86,7 +89,7 @@ def _chosen_packages(source: Source, names: str) -> list[str]:
 
 def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: Path) -> list[str]:
     """Run what is chosen and not recorded; return the packages."""
-    source = Source(options.release, report)
+    source = Source(options.suite, report)
     if options.built and not source.is_built(_named_packages(options.packages)):
         report.note(
             f"not run: the tests of {options.packages} are not built: make upstream PACKAGES={options.packages}"
@@ -94,12 +97,12 @@ def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: 
         return []
     packages = _chosen_packages(source, options.packages)
     source.build(packages)
-    minor = options.release.minor
-    with etcd_running(report) as etcd:
+    minor = options.suite.release.minor
+    with servers_of(options.suite, report) as servers:
         for name in packages:
             package = source.package(name)
             with report.step(f"{minor} {name}", announce=True) as advance:
-                judged = [test for test in running.names(package, etcd) if not is_unrunnable(minor, name, test)]
+                judged = [test for test in running.names(package, servers) if not is_unrunnable(minor, name, test)]
                 results.know(minor, name, judged)
                 tests = [test for test in judged if re.search(options.test, test)]
                 rows = [(test, side) for test in tests for side in (Side.GO, *options.modes)]
@@ -108,7 +111,7 @@ def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: 
                     if not options.again and results.has(minor, name, test, side):
                         continue
                     place = logs / minor / name.replace("/", "-") / side / test
-                    run = running.run(package, test, side, etcd, place)
+                    run = running.run(package, test, side, servers, place)
                     results.add(minor, name, test, side, run)
                     for case in run.failed:
                         report.note(f"  {side}: {case} failed: {place}")
@@ -138,7 +141,7 @@ def main(arguments: list[str]) -> int:
     except DevClusterError as error:
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 1
-    minor = options.release.minor
+    minor = options.suite.release.minor
     if packages:
         print(page.table(results, minor, packages))
     controls = {(package, case) for package, case, side in results.failures(minor) if side is Side.GO}

@@ -8,22 +8,26 @@ Tests share an API server (`bridge/apiserver.go`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.errors import BinaryError
+from tests.upstream.suites import KUBERNETES, PLUGINS
 
 BRIDGE = Path(__file__).parent / "bridge"
-ADDED = {
-    "pkg/scheduler/judged.go": BRIDGE / "scheduler.go",
-    "pkg/scheduler/judgedplugins.go": BRIDGE / "plugins.go",
-    "pkg/scheduler/judgedqueue.go": BRIDGE / "queue.go",
-    "pkg/scheduler/framework/runtime/judged.go": BRIDGE / "profiles.go",
-    "cmd/kube-scheduler/app/testing/judged.go": BRIDGE / "serving.go",
-    "test/integration/framework/judged.go": BRIDGE / "apiserver.go",
+ADDED: Mapping[str, Mapping[str, Path]] = {
+    KUBERNETES: {
+        "pkg/scheduler/judged.go": BRIDGE / "scheduler.go",
+        "pkg/scheduler/judgedplugins.go": BRIDGE / "plugins.go",
+        "pkg/scheduler/judgedqueue.go": BRIDGE / "queue.go",
+        "pkg/scheduler/framework/runtime/judged.go": BRIDGE / "profiles.go",
+        "cmd/kube-scheduler/app/testing/judged.go": BRIDGE / "serving.go",
+        "test/integration/framework/judged.go": BRIDGE / "apiserver.go",
+    },
+    PLUGINS: {"test/integration/judged.go": BRIDGE / "schedulerplugins.go"},
 }
-"""Files of ours, by the place in the module that they get."""
+"""Files of ours, by module and the place in it that they get."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,12 @@ EDITS = (
         r"(?m)^(\t+)go func\(\) \{\n\t+sched\.Run\(\w+\)\n(?:.*\n)*?\1\}\(\)$",
         r"\g<0>\n\1sched.AwaitReady()",
         needed=False,
+    ),
+    # A module has no symbolic links, which these CRDs are upstream.
+    Edit(
+        "test/integration/main_test.go",
+        r"(CRDDirectoryPaths: )(\[\]string\{\n.*\n\t+\}),\n",
+        r"\1withDefinitions(\2),\n",
     ),
     Edit(
         "test/integration/scheduler/podgroup/stepsframework/*.go",

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from devcluster.releases import RELEASES
 from tests.upstream.results import NOT_RUN, RECORDED, Counts, Results
 from tests.upstream.running import CHECKOUT, Side
+from tests.upstream.suites import suite_of
 from tests.upstream.unrunnable import rows
 
 PAGE = CHECKOUT / "docs" / "conformance.md"
@@ -24,6 +25,9 @@ _EXPLAINED: Mapping[str, str] = {
     r"TestPodGroupScheduling/.*TopologyAwareWorkloadScheduling_enabled:_true.*": "topology of PodGroups",
     r"TestPodGroupScheduling/gang_schedules_with_.*workload-aware_preemption.*": "preemption for a PodGroup",
     "TestPodGroupPreemptionStatus|TestWorkloadAwarePreemptionInvocation": "preemption for a PodGroup",
+    "TestCoschedulingPlugin/different_priority,_sequentially_pg1_meet_min_and_pg2_meet_min": "preemption for members",
+    "TestLoadVariationRiskBalancingPlugin": "age of a value",
+    "TestSyschedPlugin": "SySched: what shows that the kubelet has reported",
     r"TestSchedulerZPages/\w+_structured_cbor_response": "feature gates but five: `CBORServingAndStorage` is alpha",
 }
 """Why a case fails on purpose: the row of docs/differences.md, by a pattern of the case's name."""
@@ -32,8 +36,8 @@ _INTRODUCTION = """\
 
 `make upstream` runs the integration tests of kube-scheduler itself (`test/integration/scheduler` of `k8s.io/kubernetes`) with our
 scheduler in place of the Go one, and with the Go one as the control. It writes this page with
-`python -m tests.upstream --page`, from the results in `tests/upstream/results.json`. What ours does differently on purpose is in
-[differences.md](differences.md); random cases are compared by `make conformance` ([versions.md](versions.md)).
+`python -m tests.upstream --page`, from the results in `tests/upstream/results.json`. [scheduler-plugins' own](#scheduler-plugins-0347)
+run in the same way. What ours does differently on purpose is in [differences.md](differences.md); random cases are compared by `make conformance` ([versions.md](versions.md)).
 
 The tests come from the Go module proxy and are compiled in a copy of the module in the cache, which a script of ours edits
 (`tests/upstream/edits.py`): where a test runs the scheduler, ours is started as a process (`tests/upstream/bridge`), with the
@@ -54,12 +58,21 @@ start; and nobody looks for leaked goroutines at the end.
 
 A case is a subtest, or a test that has none. A case that passes without having started ours says nothing of it, and is not judged.
 """
+_PLUGINS = """\
+The integration tests of `sigs.k8s.io/scheduler-plugins` (`test/integration`), run in the same way, from `tests/upstream/schedulerplugins.json`:
+its plugins are ours here, with the arguments that the test gives them, encoded by upstream's encoder. A profile has the plugins that
+the test names and no more, where a file would add the defaults. etcd and API server, one of each for a test, are the local cluster's.
+Tests that run no loop, but take pods from the queue themselves, get them in the order in which ours takes them: it is started, and
+has ended by then.
+"""
 _REPEATING = """\
 ## Repeat it
 
 `make upstream KUBERNETES=1.34` runs what is not recorded in `.upstream.json` yet, and `PACKAGES=filters,preemption/misc` and `MODE=safe` choose.
 `python -m tests.upstream --help` has more: one test (`--test`), and what tests and scheduler print (`--logs`). It fails when ours fails a case
 that the Go scheduler passes. It needs nothing but Go, which is installed where it is missing, and etcd, which is built.
+`make upstream SUITE=scheduler-plugins` runs those of scheduler-plugins (with `KUBERNETES=1.35` those of its 0.35, which was not tried yet). It builds the
+API server, too, and compiles the tests in a minute after that.
 
 Seconds on two cores before the first test runs, measured with 1.36 and 1.37: 3 for the copy of the module, 1439 to compile all packages with
 an empty compiler's cache, at the lowest priority, and 30 to 80 per package on a busy machine where the cache has the rest.
@@ -68,43 +81,77 @@ an empty compiler's cache, at the lowest priority, and 30 to 80 per package on a
 
 def table(results: Results, minor: str, packages: Sequence[str]) -> str:
     """A Markdown table of packages: cases that pass, of those that were judged."""
-    rows = [("package", "tests run", *_SIDES.values(), "not judged")]
-    rows.append(("---",) * len(rows[0]))
-    totals: dict[Side, tuple[int, int]] = {}
+    lines = [("package", "tests run", *_SIDES.values(), "not judged")]
+    lines.append(("---",) * len(lines[0]))
     for package in packages:
-        cells: list[str] = []
-        left_out = 0
-        for side in _SIDES:
-            counts = results.counts(minor, package, side)
-            cells.append(_cell(counts))
-            if counts is not None:
-                passed, judged = totals.get(side, (0, 0))
-                totals[side] = passed + counts.passed, judged + counts.passed + len(counts.failed)
-                left_out = max(left_out, counts.left_out)
         counted = (results.counts(minor, package, side) for side in _SIDES)
         ran = max((counts.tests for counts in counted if counts), default=0)
-        rows.append((f"`{package}`", f"{ran} of {max(ran, results.known(minor, package))}", *cells, str(left_out)))
-    sums = (f"{totals[side][0]} of {totals[side][1]}" if side in totals else NOT_RUN for side in _SIDES)
-    rows.append(("all", "", *sums, ""))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        of = f"{ran} of {max(ran, results.known(minor, package))}"
+        lines.append((f"`{package}`", of, *_cells(results, minor, package)))
+    lines.append(("all", "", *_sums(results, minor, packages), ""))
+    return _markdown(lines)
+
+
+def table_of_tests(results: Results, minor: str, packages: Sequence[str]) -> str:
+    """As `table`, with a row for each test."""
+    lines = [("test", *_SIDES.values(), "not judged")]
+    lines.append(("---",) * len(lines[0]))
+    for package in packages:
+        for test in results.tests(minor, package):
+            lines.append((f"`{test}`", *_cells(results, minor, package, test)))
+    lines.append(("all", *_sums(results, minor, packages), ""))
+    return _markdown(lines)
+
+
+def _cells(results: Results, minor: str, package: str, test: str = "") -> tuple[str, ...]:
+    counted = [results.counts(minor, package, side, test) for side in _SIDES]
+    left_out = max((counts.left_out for counts in counted if counts), default=0)
+    return (*map(_cell, counted), str(left_out))
+
+
+def _sums(results: Results, minor: str, packages: Sequence[str]) -> Iterator[str]:
+    for side in _SIDES:
+        counted = [counts for package in packages if (counts := results.counts(minor, package, side))]
+        passed = sum(counts.passed for counts in counted)
+        judged = passed + sum(len(counts.failed) for counts in counted)
+        yield f"{passed} of {judged}" if counted else NOT_RUN
+
+
+def _markdown(lines: Sequence[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write() -> None:
     """Write docs/conformance.md."""
-    PAGE.write_text(text(Results(RECORDED)))
+    PAGE.write_text(text())
 
 
-def text(results: Results) -> str:
+def text() -> str:
     """The page."""
     parts = [_INTRODUCTION]
+    results = Results(RECORDED["kube-scheduler"])
     for minor in results.minors():
         packages = results.packages(minor)
         parts.append(f"## {RELEASES[minor].version}\n\nRecorded on {results.recorded(minor)}.\n")
         parts.append(table(results, minor, packages) + "\n")
-        parts.append(_costs(results, minor, packages))
-        parts.append(_reasons(results, minor, packages))
-        parts.append(_failures(results, minor))
+        parts += _remarks(results, minor, packages, list(rows(minor)))
+    results = Results(RECORDED["scheduler-plugins"])
+    for minor in results.minors():
+        packages = results.packages(minor)
+        version = suite_of("scheduler-plugins", RELEASES[minor]).version
+        parts.append(f"## scheduler-plugins {version}\n\n{_PLUGINS}\nRecorded on {results.recorded(minor)}.\n")
+        parts.append(table_of_tests(results, minor, packages) + "\n")
+        parts += _remarks(results, minor, packages, [])
     return "\n".join([*(part for part in parts if part), _REPEATING])
+
+
+def _remarks(
+    results: Results, minor: str, packages: Sequence[str], unrunnable: Sequence[tuple[str, str, str]]
+) -> Iterator[str]:
+    """What stands below a table."""
+    yield _costs(results, minor, packages)
+    yield _reasons(results, minor, packages, unrunnable)
+    yield _failures(results, minor)
 
 
 def _cell(counts: Counts | None) -> str:
@@ -124,9 +171,8 @@ def _costs(results: Results, minor: str, packages: Sequence[str]) -> str:
     return f"Seconds on two busy cores, a test after the other: {costs}.\n"
 
 
-def _reasons(results: Results, minor: str, packages: Sequence[str]) -> str:
+def _reasons(results: Results, minor: str, packages: Sequence[str], unrunnable: Sequence[tuple[str, str, str]]) -> str:
     lines: dict[str, None] = {}
-    unrunnable = list(rows(minor))
     for package in sorted({*packages, *(package for package, _, _ in unrunnable)}):
         for name, test, why in unrunnable:
             if name == package:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.upstream.running import Run, Side
 
-RECORDED = Path(__file__).with_name("results.json")
-"""What docs/conformance.md shows."""
+RECORDED: Mapping[str, Path] = {
+    "kube-scheduler": Path(__file__).with_name("results.json"),
+    "scheduler-plugins": Path(__file__).with_name("schedulerplugins.json"),
+}
+"""What docs/conformance.md shows, by suite."""
 NEVER_STARTED = "never starts the scheduler: it drives parts of the Go one"
 NOT_RUN = "not run"
 
@@ -87,14 +90,18 @@ class Results:
         """Those that have results."""
         return sorted(self._content.get(minor, {}).get("packages", {}))
 
-    def counts(self, minor: str, package: str, side: Side) -> Counts | None:
-        """Count a side's cases; None: it was not run. What the Go scheduler passes, and was not asked of ours, is left
-        out."""
-        tests = self._tests(minor, package)
+    def tests(self, minor: str, package: str) -> list[str]:
+        """Those of a package that have results."""
+        return sorted(self._tests(minor, package))
+
+    def counts(self, minor: str, package: str, side: Side, test: str = "") -> Counts | None:
+        """Count a side's cases, all or those of a test; None: it was not run. What the Go scheduler passes, and was not
+        asked of ours, is left out."""
+        tests = {name: sides for name, sides in self._tests(minor, package).items() if test in ("", name)}
         if not any(side.value in sides for sides in tests.values()):
             return None
         counts = Counts()
-        for test, sides in tests.items():
+        for name, sides in tests.items():
             row = sides.get(side.value)
             if row is None:
                 continue
@@ -103,7 +110,7 @@ class Results:
             own = row["passed"] + len(row.get("failed", ()))
             if "unjudged" in row:
                 counts.left_out += own
-                counts.reasons.append(f"{test}: {row['unjudged']}")
+                counts.reasons.append(f"{name}: {row['unjudged']}")
                 continue
             counts.passed += row["passed"]
             counts.failed += row.get("failed", ())

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from devcluster import processes
+from scheduler.catalog.schedulerplugins import SCHEDULER_PLUGINS
 from scheduler.gates import SETTABLE_GATES
 from tests.upstream.source import Package
 from tests.upstream.unrunnable import skipped_subtests
@@ -22,6 +24,8 @@ from tests.upstream.unrunnable import skipped_subtests
 CHECKOUT = Path(__file__).parents[2]
 TEST_SECONDS = 900
 """When a test that hangs is ended: TestPreemption with ours takes ten minutes on busy cores."""
+_OWN_PLUGINS = [plugin.name for plugin in SCHEDULER_PLUGINS if "scheduler-plugins" in plugin.flavours]
+"""Plugins that ours has, which the tests of scheduler-plugins register in Go."""
 _OUTCOME = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
 
 
@@ -56,24 +60,23 @@ class Run:
     seconds: float = 0.0
 
 
-def names(package: Package, etcd: str) -> list[str]:
-    """The tests of a package, in its order. A binary starts an etcd even for this, unless it is told of one."""
-    command = [str(package.binary), "-test.list", "."]
-    output = _output(command, package.directory, {**os.environ, "KUBE_INTEGRATION_ETCD_URL": etcd})
+def names(package: Package, servers: Mapping[str, str]) -> list[str]:
+    """The tests of a package, in its order. A binary starts its servers even for this, unless it is told of some."""
+    output = _output([str(package.binary), "-test.list", "."], package.directory, servers)
     return [line for line in output.splitlines() if line.startswith("Test")]
 
 
-def run(package: Package, test: str, side: Side, etcd: str, logs: Path) -> Run:
-    """Run one test; `etcd` is an etcd's address, `logs` a directory for what test and schedulers print."""
+def run(package: Package, test: str, side: Side, servers: Mapping[str, str], logs: Path) -> Run:
+    """Run one test; `servers` are variables of `servers.servers_of`, `logs` is a directory for what test and schedulers
+    print."""
     command = [str(package.binary), "-test.v", "-test.run", f"^{test}$", f"-test.timeout={TEST_SECONDS}s"]
     if side is not Side.GO:
         command += ["-test.skip", skipped_subtests(package.minor, package.name, test)]
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "starts").unlink(missing_ok=True)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="upstream-") as temporary:
-        variables = {"KUBE_INTEGRATION_ETCD_URL": etcd, "TMPDIR": temporary, **_judged(side, package.minor, logs)}
-        output = _output(command, package.directory, {**os.environ, **package.environment, **variables})
+    variables = {**package.environment, **servers, **_judged(side, package.minor, logs)}
+    output = _output(command, package.directory, variables)
     (logs / "test.log").write_text(output)
     result = outcomes(output, test)
     result.seconds = time.monotonic() - began
@@ -114,13 +117,25 @@ def _judged(side: Side, minor: str, logs: Path) -> Mapping[str, str]:
         "JUDGED_SCHEDULER": f"{sys.executable} -m scheduler",
         "JUDGED_SCHEDULER_OPTIONS": json.dumps({"compatibility": side.value, "kubernetesVersion": minor}),
         "JUDGED_SCHEDULER_GATES": ",".join(sorted(SETTABLE_GATES)),
+        "JUDGED_SCHEDULER_OWN": ",".join(_OWN_PLUGINS),
         "JUDGED_SCHEDULER_STARTS": str(logs),
         # The binary runs in a directory of upstream's; ours is found all the same.
         "PYTHONPATH": str(CHECKOUT),
     }
 
 
-def _output(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
+def _output(command: list[str], directory: Path, variables: Mapping[str, str]) -> str:
+    """Run a command with further variables; what it leaves running has ended, too."""
+    with tempfile.TemporaryDirectory(prefix="upstream-") as temporary:
+        try:
+            environment = {**os.environ, **variables, "TMPDIR": temporary, processes.CLUSTER_MARKER: temporary}
+            return _output_of_group(command, directory, environment)
+        finally:
+            # Servers of a binary that ended in the midst: they are in groups of their own.
+            processes.sweep(Path(temporary))
+
+
+def _output_of_group(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
     with subprocess.Popen(
         command,
         cwd=directory,

@@ -8,6 +8,9 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	basemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 )
 
@@ -325,4 +329,69 @@ func podOf(key string) *v1.Pod {
 		namespace, name = "", key
 	}
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// inItsOrder is for a test that takes pods from the queue itself: it gets those that wait in the order in which a process
+// takes them, which has ended by then.
+func inItsOrder[Info any](
+	j *judgement, queue internalqueue.SchedulingQueue, pop func(klog.Logger) (Info, error),
+) func(klog.Logger) (Info, error) {
+	waiting := map[string]Info{}
+	var order []string
+	return func(logger klog.Logger) (Info, error) {
+		pods := queue.PodsInActiveQ()
+		if len(order) == 0 && len(pods) > 0 {
+			for range pods {
+				info, err := pop(logger)
+				if err != nil {
+					return info, err
+				}
+				// Its type differs between versions.
+				taken := reflect.ValueOf(info).Elem().FieldByName("Pod").Interface().(*v1.Pod)
+				waiting[taken.Namespace+"/"+taken.Name] = info
+			}
+			order = j.takeAll(len(pods))
+		}
+		if len(order) == 0 {
+			var none Info
+			return none, errors.New("the process has taken no pod")
+		}
+		first := order[0]
+		order = order[1:]
+		return waiting[first], nil
+	}
+}
+
+// beginning is what the process logs when it has taken a pod.
+var beginning = regexp.MustCompile(`(?m) event="Attempting to schedule pod" .*\bpod=(\S+) attempt=1$`)
+
+// takeAll runs a process until it has taken so many pods; returns their keys in its order.
+func (j *judgement) takeAll(count int) []string {
+	log, err := OpenLog()
+	if err != nil {
+		note("failed", err.Error())
+		return nil
+	}
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), (readySeconds+triesSeconds)*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- j.run(ctx, log) }()
+	var taken []string
+	for len(taken) < count {
+		select {
+		case err := <-ended:
+			note("failed", fmt.Sprint(err))
+			return taken
+		case <-time.After(100 * time.Millisecond):
+		}
+		taken = nil
+		text, _ := os.ReadFile(log.Name())
+		for _, line := range beginning.FindAllSubmatch(text, -1) {
+			taken = append(taken, string(line[1]))
+		}
+	}
+	cancel()
+	<-ended
+	return taken
 }

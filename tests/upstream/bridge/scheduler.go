@@ -34,6 +34,7 @@ const (
 	commandVariable = "JUDGED_SCHEDULER"         // the command, split at spaces; unset: the Go scheduler runs
 	optionsVariable = "JUDGED_SCHEDULER_OPTIONS" // args of SecondarySchedulerOptions, as JSON
 	gatesVariable   = "JUDGED_SCHEDULER_GATES"   // gates that it can set, separated by commas
+	ownVariable     = "JUDGED_SCHEDULER_OWN"     // plugins beside upstream's in-tree ones that it has itself, likewise
 	startsVariable  = "JUDGED_SCHEDULER_STARTS"  // directory: a log per start, and a line in `starts`
 	readySeconds    = 60
 	settleTime      = 300 * time.Millisecond // the other process sees an event a little later than this one
@@ -66,6 +67,7 @@ func (j *judgement) belongsTo(sched *Scheduler) {
 	j.sched = sched
 	judgements.Store(sched, j)
 	if JudgedIsChosen() {
+		sched.NextPod = inItsOrder(j, sched.SchedulingQueue, sched.NextPod)
 		sched.SchedulingQueue = &drivenQueue{SchedulingQueue: sched.SchedulingQueue, judgement: j}
 	}
 }
@@ -79,7 +81,12 @@ func (sched *Scheduler) schedule(ctx context.Context, loop func()) {
 	}
 	j := kept.(*judgement)
 	j.started.Do(func() {
-		if err := j.run(ctx); err != nil && ctx.Err() == nil {
+		log, err := OpenLog()
+		if err == nil {
+			defer log.Close()
+			err = j.run(ctx, log)
+		}
+		if err != nil && ctx.Err() == nil {
 			note("failed", err.Error())
 		}
 	})
@@ -105,7 +112,7 @@ func (sched *Scheduler) Settle() {
 }
 
 // run writes what the process needs, starts it and ends it with the context.
-func (j *judgement) run(ctx context.Context) error {
+func (j *judgement) run(ctx context.Context, log *os.File) error {
 	defer j.open()
 	foreign := j.foreignPlugins()
 	if slices.ContainsFunc(foreign, j.sched.sorts) {
@@ -144,7 +151,7 @@ func (j *judgement) run(ctx context.Context) error {
 	flags := []string{"--config", config, "--decision-details", "0",
 		"--authorization-always-allow-paths", "/readyz,/metrics,/debug/*",
 		"--pod-max-in-unschedulable-pods-duration", j.options.podMaxInUnschedulablePodsDuration.String()}
-	return RunJudged(ctx, port, append(flags, j.flags...), environment)
+	return RunJudged(ctx, port, append(flags, j.flags...), environment, log)
 }
 
 // JudgedIsChosen says whether the environment names another scheduler.
@@ -167,16 +174,14 @@ func AwaitEnded(ctx context.Context) bool {
 	}
 }
 
+// OpenLog creates the log of a process.
+func OpenLog() (*os.File, error) { return os.CreateTemp(os.Getenv(startsVariable), "scheduler-*.log") }
+
 // RunJudged starts the process with further flags and variables, and ends it with the context; an error says why it
 // ended before.
-func RunJudged(ctx context.Context, port int, flags, environment []string) error {
+func RunJudged(ctx context.Context, port int, flags, environment []string, log *os.File) error {
 	running.Add(1)
 	defer running.Done()
-	log, err := os.CreateTemp(os.Getenv(startsVariable), "scheduler-*.log")
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	command := strings.Fields(os.Getenv(commandVariable))
 	arguments := append(command[1:], "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(port),
 		"--allow-default-scheduler-name", "-v", "4")
@@ -219,12 +224,13 @@ func (j *judgement) open() {
 	}
 }
 
-// foreignPlugins are those of the test's own registry that its profiles name.
+// foreignPlugins are those of the test's own registry that its profiles name, and the other scheduler does not have.
 func (j *judgement) foreignPlugins() []string {
-	own := frameworkplugins.NewInTreeRegistry()
+	inTree := frameworkplugins.NewInTreeRegistry()
+	own := strings.Split(os.Getenv(ownVariable), ",")
 	var names []string
 	for name := range j.options.frameworkOutOfTreeRegistry {
-		if _, inTree := own[name]; !inTree && j.isEnabled(name) {
+		if _, found := inTree[name]; !found && !slices.Contains(own, name) && j.isEnabled(name) {
 			names = append(names, name)
 		}
 	}
@@ -252,6 +258,12 @@ func (j *judgement) writeConfiguration(path, kubeconfig string) error {
 	var config schedulerapi.KubeSchedulerConfiguration
 	if err := scheme.Scheme.Convert(&versioned, &config, nil); err != nil {
 		return err
+	}
+	for _, profile := range j.options.profiles {
+		// It has what it names, and no more: a file would add the defaults.
+		if profile.Plugins != nil && len(profile.Plugins.MultiPoint.Enabled) == 0 {
+			profile.Plugins.MultiPoint.Disabled = []schedulerapi.Plugin{{Name: "*"}}
+		}
 	}
 	config.Profiles, config.Extenders = j.options.profiles, j.options.extenders
 	config.PercentageOfNodesToScore = &j.options.percentageOfNodesToScore
@@ -316,10 +328,14 @@ func writeKubeconfig(path string, config *restclient.Config) error {
 	if config.ServerName != "" {
 		cluster["tls-server-name"] = config.ServerName
 	}
+	user := map[string]any{"token": config.BearerToken}
+	if len(config.CertData) > 0 {
+		user = map[string]any{"client-certificate-data": config.CertData, "client-key-data": config.KeyData}
+	}
 	document := map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "test",
 		"clusters": []any{map[string]any{"name": "test", "cluster": cluster}},
-		"users":    []any{map[string]any{"name": "test", "user": map[string]any{"token": config.BearerToken}}},
+		"users":    []any{map[string]any{"name": "test", "user": user}},
 		"contexts": []any{map[string]any{"name": "test", "context": map[string]any{"cluster": "test", "user": "test"}}},
 	}
 	encoded, err := json.Marshal(document)

@@ -49,11 +49,18 @@ func startJudged(ctx context.Context, flags []string) (TestServer, error) {
 		tearDown()
 		return TestServer{}, err
 	}
+	log, err := scheduler.OpenLog()
+	if err != nil {
+		close(ended)
+		tearDown()
+		return TestServer{}, err
+	}
 	flags = append(flags, "--tls-cert-file", pair+".crt", "--tls-private-key-file", pair+".key")
 	failed := make(chan error, 1)
 	go func() {
 		defer close(ended)
-		failed <- scheduler.RunJudged(ctx, port, flags, nil)
+		defer log.Close()
+		failed <- scheduler.RunJudged(ctx, port, flags, nil, log)
 	}()
 	ready := make(chan bool, 1)
 	go func() {

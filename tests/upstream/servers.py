@@ -1,10 +1,10 @@
-"""An etcd of a run's own, which the tests' API servers share."""
+"""The servers of a run's tests: an etcd that their API servers share, or binaries that they start themselves."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from devcluster import ports, processes
@@ -14,10 +14,27 @@ from devcluster.progress import Reporter
 from devcluster.services import control_plane
 from devcluster.state import StateDirectory
 from devcluster.toolchain import binaries
+from tests.upstream.suites import PLUGINS, Suite
 
 
 @contextlib.contextmanager
-def etcd_running(report: Reporter) -> Iterator[str]:
+def servers_of(suite: Suite, report: Reporter) -> Iterator[Mapping[str, str]]:
+    """Yield the variables by which the tests find their servers."""
+    if suite.module == PLUGINS:
+        paths = binaries.ensure(["etcd", "kube-apiserver"], report, suite.release.minor)
+        yield {
+            "TEST_ASSET_ETCD": str(paths["etcd"]),
+            "TEST_ASSET_KUBE_APISERVER": str(paths["kube-apiserver"]),
+            # Other work may keep the cores busy.
+            "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "2m",
+        }
+        return
+    with _etcd_running(report) as address:
+        yield {"KUBE_INTEGRATION_ETCD_URL": address}
+
+
+@contextlib.contextmanager
+def _etcd_running(report: Reporter) -> Iterator[str]:
     """Start one below a temporary directory, yield its address, and end it again."""
     binary = binaries.ensure(["etcd"], report)["etcd"]
     with tempfile.TemporaryDirectory(prefix="upstream-") as root:
