@@ -16,10 +16,10 @@ $(error CONTAINERS=... is about the local cluster that the demo builds: give it 
 endif
 DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
 endif
-.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance upstream matrix faults bench bench-smoke size clean
+.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance upstream upstream-e2e upstream-perf matrix faults bench bench-smoke size clean
 
 help:  ## This list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 setup: $(VENV)/.ready  ## Python environment from the lock file
 
@@ -53,6 +53,12 @@ conformance: setup  ## N=2000 random cases against the real kube-scheduler; KUBE
 
 upstream: setup  ## Upstream's own integration tests against ours (half an hour); SUITE=scheduler-plugins, KUBERNETES=1.37, PACKAGES=filters,scoring, MODE=safe choose
 	@$(BIN)/python -m tests.upstream $(if $(SUITE),--suite $(SUITE)) $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(MODE),--mode $(MODE)) $(if $(RECORD),--record $(RECORD))
+
+upstream-e2e: setup  ## Kubernetes' e2e specs of scheduling against ours, on simulated nodes (an hour); TEST=PATTERN, MODE=safe choose
+	@$(BIN)/python -m tests.upstream.e2e $(if $(TEST),--test '$(TEST)') $(if $(MODE),--mode $(MODE)) $(if $(RECORD),--record $(RECORD))
+
+upstream-perf: setup  ## kube-scheduler's own benchmark, scheduler_perf, with ours beside it (hours); WORKLOADS=PATTERN chooses
+	@$(BIN)/python -m tests.upstream.perf $(if $(WORKLOADS),--workloads '$(WORKLOADS)') $(if $(RECORD),--record $(RECORD))
 
 matrix: setup  ## Demo, operator, scheduler, a short race and N=100 random cases on each minor of Kubernetes (hours); MINORS="1.35 1.36" chooses
 	@$(BIN)/python tools/matrix.py $(or $(MINORS),$(KUBERNETES)) $(if $(N),--cases $(N))

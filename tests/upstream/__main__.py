@@ -13,21 +13,16 @@ scheduler passes, 1 if not, 2 on wrong usage, 130 when it was interrupted.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
-import signal
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-
 from devcluster import releases
-from devcluster.errors import DevClusterError, SpecError
-from devcluster.progress import Reporter, reporter
+from devcluster.errors import SpecError
+from devcluster.progress import Reporter
 from tests.upstream import page, running
+from tests.upstream.command import add_mode, add_options, carry_out, judge, pattern
 from tests.upstream.results import Results
 from tests.upstream.running import Side
 from tests.upstream.servers import servers_of
@@ -46,12 +41,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--kubernetes", default=minor, metavar="MINOR", help="whose tests (%(default)s)")
     parser.add_argument("--suite", default=SUITES[0], choices=SUITES, help="of which project (%(default)s)")
     parser.add_argument("--packages", default="", metavar="A,B", help="such as filters,preemption/misc (all)")
-    parser.add_argument("--mode", default="upstream,safe", help="compatibility of ours: upstream, safe or both")
-    parser.add_argument("--test", default="", metavar="PATTERN", help="only tests whose name matches")
-    parser.add_argument("--record", type=Path, default=Path(".upstream.json"), help="file of results (%(default)s)")
-    parser.add_argument("--again", action="store_true", help="also what is recorded")
+    parser.add_argument("--test", type=pattern, default="", metavar="PATTERN", help="only tests whose name matches")
+    add_mode(parser)
+    add_options(parser, ".upstream.json")
     parser.add_argument("--built", action="store_true", help="nothing, unless the chosen packages are built")
-    parser.add_argument("--logs", type=Path, help="keep what the tests and our scheduler print in this directory")
     parser.add_argument("--page", action="store_true", help="write docs/conformance.md, and do nothing else")
     options = parser.parse_args(arguments)
     if options.built and not options.packages:
@@ -62,15 +55,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         options.suite = suite_of(options.suite, releases.release_of(options.kubernetes))
     except SpecError as error:
         parser.error(f"--kubernetes: {error}")
-    try:
-        options.modes = [Side(mode) for mode in options.mode.split(",")]
-        if Side.GO in options.modes:
-            raise ValueError(options.mode)
-        re.compile(options.test)
-    except ValueError:
-        parser.error(f"--mode: {options.mode!r} is not upstream, safe or upstream,safe")
-    except re.error as error:
-        parser.error(f"--test: {error}")
     return options
 
 
@@ -105,7 +89,7 @@ def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: 
                 judged = [test for test in running.names(package, servers) if not is_unrunnable(minor, name, test)]
                 results.know(minor, name, judged)
                 tests = [test for test in judged if re.search(options.test, test)]
-                rows = [(test, side) for test in tests for side in (Side.GO, *options.modes)]
+                rows = [(test, side) for test in tests for side in (Side.GO, *options.mode)]
                 for done, (test, side) in enumerate(rows):
                     advance(done, len(rows), "runs")
                     if not options.again and results.has(minor, name, test, side):
@@ -126,39 +110,14 @@ def main(arguments: list[str]) -> int:
     if options.page:
         page.write()
         return 0
-    # As on Ctrl-C: etcd and the test end with the run.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(stderr=True)
     results = Results(options.record)
-    try:
-        with reporter(console) as report, _logs(options.logs) as logs:
-            packages = _run(options, report, results, logs)
-    except KeyboardInterrupt:
-        return 130
-    except SpecError as error:
-        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        return 2
-    except DevClusterError as error:
-        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        return 1
+    packages: list[str] = []
+    code = carry_out(lambda report, logs: packages.extend(_run(options, report, results, logs)), options.logs)
+    if code or not packages:
+        return code
     minor = options.suite.release.minor
-    if packages:
-        print(page.table(results, minor, packages))
-    controls = {(package, case) for package, case, side in results.failures(minor) if side is Side.GO}
-    chosen = [row for row in results.failures(minor) if row[0] in packages and row[2] in options.modes]
-    faults = [row for row in chosen if (row[0], row[1]) not in controls]
-    for package, case, side in faults:
-        print(f"{package} {case}: fails with ours ({side}), passes with the Go scheduler")
-    return 1 if faults else 0
-
-
-@contextlib.contextmanager
-def _logs(kept: Path | None) -> Iterator[Path]:
-    if kept is not None:
-        yield kept.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="upstream-logs-") as directory:
-        yield Path(directory)
+    print(page.table(results, minor, packages))
+    return judge(results, minor, packages, options.mode)
 
 
 if __name__ == "__main__":

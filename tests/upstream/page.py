@@ -10,7 +10,7 @@ from devcluster.releases import RELEASES
 from tests.upstream.results import NOT_RUN, RECORDED, Counts, Results
 from tests.upstream.running import CHECKOUT, Side
 from tests.upstream.suites import suite_of
-from tests.upstream.unrunnable import rows
+from tests.upstream.unrunnable import SPECS, rows
 
 PAGE = CHECKOUT / "docs" / "conformance.md"
 _SIDES: Mapping[Side, str] = {Side.GO: "Go", Side.UPSTREAM: "ours, `upstream`", Side.SAFE: "ours, `safe`"}
@@ -28,9 +28,10 @@ _EXPLAINED: Mapping[str, str] = {
     "TestCoschedulingPlugin/different_priority,_sequentially_pg1_meet_min_and_pg2_meet_min": "preemption for members",
     "TestLoadVariationRiskBalancingPlugin": "age of a value",
     "TestSyschedPlugin": "SySched: what shows that the kubelet has reported",
+    ".* PodTopologySpread Preemption validates proper pods are preempted": "kwok ended the spec's pod, as with Go at times",
     r"TestSchedulerZPages/\w+_structured_cbor_response": "feature gates but five: `CBORServingAndStorage` is alpha",
 }
-"""Why a case fails on purpose: the row of docs/differences.md, by a pattern of the case's name."""
+"""Why a case fails: the row of docs/differences.md, or what is at fault beside ours, by a pattern of its name."""
 _INTRODUCTION = """\
 # kube-scheduler's own tests
 
@@ -64,6 +65,13 @@ its plugins are ours here, with the arguments that the test gives them, encoded 
 the test names and no more, where a file would add the defaults. etcd and API server, one of each for a test, are the local cluster's.
 Tests that run no loop, but take pods from the queue themselves, get them in the order in which ours takes them: it is started, and
 has ended by then.
+"""
+_SPECS = """\
+## The e2e tests
+
+`make upstream-e2e` runs the specs `[sig-scheduling]` of Kubernetes' e2e tests (`test/e2e`) on a local control plane with six simulated nodes in two
+zones. The specs are not edited: a run of one starts kube-scheduler, or ours in its place, for the pods of `default-scheduler`. kwok plays the kubelets. A spec that
+fails is tried once more, with either: kwok deletes by name, at times a pod that was created just after another of its name had gone.
 """
 _REPEATING = """\
 ## Repeat it
@@ -131,8 +139,8 @@ def text() -> str:
     parts = [_INTRODUCTION]
     results = Results(RECORDED["kube-scheduler"])
     for minor in results.minors():
-        packages = results.packages(minor)
         parts.append(f"## {RELEASES[minor].version}\n\nRecorded on {results.recorded(minor)}.\n")
+        packages = results.packages(minor)
         parts.append(table(results, minor, packages) + "\n")
         parts += _remarks(results, minor, packages, list(rows(minor)))
     results = Results(RECORDED["scheduler-plugins"])
@@ -142,6 +150,14 @@ def text() -> str:
         parts.append(f"## scheduler-plugins {version}\n\n{_PLUGINS}\nRecorded on {results.recorded(minor)}.\n")
         parts.append(table_of_tests(results, minor, packages) + "\n")
         parts += _remarks(results, minor, packages, [])
+    results = Results(RECORDED["e2e"])
+    parts.append(_SPECS)
+    for minor in results.minors():
+        packages = results.packages(minor)
+        parts.append(f"Those of {RELEASES[minor].version}, recorded on {results.recorded(minor)}:\n")
+        parts.append(table(results, minor, packages) + "\n")
+        left_out = [(package, spec, why) for package in packages for spec, why in SPECS.items()]
+        parts += _remarks(results, minor, packages, left_out)
     return "\n".join([*(part for part in parts if part), _REPEATING])
 
 

@@ -14,6 +14,7 @@ from tests.upstream.running import Run, Side
 RECORDED: Mapping[str, Path] = {
     "kube-scheduler": Path(__file__).with_name("results.json"),
     "scheduler-plugins": Path(__file__).with_name("schedulerplugins.json"),
+    "e2e": Path(__file__).with_name("specs.json"),
 }
 """What docs/conformance.md shows, by suite."""
 NEVER_STARTED = "never starts the scheduler: it drives parts of the Go one"

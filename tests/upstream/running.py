@@ -26,6 +26,7 @@ TEST_SECONDS = 900
 """When a test that hangs is ended: TestPreemption with ours takes ten minutes on busy cores."""
 _OWN_PLUGINS = [plugin.name for plugin in SCHEDULER_PLUGINS if "scheduler-plugins" in plugin.flavours]
 """Plugins that ours has, which the tests of scheduler-plugins register in Go."""
+_FLAGS = "-v 4 --decision-details 0"
 _OUTCOME = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
 
 
@@ -62,7 +63,7 @@ class Run:
 
 def names(package: Package, servers: Mapping[str, str]) -> list[str]:
     """The tests of a package, in its order. A binary starts its servers even for this, unless it is told of some."""
-    output = _output([str(package.binary), "-test.list", "."], package.directory, servers)
+    output = printed([str(package.binary), "-test.list", "."], package.directory, servers, TEST_SECONDS)
     return [line for line in output.splitlines() if line.startswith("Test")]
 
 
@@ -75,8 +76,9 @@ def run(package: Package, test: str, side: Side, servers: Mapping[str, str], log
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "starts").unlink(missing_ok=True)
     began = time.monotonic()
-    variables = {**package.environment, **servers, **_judged(side, package.minor, logs)}
-    output = _output(command, package.directory, variables)
+    variables = {**package.environment, **servers, **judged(side, package.minor, logs, _FLAGS)}
+    # The binary ends itself when the time is over; if it cannot, it is ended.
+    output = printed(command, package.directory, variables, TEST_SECONDS + 60)
     (logs / "test.log").write_text(output)
     result = outcomes(output, test)
     result.seconds = time.monotonic() - began
@@ -110,11 +112,12 @@ def outcomes(output: str, test: str) -> Run:
     return result
 
 
-def _judged(side: Side, minor: str, logs: Path) -> Mapping[str, str]:
+def judged(side: Side, minor: str, logs: Path, flags: str) -> Mapping[str, str]:
+    """What tells a binary which scheduler to start, with which further flags, and where to put its log."""
     if side is Side.GO:
         return {}
     return {
-        "JUDGED_SCHEDULER": f"{sys.executable} -m scheduler",
+        "JUDGED_SCHEDULER": f"{sys.executable} -m scheduler {flags}",
         "JUDGED_SCHEDULER_OPTIONS": json.dumps({"compatibility": side.value, "kubernetesVersion": minor}),
         "JUDGED_SCHEDULER_GATES": ",".join(sorted(SETTABLE_GATES)),
         "JUDGED_SCHEDULER_OWN": ",".join(_OWN_PLUGINS),
@@ -124,18 +127,19 @@ def _judged(side: Side, minor: str, logs: Path) -> Mapping[str, str]:
     }
 
 
-def _output(command: list[str], directory: Path, variables: Mapping[str, str]) -> str:
-    """Run a command with further variables; what it leaves running has ended, too."""
+def printed(command: list[str], directory: Path, variables: Mapping[str, str], seconds: float) -> str:
+    """Run a binary with further variables for so many seconds at most; return what it has printed by then. What it
+    leaves running has ended, too."""
     with tempfile.TemporaryDirectory(prefix="upstream-") as temporary:
         try:
             environment = {**os.environ, **variables, "TMPDIR": temporary, processes.CLUSTER_MARKER: temporary}
-            return _output_of_group(command, directory, environment)
+            return _printed_by_group(command, directory, environment, seconds)
         finally:
             # Servers of a binary that ended in the midst: they are in groups of their own.
             processes.sweep(Path(temporary))
 
 
-def _output_of_group(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
+def _printed_by_group(command: list[str], directory: Path, environment: Mapping[str, str], seconds: float) -> str:
     with subprocess.Popen(
         command,
         cwd=directory,
@@ -148,8 +152,7 @@ def _output_of_group(command: list[str], directory: Path, environment: Mapping[s
         start_new_session=True,
     ) as process:
         try:
-            # The binary ends itself when the time is over; if it cannot, it is ended here.
-            output, _ = process.communicate(timeout=TEST_SECONDS + 60)
+            output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()

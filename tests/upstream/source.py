@@ -51,7 +51,7 @@ class Source:
         return Package(
             name,
             self._suite.release.minor,
-            self._root / "bin" / f"{name.replace('/', '-')}-{self._digest}.test",
+            self._root / "bin" / Path(self._suite.root).name / f"{name.replace('/', '-')}-{self._digest}.test",
             self._copy(self._suite.module) / self._suite.root / name,
             {"TEST_SRCDIR": str(self._root), "TEST_WORKSPACE": "."},
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _DRIVES = "drives the Go scheduler itself, one cycle at a time"
@@ -101,6 +101,15 @@ UNRUNNABLE = (
     ),
     Unrunnable("queueing/queueinghint", "TestCoreResourceEnqueue/NodeDeclaredFeatures/.*", _FEATURE, 36, 36),
 )
+
+SPECS: Mapping[str, str] = {
+    "LimitRange .*": _API_SERVER,
+    "SchedulerPredicates .* pod overhead is accounted for": "needs a kubelet that makes new capacity allocatable",
+    "SchedulerPreemption .* with the async preemption .*": "needs victims that take their time to end; kwok ends them",
+    "SchedulerPreemption .* PriorityClass endpoints can .*": _API_SERVER,
+    "SchedulerPreemption .* pod disruption condition is added .*": "needs a finalizer, which kwok removes",
+}
+"""Specs of the e2e tests that are left out, by pattern, with the reason."""
 
 
 def rows(minor: str) -> Iterator[tuple[str, str, str]]:

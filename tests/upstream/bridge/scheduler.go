@@ -148,7 +148,7 @@ func (j *judgement) run(ctx context.Context, log *os.File) error {
 		}
 	}()
 	// It answers questions about its queue without a token.
-	flags := []string{"--config", config, "--decision-details", "0",
+	flags := []string{"--config", config,
 		"--authorization-always-allow-paths", "/readyz,/metrics,/debug/*",
 		"--pod-max-in-unschedulable-pods-duration", j.options.podMaxInUnschedulablePodsDuration.String()}
 	return RunJudged(ctx, port, append(flags, j.flags...), environment, log)
@@ -184,7 +184,7 @@ func RunJudged(ctx context.Context, port int, flags, environment []string, log *
 	defer running.Done()
 	command := strings.Fields(os.Getenv(commandVariable))
 	arguments := append(command[1:], "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(port),
-		"--allow-default-scheduler-name", "-v", "4")
+		"--allow-default-scheduler-name")
 	if gates := chosenGates(); gates != "" {
 		arguments = append(arguments, "--feature-gates", gates)
 	}
