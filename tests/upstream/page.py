@@ -15,7 +15,7 @@ from tests.upstream.unrunnable import SPECS, rows
 PAGE = CHECKOUT / "docs" / "conformance.md"
 _SIDES: Mapping[Side, str] = {Side.GO: "Go", Side.UPSTREAM: "ours, `upstream`", Side.SAFE: "ours, `safe`"}
 _NOMINATES = "an alpha gate of 1.34: ours nominates before a binding from 1.35 on"
-_WITHOUT_HINTS = "emulates 1.33 without queueing hints, which cannot be turned off in 1.34"
+_WITHOUT_HINTS = "emulates 1.33 without queueing hints, which cannot be turned off from 1.34 on"
 _COMPARISONS = "feature gates but five: `TaintTolerationComparisonOperators` is alpha"
 _EXPLAINED: Mapping[str, str] = {
     r"Test_PutNominatedNodeNameInBindingCycle/NominatedNodeName_is_put_if_P\w+_will_run.*": _NOMINATES,
