@@ -1,4 +1,6 @@
-"""Args of the plugins of sigs.k8s.io/scheduler-plugins v0.34.7 that read no load (apis/config/v1), and their checks."""
+"""Args of the plugins of sigs.k8s.io/scheduler-plugins v0.34.7 that read no load (apis/config/v1), and their checks.
+
+NodeMetadata and `preemptionMode` are as at 903da7df, which v0.35.7 was made of."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +9,7 @@ from pydantic import Field, model_validator
 
 from scheduler.catalog.args_intree import DefaultPreemptionArgs, ResourceSpec
 from scheduler.catalog.types import ArgsModel, Loc, StrictModel
+from scheduler.kube.primitives import RFC3339, TimestampError, time_layout
 
 
 class CoschedulingArgs(ArgsModel):
@@ -64,6 +67,48 @@ class NodeResourcesAllocatableArgs(ArgsModel):
                 yield ("resources", index, "weight"), message
         if self.mode not in ("Least", "Most"):
             yield ("mode",), f'Invalid value: "{self.mode}": invalid support ModeType; allowed are Least, Most'
+
+
+_METADATA_STRATEGIES = {"Number": ("Highest", "Lowest"), "Timestamp": ("Newest", "Oldest")}
+
+
+class NodeMetadataArgs(ArgsModel):
+    """NodeMetadata: the label or annotation of nodes that holds a number, or a time in a layout of Go's."""
+
+    metadata_key: str = ""
+    metadata_source: str = ""
+    metadata_type: str = ""
+    scoring_strategy: str = ""
+    timestamp_format: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _times_have_a_format(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("metadataType") == "Timestamp" and not data.get("timestampFormat"):
+            return {**data, "timestampFormat": RFC3339}
+        return data
+
+    def check(self) -> Iterator[tuple[Loc, str]]:
+        """All but the format are needed; the strategy is one of the type; a time can be read by the format."""
+        if not self.metadata_key:
+            yield ("metadataKey",), 'Invalid value: "": metadataKey cannot be empty'
+        for field, value, allowed in (
+            ("metadataSource", self.metadata_source, ("Label", "Annotation")),
+            ("metadataType", self.metadata_type, tuple(_METADATA_STRATEGIES)),
+        ):
+            if value not in allowed:
+                names = " or ".join(f'"{name}"' for name in allowed)
+                yield (field,), f'Invalid value: "{value}": {field} must be either {names}'
+        strategies = _METADATA_STRATEGIES.get(self.metadata_type, tuple(sum(_METADATA_STRATEGIES.values(), ())))
+        if self.scoring_strategy not in strategies:
+            names = " or ".join(f'"{name}"' for name in strategies)
+            of_type = f" for metadataType {self.metadata_type}" if self.metadata_type in _METADATA_STRATEGIES else ""
+            yield ("scoringStrategy",), f'Invalid value: "{self.scoring_strategy}": must be {names}{of_type}'
+        if self.metadata_type == "Timestamp":
+            try:
+                time_layout(self.timestamp_format)
+            except TimestampError as error:
+                yield ("timestampFormat",), str(error)
 
 
 class TopologyScoringStrategy(StrictModel):

@@ -7,6 +7,7 @@ which ones this scheduler can run itself.
 from scheduler.catalog.args_schedulerplugins import (
     CoschedulingArgs,
     NetworkOverheadArgs,
+    NodeMetadataArgs,
     NodeResourcesAllocatableArgs,
     NodeResourceTopologyMatchArgs,
     PreemptionTolerationArgs,
@@ -115,6 +116,7 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         implemented=True,
         flavours=_FLAVOURS,
     ),
+    PluginDescriptor("NodeMetadata", points(["score"]), NodeMetadataArgs, implemented=True, flavours=_FLAVOURS),
     PluginDescriptor(
         "PreemptionToleration",
         points(["postFilter"]),

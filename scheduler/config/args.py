@@ -91,6 +91,20 @@ class ArgsReader:
             message = f"missing, but {name} reads the nodes' load only from a load-watcher"
             self._error((*at, "WatcherAddress"), message, "give its URL")
 
+    def check_needed(self, profile: KubeSchedulerProfile, effective: Mapping[str, ArgsModel]) -> None:
+        """Report enabled plugins that have no args, though their defaults are not allowed.
+
+        Args:
+            profile: as written.
+            effective: args of enabled plugins, with defaults.
+        """
+        written = {entry.name for entry in profile.plugin_config}
+        for name, model in effective.items():
+            if name not in written:
+                fields = [str(below[0]) for below, _ in model.check_as(self._kubernetes)]
+                if fields:
+                    self._error(self._loc, f"{name} has no args, and needs {', '.join(fields)}")
+
     def check_credentials(
         self,
         profile: KubeSchedulerProfile,

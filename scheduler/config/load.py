@@ -151,6 +151,7 @@ def load_configuration(
         given_args = reader.read(profile)
         effective = _effective_profile(model, profile, points, given_args, expander.left_out, chosen, kubernetes)
         reader.check_sources(profile, given_args, effective.plugin_args)
+        reader.check_needed(profile, effective.plugin_args)
         if credential_rules is not None:
             reader.check_credentials(profile, effective.plugin_args, credential_rules, effective.options.load)
         problems += [*expander.problems, *reader.problems]

@@ -125,7 +125,6 @@ _PLUGINS: Mapping[str, Span] = MappingProxyType(
 _GONE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CrossNodePreemption": ("postFilter",),
-        "NodeMetadata": ("score",),
         "NodeLabel": ("filter", "score"),
         "ServiceAffinity": ("preFilter", "filter", "score"),
         "NodePreferAvoidPods": ("score",),

@@ -28,6 +28,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
     "NetworkOverhead": "networkoverhead:NetworkOverhead",
     "NodeAffinity": "nodeaffinity:NodeAffinity",
     "NodeDeclaredFeatures": "nodedeclaredfeatures:NodeDeclaredFeatures",
+    "NodeMetadata": "nodemetadata:node_metadata",
     "NodeName": "nodename:NodeName",
     "NodePorts": "nodeports:NodePorts",
     "NodeResourcesAllocatable": "noderesourcesallocatable:NodeResourcesAllocatable",

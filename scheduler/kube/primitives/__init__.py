@@ -40,6 +40,7 @@ from scheduler.kube.primitives.selectors import (
     preferred_terms,
     selector_from_set,
 )
+from scheduler.kube.primitives.timelayouts import RFC3339, time_layout
 from scheduler.kube.primitives.timestamps import (
     TimestampError,
     epoch_seconds,
@@ -56,6 +57,7 @@ __all__ = [
     "INT64_MAX",
     "INT64_MIN",
     "NOTHING",
+    "RFC3339",
     "CompiledNodeSelector",
     "CompiledNodeSelectorTerm",
     "LabelSelectorLike",
@@ -86,4 +88,5 @@ __all__ = [
     "quantity_milli_value",
     "quantity_value",
     "selector_from_set",
+    "time_layout",
 ]

@@ -85,6 +85,7 @@ def test_the_vectors_cover_every_plugin_that_has_args() -> None:
     assert {vector["plugin"] for vector in VECTORS if vector["kind"] == "args_defaults"} | {
         "Peaks",
         "HighLoadFilter",
+        "NodeMetadata",
         "SharedNodes",
     } == {plugin.name for plugin in SCHEDULER_PLUGINS if plugin.args_model}
     assert sum(1 for name in IN_TREE if lookup(name)) == 10

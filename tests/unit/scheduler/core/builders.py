@@ -19,8 +19,8 @@ SOURCE = f"watcher:{WATCHER}"
 
 
 def api_node(name: str, **fields: Any) -> Node:
-    """Words: labels, taints [(key, value, effect)], unschedulable, allocatable, capacity, images {name: bytes},
-    addresses."""
+    """Words: labels, annotations, taints [(key, value, effect)], unschedulable, allocatable, capacity,
+    images {name: bytes}, addresses."""
     allocatable = {"cpu": "4", "memory": "16Gi", "pods": "110", **fields.get("allocatable", {})}
     status = {
         "allocatable": allocatable,
@@ -34,9 +34,8 @@ def api_node(name: str, **fields: Any) -> Node:
         "taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in fields.get("taints", ())],
     }
     labels = {"kubernetes.io/hostname": name, **fields.get("labels", {})}
-    return msgspec.convert(
-        {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "spec": spec, "status": status}, Node
-    )
+    metadata = {"name": name, "uid": f"uid-{name}", "labels": labels, "annotations": fields.get("annotations", {})}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Node)
 
 
 def node(name: str, **fields: Any) -> NodeInfo:

@@ -1,0 +1,129 @@
+"""The plugin: reading values, and scaling them."""
+
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from scheduler.catalog import NodeMetadataArgs
+from scheduler.framework import (
+    MAX_SCORE,
+    CycleState,
+    DependsOn,
+    IntArray,
+    Locality,
+    LocalPlugin,
+    NodeView,
+    PodInfo,
+    RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
+)
+from scheduler.kube.primitives import INT64_MAX, INT64_MIN, TimestampError, time_layout
+
+UNREADABLE = -1 << 63
+"""The raw score of a node without a value that can be read."""
+LEAST_READABLE = 1
+"""The score of the worst node that has a value: 0 is for those without."""
+MAX_CHARACTERS = 256
+"""Longer values are not read: an annotation may have 256 KiB, no number or time needs them."""
+NANOSECONDS = 10**9
+_DIGITS, _HEX = r"[0-9]+(?:_[0-9]+)*", r"[0-9a-f]+(?:_[0-9a-f]+)*"
+_NUMBER = re.compile(
+    rf"[+-]?(?:(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:e[+-]?{_DIGITS})?"
+    rf"|(?P<hex>0x(?:_?{_HEX}\.?(?:{_HEX})?|\.{_HEX})p[+-]?{_DIGITS}))",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+class NodeMetadata:
+    """Scores the value: the larger or the smaller number, the later or the earlier time. Numbers count without their
+    fractions, times in whole seconds."""
+
+    name = "NodeMetadata"
+
+    def __init__(self, args: NodeMetadataArgs) -> None:
+        self._key = args.metadata_key
+        self._in_labels = args.metadata_source == "Label"
+        self._is_number = args.metadata_type == "Number"
+        self._sign = 1 if args.scoring_strategy in ("Highest", "Newest") else -1
+        # Whole fleets share a value.
+        self._read: Callable[[str], int | None] = lru_cache(maxsize=8192)(
+            read_number if self._is_number else time_reader(args.timestamp_format)
+        )
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return the values, negative where the smaller is better, and UNREADABLE where there is none."""
+        values = (self._value(view, row) for row in rows.tolist())
+        return np.fromiter((UNREADABLE if value is None else value for value in values), np.int64, len(rows))
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Stretch the values to 1..100, cut towards 1; nodes that are all alike get 1. 0 without a value."""
+        result = np.zeros_like(scores)
+        readable = scores != UNREADABLE
+        if readable.any():
+            result[readable] = self._stretched(scores[readable])
+        return result
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Values are the node's own, whoever asks."""
+        return Locality(scores=DependsOn.NODE, part=b"")
+
+    def _value(self, view: NodeView, row: int) -> int | None:
+        node = view.info(row)
+        text = (node.labels if self._in_labels else node.annotations).get(self._key)
+        if text is None or len(text) > MAX_CHARACTERS:
+            return None
+        value = self._read(text)
+        if value is None:
+            return None
+        return self._sign * value if self._is_number else self._rank(value, view)
+
+    def _rank(self, moment: int, view: NodeView) -> int:
+        """Return the value of a time in nanoseconds since 1970."""
+        return self._sign * (moment // NANOSECONDS)
+
+    def _stretched(self, values: IntArray) -> IntArray:
+        least, most = int(values.min()), int(values.max())
+        if least == most:
+            return np.full_like(values, LEAST_READABLE)
+        steps = MAX_SCORE - LEAST_READABLE
+        if (most - least) * steps <= INT64_MAX:
+            return (values - least) * steps // (most - least) + LEAST_READABLE
+        # Python's integers have no bounds; such values are rare.
+        exact = [(value - least) * steps // (most - least) + LEAST_READABLE for value in values.tolist()]
+        return np.array(exact, dtype=np.int64)
+
+
+def read_number(text: str) -> int | None:
+    """Read a number as Go's strconv.ParseFloat does, without its fraction; None where it is none, or beyond int64."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    plain = text.replace("_", "")
+    try:
+        number = float.fromhex(plain) if match["hex"] else float(plain)
+    except (ValueError, OverflowError):
+        return None
+    return int(number) if math.isfinite(number) and INT64_MIN < number < INT64_MAX else None
+
+
+def time_reader(layout: str) -> Callable[[str], int | None]:
+    """Return a function that reads times of a layout, in nanoseconds since 1970; None where a text is no such time."""
+    reader = time_layout(layout)
+
+    def read_time(text: str) -> int | None:
+        try:
+            return reader.nanoseconds(text)
+        except TimestampError:
+            return None
+
+    return read_time
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = NodeMetadata
+_SCORE_NORMALIZER: type[ScoreNormalizer] = NodeMetadata
+_LOCAL: type[LocalPlugin] = NodeMetadata
