@@ -148,6 +148,7 @@ class NodeResourceTopologyMatchArgs(ArgsModel):
     cache_resync_period_seconds: int = 0
     discard_reserved_nodes: bool = False
     cache: TopologyCacheArgs = Field(default_factory=TopologyCacheArgs)
+    preemption_mode: str = "Disabled"
 
     def check(self) -> Iterator[tuple[Loc, str]]:
         """Names of strategy and cache modes are known."""
@@ -159,6 +160,9 @@ class NodeResourceTopologyMatchArgs(ArgsModel):
         for field, value in self.cache.to_dict().items():
             if value not in _CACHE_MODES[field]:
                 yield ("cache", field), f'Invalid value: "{value}": allowed are {", ".join(_CACHE_MODES[field])}'
+        if self.preemption_mode not in ("Disabled", "Enabled"):
+            message = f'Invalid value: "{self.preemption_mode}": invalid PreemptionMode; allowed are Disabled, Enabled'
+            yield ("preemptionMode",), message
 
 
 class PreemptionTolerationArgs(DefaultPreemptionArgs):

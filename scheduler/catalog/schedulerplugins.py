@@ -101,7 +101,7 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
     ),
     PluginDescriptor(
         "NodeResourceTopologyMatch",
-        points(["filter", "score", "reserve", "postBind"]),
+        points(["preFilter", "filter", "score", "reserve", "postBind"]),
         NodeResourceTopologyMatchArgs,
         rules=(PolicyRule(("topology.node.k8s.io",), ("noderesourcetopologies",), _READ),),
         crds=("noderesourcetopologies.topology.node.k8s.io",),

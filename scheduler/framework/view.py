@@ -337,6 +337,10 @@ class NodeView(Protocol):
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Pods this view adds to or removes from the table."""
 
+    @property
+    def removed_pods(self) -> Collection[Holder]:
+        """Pods of the table that this view shows on no node, or on another one; with their rows in the table."""
+
 
 class WhatIfView(NodeView, Protocol):
     """A view with some pods added or removed."""

@@ -273,6 +273,11 @@ class Snapshot:
         return ()
 
     @property
+    def removed_pods(self) -> Collection[Holder]:
+        """None: this is the table itself."""
+        return ()
+
+    @property
     def nomination_end(self) -> int:
         """Position one past the newest nomination; 0 where they are not watched."""
         return 0 if self._nominator is None else self._nominator.end
@@ -335,6 +340,7 @@ class Overlay(Snapshot):
         self._changed: dict[int, dict[str, PodInfo]] = {}
         self._log: list[Assignment] | None = None
         self._added: set[str] = set()
+        self._removed: dict[str, Holder] = {}
         self._moves_known: list[Move] = []
         self._unsettled: list[Callable[[], Iterable[Move]]] = []
 
@@ -440,6 +446,11 @@ class Overlay(Snapshot):
         """Pods this view adds and removes."""
         return self._assigned() if self._moves else self._base.overlay_assignments
 
+    @property
+    def removed_pods(self) -> Collection[Holder]:
+        """Pods taken away."""
+        return (*self._base.removed_pods, *self._removed.values()) if self._moves else self._base.removed_pods
+
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
         self._sums.use(pod, row, 1)
@@ -477,8 +488,13 @@ class Overlay(Snapshot):
         row, pod, sign = move
         if sign > 0:
             self._pods_of(row)[pod.uid] = pod
-            self._added.add(pod.uid)
-            self._assigned().append(Assignment(1, self.name(row), pod.spec, pod.requests, self.now, observed=False))
+            removed = self._removed.get(pod.uid)
+            if removed is not None and removed.row == row:
+                # It is back where the table has it.
+                del self._removed[pod.uid]
+            else:
+                self._added.add(pod.uid)
+                self._assigned().append(Assignment(1, self.name(row), pod.spec, pod.requests, self.now, observed=False))
         else:
             del self._pods_of(row)[pod.uid]
             # A pod of the table itself is in its log at a time of its own, and mostly in the measured load as well.
@@ -486,6 +502,8 @@ class Overlay(Snapshot):
                 self._assigned().append(
                     Assignment(-1, self.name(row), pod.spec, pod.requests, self.now, observed=False)
                 )
+            else:
+                self._removed[pod.uid] = Holder(row, pod)
         self._moves_known.append(move)
 
     def _pods_of(self, row: int) -> dict[str, PodInfo]:

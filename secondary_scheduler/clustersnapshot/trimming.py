@@ -6,14 +6,18 @@ whatever a new API version adds stay behind without being listed anywhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from scheduler.kube.model import Node
+
 _ANNOTATION_DOMAINS = ("kubernetes.io", "k8s.io", "x-k8s.io", "secondary-scheduler.io", "karpenter.sh")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_NUMBER_OR_TIME = re.compile(r"[0-9+.:TZ_ -]{1,40}", re.ASCII)
 _META = (
     "name",
     "namespace",
@@ -31,17 +35,18 @@ Trim = Callable[[Any], Any]
 def trim_object(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the part of an object that its model reads; metadata without what only tools wrote."""
     result: dict[str, Any] = _projection(kind)(data)
-    result["metadata"] = trim_metadata(data.get("metadata") or {})
+    result["metadata"] = trim_metadata(data.get("metadata") or {}, with_numbers=kind is Node)
     return result
 
 
-def trim_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata without managed fields, and with the annotations of Kubernetes, Karpenter and ours only."""
+def trim_metadata(meta: Mapping[str, Any], *, with_numbers: bool = False) -> dict[str, Any]:
+    """Return metadata without managed fields, and with the annotations of Kubernetes, Karpenter and ours only; also
+    those that are a number or a time in digits, if asked for: NodeMetadata may read them."""
     result = {field: meta[field] for field in _META if field in meta}
     annotations = {
         key: text
         for key, text in (meta.get("annotations") or {}).items()
-        if _is_kubernetes_annotation(key) and key != _LAST_APPLIED
+        if (_is_kubernetes_annotation(key) and key != _LAST_APPLIED) or (with_numbers and _is_number(text))
     }
     if annotations:
         result["annotations"] = annotations
@@ -51,6 +56,10 @@ def trim_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
 def _is_kubernetes_annotation(key: str) -> bool:
     domain = key.partition("/")[0]
     return any(domain == known or domain.endswith(f".{known}") for known in _ANNOTATION_DOMAINS)
+
+
+def _is_number(text: Any) -> bool:
+    return isinstance(text, str) and _NUMBER_OR_TIME.fullmatch(text) is not None
 
 
 @lru_cache

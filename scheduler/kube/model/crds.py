@@ -154,10 +154,11 @@ class TopologyCost(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class TopologyResource(Struct, frozen=True, gc=False, rename="camel"):
-    """v1alpha2.ResourceInfo, without capacity and allocatable, which no decision needs."""
+    """v1alpha2.ResourceInfo, without capacity, which no decision needs."""
 
     name: str = ""
     available: str | int | float = "0"
+    allocatable: str | int | float = "0"
 
 
 class TopologyZone(Struct, frozen=True, gc=False, rename="camel"):
@@ -167,6 +168,7 @@ class TopologyZone(Struct, frozen=True, gc=False, rename="camel"):
     type: str = ""
     costs: Listed[TopologyCost] = ()
     resources: Listed[TopologyResource] = ()
+    attributes: Listed[TopologyAttribute] = ()
 
 
 class NodeResourceTopology(Object, frozen=True, gc=False, rename="camel"):

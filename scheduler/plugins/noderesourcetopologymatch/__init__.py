@@ -27,6 +27,8 @@ from scheduler.framework import (
     PluginContext,
     PodInfo,
     PostBindPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
     ReservePlugin,
     RowArray,
     ScorePlugin,
@@ -43,6 +45,8 @@ from scheduler.plugins.noderesourcetopologymatch.caches import (
     assumed_amounts,
 )
 from scheduler.plugins.noderesourcetopologymatch.needs import Needs, NeedsOfPods
+from scheduler.plugins.noderesourcetopologymatch.placement import Placements
+from scheduler.plugins.noderesourcetopologymatch.removing import removed_by_node, without_pods
 from scheduler.plugins.noderesourcetopologymatch.resync import Resync
 from scheduler.plugins.noderesourcetopologymatch.strategies import score, strategy_of
 from scheduler.plugins.noderesourcetopologymatch.table import Part
@@ -78,22 +82,30 @@ class NodeResourceTopologyMatch:
         self._debited_zone = zone_at_number if context.upstream else leastnuma.same_zone
         self._upstream = context.upstream
         self._needs = NeedsOfPods(upstream=context.upstream)
+        self._placements: Placements | None = None
+        if args.preemption_mode == "Enabled":
+            self._placements = Placements(self._needs.of, args.cache.resync_method)
         self._resync: Resync | None = None
         self._cache = self._new_cache(args, context)
 
     def _new_cache(self, args: NodeResourceTopologyMatchArgs, context: PluginContext) -> TopologyCache:
         handle = context.handle
         if args.discard_reserved_nodes:
-            return UpstreamDiscardReserved(handle=handle) if context.upstream else DiscardReserved(handle=handle)
+            discard_reserved = UpstreamDiscardReserved if context.upstream else DiscardReserved
+            return discard_reserved(handle=handle, placements=self._placements)
         period = args.cache_resync_period_seconds
         if period <= 0:
-            return Passthrough(handle=handle)
+            return Passthrough(handle=handle, placements=self._placements)
         over_reserve = UpstreamOverReserve if context.upstream else OverReserve
-        cache = over_reserve(args, context.scheduler_name, self._needs.of, handle=handle)
+        cache = over_reserve(args, context.scheduler_name, self._needs.of, handle=handle, placements=self._placements)
         if handle is not None:
             handle.watch_pods(cache.pod_changed)
             self._resync = Resync(cache, handle, period, wakes=not context.upstream)
         return cache
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Let every node through: upstream notes the victims of a dry run from here on, which a view shows anyway."""
+        return None, SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes of the policy single-numa-node on which the pod, or one of its containers, fits no zone."""
@@ -197,6 +209,11 @@ class NodeResourceTopologyMatch:
         """What the zones have left, less what other pods of this attempt are promised: read only."""
         group = part.group
         available = group.available.take(part.members, axis=0)
+        if self._placements is not None and view.removed_pods:
+            for node, pods in removed_by_node(view).items():
+                at = [index for index, member in enumerate(part.members.tolist()) if group.members[member] == node]
+                if at:
+                    available[at[0]] = without_pods(self._cache, self._placements, group, view, node, pods)
         if view.overlay_assignments and self._cache.deducts_promised:
             added = (
                 (assignment.node, assignment.spec) for assignment in view.overlay_assignments if assignment.sign > 0
@@ -249,6 +266,7 @@ def _charge(state: CycleState, pod: PodInfo, rows: RowArray) -> None:
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = NodeResourceTopologyMatch
 _FILTER: type[FilterPlugin] = NodeResourceTopologyMatch
 _SCORE: type[ScorePlugin] = NodeResourceTopologyMatch
 _RESERVE: type[ReservePlugin] = NodeResourceTopologyMatch

@@ -1,30 +1,26 @@
 """Which zones a decision rests on: what the agents last published, or that less what was promised since
 (pkg/noderesourcetopology/cache of scheduler-plugins v0.34.7)."""
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Protocol
 
 from scheduler.catalog import NodeResourceTopologyMatchArgs
 from scheduler.framework import Handle, Objects, PodInfo, SpecInfo
 from scheduler.kube.model import NodeResourceTopology, add_amounts
-from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
-    ANNOTATION,
-    ATTRIBUTE,
-    METHOD_ATTRIBUTE,
-    METHOD_EXCLUSIVE,
-    fingerprint,
-    incompatibility,
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint, incompatibility
+from scheduler.plugins.noderesourcetopologymatch.needs import NeedsOf
+from scheduler.plugins.noderesourcetopologymatch.placement import Placements
+from scheduler.plugins.noderesourcetopologymatch.reported import (
+    is_started,
+    listed_resources,
+    published_fingerprint,
+    sets_with_exclusive,
 )
-from scheduler.plugins.noderesourcetopologymatch.needs import Needs
 from scheduler.plugins.noderesourcetopologymatch.table import ZoneTable
 from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, read, topology_manager
 
 MISMATCH = "other pods than on the node"
 PodsOn = Callable[[str], Collection[PodInfo]]
-NeedsOf = Callable[[SpecInfo], Needs]
-_MOST_UNLISTED = 4
-"""Extended resources that no zone lists, of which each is tried; beyond, all or none of them is reported."""
 
 
 class TopologyCache(Protocol):
@@ -42,6 +38,15 @@ class TopologyCache(Protocol):
 
     def refresh(self, objects: Objects) -> None:
         """Take in what has changed. Cheap when nothing has."""
+
+    def item(self, node: str) -> NodeResourceTopology | None:
+        """Return the object whose numbers count on a node."""
+
+    def reserved_amounts(self, node: str, without: Container[str] = ()) -> Mapping[str, int]:
+        """Return what is held back of each of a node's zones, but for pods of these UIDs."""
+
+    def is_reserved(self, uid: str, node: str) -> bool:
+        """Tell whether something is held back for a pod."""
 
     def stale(self) -> Collection[str]:
         """Return the nodes whose zones cannot be counted on for now."""
@@ -62,9 +67,10 @@ class _PublishedCache:
     closes_promised_nodes = False
     deducts_promised = False
 
-    def __init__(self, *, handle: Handle | None) -> None:
+    def __init__(self, *, handle: Handle | None, placements: Placements | None = None) -> None:
         self.table = ZoneTable()
         self._handle = handle
+        self._placements = placements
         self._objects: Objects | None = None
         self._generation = -1
         self._objects_by_node: dict[str, NodeResourceTopology] = {}
@@ -102,10 +108,20 @@ class _PublishedCache:
         """Forget a node's zones."""
         del self._objects_by_node[name]
         self.table.remove(name)
+        if self._placements is not None:
+            self._placements.forget(name)
 
-    def reserved_amounts(self, node: str) -> Mapping[str, int]:
-        """Return what is held back of each of a node's zones."""
+    def item(self, node: str) -> NodeResourceTopology | None:
+        """Return the object whose numbers count on a node."""
+        return self._objects_by_node.get(node)
+
+    def reserved_amounts(self, node: str, without: Container[str] = ()) -> Mapping[str, int]:
+        """Return what is held back of each of a node's zones, but for pods of these UIDs."""
         return {}
+
+    def is_reserved(self, uid: str, node: str) -> bool:
+        """Nothing is held back."""
+        return False
 
     def stale(self) -> Collection[str]:
         """Return none: what is published counts."""
@@ -130,8 +146,8 @@ class DiscardReserved(_PublishedCache):
 
     closes_promised_nodes = True
 
-    def __init__(self, *, handle: Handle | None) -> None:
-        super().__init__(handle=handle)
+    def __init__(self, *, handle: Handle | None, placements: Placements | None = None) -> None:
+        super().__init__(handle=handle, placements=placements)
         self._reserved: dict[str, set[str]] = {}
 
     def stale(self) -> Collection[str]:
@@ -175,8 +191,9 @@ class OverReserve(_PublishedCache):
         needs_of: NeedsOf,
         *,
         handle: Handle | None,
+        placements: Placements | None = None,
     ) -> None:
-        super().__init__(handle=handle)
+        super().__init__(handle=handle, placements=placements)
         self._scheduler_name = scheduler_name
         self._needs_of = needs_of
         self._detect = args.cache.foreign_pods_detect
@@ -219,12 +236,17 @@ class OverReserve(_PublishedCache):
         if not self._has_decided:
             super().refresh(objects)
 
-    def reserved_amounts(self, node: str) -> Mapping[str, int]:
-        """Return the sum of what the reserved pods request."""
+    def reserved_amounts(self, node: str, without: Container[str] = ()) -> Mapping[str, int]:
+        """Return the sum of what the reserved pods request, but for pods of these UIDs."""
         total: dict[str, int] = {}
-        for request in self._reserved.get(node, {}).values():
-            add_amounts(total, request)
+        for uid, request in self._reserved.get(node, {}).items():
+            if uid not in without:
+                add_amounts(total, request)
         return total
+
+    def is_reserved(self, uid: str, node: str) -> bool:
+        """Tell whether something is held back for a pod."""
+        return uid in self._reserved.get(node, {})
 
     def stale(self) -> Collection[str]:
         """Nodes on which something happened that the numbers may not include."""
@@ -305,10 +327,15 @@ class OverReserve(_PublishedCache):
         problem = incompatibility(expected) if expected else "no fingerprint"
         if problem:
             return problem
-        sets = self._sets_with_exclusive(pods, item) if exclusive_only else (pods,)
-        if not any(fingerprint((pod.namespace, pod.name) for pod in counted) == expected for counted in sets):
+        sets = sets_with_exclusive(pods, item, self._needs_of) if exclusive_only else (pods,)
+        for counted in sets:
+            if fingerprint((pod.namespace, pod.name) for pod in counted) == expected:
+                break
+        else:
             return MISMATCH
         self._flush(item, {pod.uid for pod in everyone if not self._is_reported(pod)})
+        if self._placements is not None:
+            self._placements.note(item, counted)
         return ""
 
     def update_topology_manager(self, item: NodeResourceTopology) -> None:
@@ -341,47 +368,13 @@ class OverReserve(_PublishedCache):
         self._maybe_over_reserved.discard(node)
         self._foreign.discard(node)
 
-    def _sets_with_exclusive(
-        self, pods: Collection[PodInfo], item: NodeResourceTopology
-    ) -> Iterator[Collection[PodInfo]]:
-        """Yield the sets of pods with exclusive resources that an agent may mean.
-
-        An extended resource that no zone lists may be a device without a place, which the kubelet reports, or a licence
-        and the like, of which it knows nothing (scheduler-plugins issue 985). Neither changes the numbers of a zone, so
-        it does not matter which: the agent's fingerprint may be with or without the pods that hold it.
-        """
-        listed = listed_resources(item)
-        needs = [(pod, self._needs_of(pod.spec)) for pod in pods]
-        unlisted = sorted({device for _, each in needs if not each.is_exclusive(listed) for device in each.devices})
-        sizes = range(len(unlisted) + 1) if len(unlisted) <= _MOST_UNLISTED else (0, len(unlisted))
-        for reported in itertools.chain.from_iterable(itertools.combinations(unlisted, size) for size in sizes):
-            yield [pod for pod, each in needs if each.is_exclusive(listed.union(reported))]
-
     def _is_exclusive(self, pod: PodInfo) -> bool:
         needs, item = self._needs_of(pod.spec), self._objects_by_node.get(pod.node_name)
         # Where nothing is known of a node, any device may be in one of its zones.
         return needs.is_exclusive(needs.devices if item is None else listed_resources(item))
 
     def _is_reported(self, pod: PodInfo) -> bool:
-        """Tell whether an agent counts a pod: one that has been started."""
-        return pod.phase == "Running" if self._running_only else pod.phase not in ("", "Pending")
-
-
-def published_fingerprint(item: NodeResourceTopology, method: str) -> tuple[str, bool]:
-    """Return the fingerprint an object was published with ("" without one), and whether it is of the pods with
-    exclusive resources alone."""
-    attributes = {attribute.name: attribute.value for attribute in reversed(item.attributes)}
-    if ATTRIBUTE not in attributes:
-        return item.metadata.annotations.get(ANNOTATION, ""), False
-    exclusive = method == "OnlyExclusiveResources" or (
-        method == "Autodetect" and attributes.get(METHOD_ATTRIBUTE) == METHOD_EXCLUSIVE
-    )
-    return attributes[ATTRIBUTE], exclusive
-
-
-def listed_resources(item: NodeResourceTopology) -> frozenset[str]:
-    """Return the resources that some zone of a node lists."""
-    return frozenset(resource.name for zone in item.zones for resource in zone.resources)
+        return pod.phase == "Running" if self._running_only else is_started(pod)
 
 
 def assumed_amounts(specs: Iterable[tuple[str, SpecInfo]], needs_of: NeedsOf) -> dict[str, dict[str, int]]:

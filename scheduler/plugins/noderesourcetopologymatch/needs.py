@@ -1,6 +1,6 @@
 """What a pod asks of NUMA zones, worked out once per class of pods."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -35,6 +35,9 @@ class Needs(Struct, frozen=True):
         """Tell whether the pod holds something that no other pod can use meanwhile, on a node whose zones list these
         resources."""
         return self.exclusive or not self.devices.isdisjoint(listed)
+
+
+NeedsOf = Callable[[SpecInfo], Needs]
 
 
 class NeedsOfPods:
@@ -99,8 +102,23 @@ def _devices(containers: Collection[ContainerResources]) -> Iterator[str]:
 def _holds_natives(containers: Collection[ContainerResources]) -> bool:
     """Tell whether containers of a Guaranteed pod hold cpus, memory or huge pages for themselves
     (pkg/noderesourcetopology/resourcerequests)."""
-    return any(
-        amount > 0 and (amount % 1000 == 0 if name == "cpu" else name == "memory" or name.startswith("hugepages-"))
-        for container in containers
-        for name, amount in container.requests.items()
-    )
+    return any(_is_held(name, amount) for container in containers for name, amount in container.requests.items())
+
+
+def _is_held(name: str, amount: int) -> bool:
+    return amount > 0 and (amount % 1000 == 0 if name == "cpu" else name == "memory" or name.startswith("hugepages-"))
+
+
+def held_by(spec: SpecInfo, needs: Needs, listed: Collection[str]) -> Iterator[tuple[ContainerResources, Resources]]:
+    """Yield the containers that hold something while the pod runs which no other pod can use meanwhile, on a node whose
+    zones list these resources; and what."""
+    for container in spec.containers:
+        if container.kind not in _RUN_ON:
+            continue
+        amounts = {
+            name: amount
+            for name, amount in container.requests.items()
+            if (needs.guaranteed and _is_held(name, amount)) or (name in listed and not is_native(name))
+        }
+        if amounts:
+            yield container, amounts

@@ -3,6 +3,7 @@
 CPU in milli-units, everything else in whole units, as pods are counted.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -130,15 +131,28 @@ def whole_units(resource: str, amount: int) -> int:
     return -(-amount // 1000) if resource == "cpu" else amount
 
 
+def allocatable_of(item: NodeResourceTopology) -> dict[int, dict[str, int]]:
+    """Return what zones may have at most, by number; resources that cannot be read are left out."""
+    most: dict[int, dict[str, int]] = {}
+    for zone in item.zones:
+        number = zone_number(zone.name)
+        if zone.type == "Node" and number is not None:
+            amounts = most.setdefault(number, {})
+            for resource in zone.resources:
+                with contextlib.suppress(QuantityError):
+                    amounts[resource.name] = _amount(resource.name, resource.allocatable)
+    return most
+
+
+def _amount(name: str, quantity: str | int | float) -> int:
+    return quantity_milli_value(quantity) if name == "cpu" else quantity_value(quantity)
+
+
 def _available(zone: TopologyZone, flaws: list[str]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for resource in zone.resources:
         try:
-            amount = (
-                quantity_milli_value(resource.available)
-                if resource.name == "cpu"
-                else quantity_value(resource.available)
-            )
+            amount = _amount(resource.name, resource.available)
         except QuantityError as error:
             flaws.append(f"zone {zone.name!r}: {resource.name} is left out: {error}")
             continue

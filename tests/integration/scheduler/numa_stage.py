@@ -8,13 +8,15 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint
+from scheduler.plugins.noderesourcetopologymatch.placement import METADATA, VECTOR
 from tests.conformance import numa
 from tests.conformance.apiclient import Api, ApiError
 from tests.conformance.profiles import scheduler_name
+from tests.support.numaplacement import published_zones
 
 Json = dict[str, Any]
 PERIOD = 1
@@ -49,12 +51,20 @@ class Stage:
                 await self._api.delete_all(kind, namespace)
         await asyncio.sleep(0.5)
 
-    async def publish(self, cpus: tuple[int, int], pods: Iterable[str], policy: str = "single-numa-node") -> None:
-        """The agent says what is left in each zone, and which pods that includes."""
+    async def publish(
+        self,
+        cpus: tuple[int, int],
+        pods: Iterable[str],
+        policy: str = "single-numa-node",
+        zones: Mapping[str, int] | None = None,
+    ) -> None:
+        """The agent says what is left in each zone, which pods that includes, and maybe in which zone each is."""
+        metadata, vectors = published_zones({(NAMESPACE, name, "c"): zone for name, zone in (zones or {}).items()}, 2)
         attributes = {
             "topologyManagerPolicy": policy,
             "topologyManagerScope": "container",
             "nodeTopologyPodsFingerprint": fingerprint((NAMESPACE, name) for name in pods),
+            **({METADATA: metadata} if zones is not None else {}),
         }
         item: Json = {
             "apiVersion": "topology.node.k8s.io/v1alpha2",
@@ -67,8 +77,9 @@ class Stage:
                     "type": "Node",
                     "resources": [
                         {"name": name, "capacity": "64Gi", "allocatable": "64Gi", "available": amount}
-                        for name, amount in (("cpu", str(cpu)), ("memory", "64Gi"))
+                        for name, amount in (("cpu", str(cpu)), ("memory", "32Gi"))
                     ],
+                    "attributes": [{"name": VECTOR, "value": vectors[number]}] if number in vectors else [],
                 }
                 for number, cpu in enumerate(cpus)
             ],
@@ -84,13 +95,17 @@ class Stage:
         """Wait for two rounds of comparing."""
         await asyncio.sleep(2.5 * PERIOD)
 
-    async def pod(self, name: str, cpu: int, *, node: str = "", scheduler: str = SCHEDULER) -> None:
+    async def pod(
+        self, name: str, cpu: int, *, node: str = "", scheduler: str = SCHEDULER, priority_class: str = ""
+    ) -> None:
         """Create a Guaranteed pod."""
         amounts = {"cpu": str(cpu), "memory": "1Gi"}
         container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
         spec: Json = {"schedulerName": scheduler, "containers": [container], "terminationGracePeriodSeconds": 0}
         if node:
             spec["nodeName"] = node
+        if priority_class:
+            spec["priorityClassName"] = priority_class
         await self._api.create({"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
     async def started(self, name: str, phase: str = "Running") -> None:
@@ -98,6 +113,17 @@ class Stage:
         await self._api.set_status(
             {"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}, {"phase": phase}
         )
+
+    async def gone(self, name: str) -> bool:
+        """Tell whether a pod is deleted, sooner or later."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                await self._state(name)
+            except ApiError:
+                return True
+            await asyncio.sleep(0.05)
+        return False
 
     async def verdict(self, name: str) -> str:
         """Note the first word about a pod."""
@@ -198,8 +224,10 @@ EXPECTED = [
 
 
 def our_configuration(compatibility: str, **args: Any) -> str:
-    """A profile with the plugin at all its points."""
-    points: Json = {"multiPoint": {"enabled": [{"name": numa.PLUGIN}]}, "postFilter": {"disabled": [{"name": "*"}]}}
+    """A profile with the plugin at all its points; pods are preempted only if its args say so."""
+    points: Json = {"multiPoint": {"enabled": [{"name": numa.PLUGIN}]}}
+    if "preemptionMode" not in args:
+        points["postFilter"] = {"disabled": [{"name": "*"}]}
     config = [
         {"name": numa.PLUGIN, "args": args},
         {"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}},

@@ -78,6 +78,38 @@ async def test_reservations_fingerprints_and_foreign_pods(plane: ControlPlane, a
         await stage.clear()
 
 
+async def test_pods_are_preempted_in_the_zone_where_they_are(plane: ControlPlane, api: Api, tmp_path: Path) -> None:
+    await install(api)
+    stage = Stage(api, pokes=False)
+    await stage.set()
+    await stage.publish((4, 0), [], zones={})
+    configuration = our_configuration("safe", cacheResyncPeriodSeconds=PERIOD, preemptionMode="Enabled")
+    try:
+        with daemon_running(tmp_path, _with_kubeconfig(plane, configuration)):
+            await stage.pod("low", 3)
+            assert await stage.verdict("low") == "bound"
+            await stage.started("low")
+            # The agent has not said anything since: what is held back for the victim is given back.
+            await stage.pod("high", 4, priority_class="system-cluster-critical")
+            assert await stage.gone("low")
+            await stage.bound("high")
+            await stage.started("high")
+            # Somebody else's pod is in the numbers before its zone can be known, and is preempted once it is.
+            await stage.pod("there", 2, node=NODE, scheduler="somebody-else")
+            await stage.started("there")
+            await stage.publish((0, 1), ["high", "there"])
+            await stage.resynced()
+            await stage.pod("next", 3, priority_class="system-cluster-critical")
+            assert (await stage.verdict("next")).endswith("cannot align container")
+            await stage.publish((0, 1), ["high", "there"], zones={"high": 0, "there": 1})
+            assert await stage.gone("there")
+            await stage.publish((0, 3), ["high"], zones={"high": 0})
+            await stage.bound("next")
+            assert stage.transcript[-1] == "next: in the end bound"
+    finally:
+        await stage.clear()
+
+
 async def _started(running: ControlPlane) -> None:
     """Wait until the real scheduler works."""
     while "Add event for scheduled pod" not in running.log.read_text():

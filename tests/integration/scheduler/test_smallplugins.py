@@ -1,5 +1,5 @@
 """The daemon with NetworkOverhead, SySched and TopologicalSort: before their CRDs are there, when they come, and when
-their objects change."""
+their objects change; and with NodeMetadata."""
 
 from __future__ import annotations
 
@@ -116,6 +116,36 @@ def network_topology(cost: int) -> Json:
         "metadata": {"name": "costs", "namespace": "default"},
         "spec": {"configmapName": "netperf", "weights": weights},
     }
+
+
+async def test_a_node_is_preferred_by_its_annotation_as_that_is_now(tmp_path: Path) -> None:
+    args = {"metadataKey": "example.com/since", "metadataSource": "Annotation", "metadataType": "Timestamp"}
+    profile = {
+        "plugins": {"score": {"enabled": [{"name": "NodeMetadata"}], "disabled": [{"name": "*"}]}},
+        "pluginConfig": [{"name": "NodeMetadata", "args": {**args, "scoringStrategy": "Oldest"}}],
+    }
+    with control_plane_running() as plane, our_daemon(plane, tmp_path, profile) as log:
+        api = Api(plane)
+        stage = Stage(api, log)
+        try:
+            for name, year in (("old", 2020), ("new", 2024)):
+                item = node(name, "z1")
+                item["metadata"]["annotations"] = {"example.com/since": f"{year}-01-01T00:00:00Z"}
+                await api.create(item)
+            await stage.pod("first", "db")
+            assert await stage.node_of("first") == "old"
+            path = "/api/v1/nodes/new"
+            await api.call("PATCH", path, {"metadata": {"annotations": {"example.com/since": "2016-01-01T00:00:00Z"}}})
+            # The watch brings it; until then pods go to the other node.
+            number, chosen = 0, ""
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while chosen != "new" and time.monotonic() < deadline:
+                number += 1
+                await stage.pod(f"next-{number}", "db")
+                chosen = await stage.node_of(f"next-{number}")
+            assert chosen == "new"
+        finally:
+            await api.close()
 
 
 async def test_pods_are_placed_without_the_crds_and_by_them_once_they_come(tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint
+from scheduler.plugins.noderesourcetopologymatch.placement import METADATA, VECTOR
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
+from tests.support.numaplacement import published_zones
 from tests.support.simulating import Bench, node, pod
 
 GROUP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
@@ -140,3 +143,88 @@ def test_a_snapshot_holds_them_with_everything_that_is_read(kind: str) -> None:
     kept = resource.trim(KINDS[kind])
     assert codec.decode(msgspec.json.encode(kept)) == codec.decode(msgspec.json.encode(KINDS[kind]))
     assert resource.api_version == KINDS[kind]["apiVersion"]
+
+
+METADATA_CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+  plugins: {score: {enabled: [{name: NodeMetadata}], disabled: [{name: "*"}]}}
+  pluginConfig:
+  - name: NodeMetadata
+    args: {metadataKey: example.com/price, metadataSource: Annotation, metadataType: Number, scoringStrategy: Lowest}
+"""
+
+
+def test_simulate_prefers_nodes_by_their_annotation(tmp_path: Path) -> None:
+    nodes = [node(name) for name in ("cheap", "dear", "unknown")]
+    for manifest, price in zip(nodes, ("0x10p0", "20"), strict=False):
+        manifest["metadata"]["annotations"] = {"example.com/price": price}
+    result = Bench(tmp_path, METADATA_CONFIGURATION).simulate(*nodes, pod("p"))
+    assert result.nodes == {"default/p": "cheap"}, result.err
+
+
+@pytest.mark.parametrize("value", ["20", "-1.5", "2026-01-01T00:00:00Z", "2026-01-01 10:00:00.25 +0200"])
+def test_a_snapshot_keeps_numbers_and_times_of_nodes_and_no_other_words(value: str) -> None:
+    manifest = node("n1")
+    manifest["metadata"]["annotations"] = {
+        "example.com/price": value,
+        "example.com/note": "x",
+        "example.com/key": "1" * 41,
+    }
+    kept = {kind: resource.trim(manifest) for resource in RESOURCES if (kind := resource.kind) in ("Node", "Pod")}
+    assert kept["Node"]["metadata"]["annotations"] == {"example.com/price": value}
+    assert "annotations" not in kept["Pod"]["metadata"]
+
+
+NUMA_CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
+  pluginConfig:
+  - name: NodeResourceTopologyMatch
+    args: {preemptionMode: MODE}
+"""
+
+
+@pytest.mark.parametrize("mode", ["Disabled", "Enabled"])
+def test_simulate_preempts_in_a_numa_zone(tmp_path: Path, mode: str) -> None:
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    container = {"name": "c", "resources": {"requests": amounts, "limits": amounts}}
+    running = {name: pod(name, nodeName="n1", priority=1, containers=[container]) for name in ("here", "there")}
+    for manifest in running.values():
+        manifest["status"] = {"phase": "Running"}
+    metadata, vectors = published_zones({("default", "here", "c"): 0, ("default", "there", "c"): 1}, 2)
+    attributes = {
+        "topologyManagerPolicy": "single-numa-node",
+        "nodeTopologyPodsFingerprint": fingerprint(("default", name) for name in running),
+        METADATA: metadata,
+    }
+    zones = [
+        {
+            "name": f"node-{number}",
+            "type": "Node",
+            "resources": [
+                {"name": "cpu", "capacity": "3", "allocatable": "3", "available": free},
+                {"name": "memory", "capacity": "4Gi", "allocatable": "4Gi", "available": "1Gi"},
+            ],
+            "attributes": [{"name": VECTOR, "value": vectors[number]}] if number in vectors else [],
+        }
+        for number, free in enumerate(("0", "1"))
+    ]
+    topology = {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "n1"},
+        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+        "zones": zones,
+    }
+    larger = {"cpu": "3", "memory": "1Gi"}
+    new = pod("new", priority=9, containers=[{"name": "c", "resources": {"requests": larger, "limits": larger}}])
+    bench = Bench(tmp_path, NUMA_CONFIGURATION.replace("MODE", mode))
+    result = bench.simulate(node("n1", cpu="16"), *running.values(), topology, new, arguments=("--preempt",))
+    decision = result.decisions["default/new"]
+    assert decision.get("victims", []) == (["default/there"] if mode == "Enabled" else []), result.err

@@ -28,9 +28,13 @@ def without_empty(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in cleaned.items() if value not in ("", [], {}, False)}
 
 
+SINCE = {"NodeResourceTopologyMatch": {"preemptionMode": "Disabled"}}
+"""Defaults of fields that came after 0.34.7, of which the vectors are."""
+
+
 @pytest.mark.parametrize("case", of_kind("args_defaults"))
 def test_defaults_are_upstreams(case: dict[str, Any]) -> None:
-    assert filled(case["plugin"], case["input"]) == without_empty(case["expected"])
+    assert filled(case["plugin"], case["input"]) == without_empty(case["expected"]) | SINCE.get(case["plugin"], {})
 
 
 @pytest.mark.parametrize("plugin", sorted(name for name in IN_TREE if lookup(name)))

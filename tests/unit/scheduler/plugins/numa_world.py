@@ -109,7 +109,8 @@ class World:
 
 def signed(name: str, *zones: Any, pods: Iterable[PodInfo] = (), method: str = "", **content: Any) -> Any:
     """An object whose agent says which pods it includes."""
-    attributes = {"nodeTopologyPodsFingerprint": fingerprint((pod.namespace, pod.name) for pod in pods)}
+    attributes = content.pop("attributes", {})
+    attributes["nodeTopologyPodsFingerprint"] = fingerprint((pod.namespace, pod.name) for pod in pods)
     if method:
         attributes["nodeTopologyPodsFingerprintMethod"] = method
     return topology(name, *zones, attributes=attributes, **content)
