@@ -16,7 +16,7 @@ $(error CONTAINERS=... is about the local cluster that the demo builds: give it 
 endif
 DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
 endif
-.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance upstream upstream-e2e upstream-perf matrix faults bench bench-smoke size clean
+.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance next upstream upstream-e2e upstream-perf matrix faults bench bench-smoke size clean
 
 help:  ## This list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -50,6 +50,9 @@ unit integration e2e: setup  ## One part of the tests
 
 conformance: setup  ## N=2000 random cases against the real kube-scheduler; KUBERNETES=1.36 chooses its minor
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
+
+next: setup  ## What the newest alpha, beta, candidate or release of Kubernetes changes: the work list of the next minor; ABOVE=1.37.0 what a known one did
+	@$(BIN)/python -m tests.conformance.upcoming $(if $(N),--cases $(N)) $(if $(ABOVE),--above $(ABOVE))
 
 upstream: setup  ## Upstream's own integration tests against ours (half an hour); SUITE=scheduler-plugins, KUBERNETES=1.37, PACKAGES=filters,scoring, MODE=safe choose
 	@$(BIN)/python -m tests.upstream $(if $(SUITE),--suite $(SUITE)) $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(MODE),--mode $(MODE)) $(if $(RECORD),--record $(RECORD))

@@ -35,7 +35,8 @@ _NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-scheduler")
 
 
 class ControlPlane:
-    """What is running: a scheduler, decisions as `kubernetes`, on an API server of the minor `served`."""
+    """What is running: a scheduler, decisions as `kubernetes`, on an API server of the minor `served`; `metrics` is the
+    address of its metrics."""
 
     def __init__(
         self,
@@ -46,10 +47,12 @@ class ControlPlane:
         kubernetes: KubernetesVersion,
         *,
         served: int,
+        metrics: str = "",
     ) -> None:
         self.layout = layout
         self.kubernetes = kubernetes
         self.served = served
+        self.metrics = metrics
         self.api_server = api_server
         self.log = log
         self.alive = alive
@@ -82,6 +85,7 @@ def _scheduler(
             f"--secure-port={port}",
             f"--authentication-kubeconfig={layout.kubeconfig}",
             f"--authorization-kubeconfig={layout.kubeconfig}",
+            "--authorization-always-allow-paths=/metrics",
             "-v=2",
             f"--vmodule={VMODULE}",
             *(_OLD_SERVER_FLAGS.get(kubernetes.minor, ()) if old_server else ()),
@@ -91,16 +95,18 @@ def _scheduler(
 
 
 @contextlib.contextmanager
-def control_plane_running(minor: str | None = None, flags: Sequence[str] = ()) -> Iterator[ControlPlane]:
+def control_plane_running(
+    minor: str | None = None, flags: Sequence[str] = (), scheduler: Path | None = None
+) -> Iterator[ControlPlane]:
     """Start everything, below a temporary directory of its own, and end it again.
 
     `minor` is the real scheduler's, such as `1.36`; None: the one that tests run with. `flags` are further ones of the
-    API server.
+    API server. `scheduler` runs in place of the minor's own.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as root:
         directory = StateDirectory(Path(root), "oracle")
         try:
-            yield _start(directory, minor or releases.chosen(), flags)
+            yield _start(directory, minor or releases.chosen(), flags, scheduler)
         finally:
             _stop(directory)
 
@@ -121,8 +127,10 @@ def _binaries(minor: str) -> tuple[dict[str, Path], str]:
     return paths | binaries.ensure(["kube-apiserver"], SilentReporter(), releases.DEFAULT), releases.DEFAULT
 
 
-def _start(directory: StateDirectory, minor: str, flags: Sequence[str]) -> ControlPlane:
+def _start(directory: StateDirectory, minor: str, flags: Sequence[str], binary: Path | None) -> ControlPlane:
     paths, server = _binaries(minor)
+    if binary is not None:
+        paths["kube-scheduler"] = binary
     old_server = server == releases.DEFAULT != minor
     kubernetes = nearest_kubernetes(minor_of(minor) or 0)
     numbers = ports.allocate(_NAMES, {})
@@ -148,7 +156,13 @@ def _start(directory: StateDirectory, minor: str, flags: Sequence[str]) -> Contr
     # What only one of the two knows cannot be asked.
     served = min(minor_of(server) or 0, minor_of(minor) or 0)
     return ControlPlane(
-        layout, api_server, scheduler.log, lambda: processes.is_alive(scheduler), kubernetes, served=served
+        layout,
+        api_server,
+        scheduler.log,
+        lambda: processes.is_alive(scheduler),
+        kubernetes,
+        served=served,
+        metrics=f"https://{LOOPBACK}:{numbers['kube-scheduler']}/metrics",
     )
 
 
