@@ -131,8 +131,11 @@ def gates_of(minor: int, chosen: Mapping[str, bool]) -> Iterator[tuple[str, str,
 
 def gone(minor: int, chosen: Mapping[str, bool]) -> list[str]:
     """Return the chosen gates that earlier versions had and a minor version has not: there, kube-scheduler does not
-    start with them."""
-    return [name for name in chosen if name in GATES and _is_gone(name, minor)]
+    start with them.
+
+    Without those that can be chosen: who chose one does not lose the scheduler by an upgrade of the cluster.
+    """
+    return [name for name in chosen if name in GATES and name not in SETTABLE_GATES and _is_gone(name, minor)]
 
 
 def _is_gone(name: str, minor: int) -> bool:

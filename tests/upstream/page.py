@@ -16,7 +16,7 @@ PAGE = CHECKOUT / "docs" / "conformance.md"
 _SIDES: Mapping[Side, str] = {Side.GO: "Go", Side.UPSTREAM: "ours, `upstream`", Side.SAFE: "ours, `safe`"}
 _NOMINATES = "an alpha gate of 1.34: ours nominates before a binding from 1.35 on"
 _WITHOUT_HINTS = "emulates 1.33 without queueing hints, which cannot be turned off from 1.34 on"
-_COMPARISONS = "feature gates but five: `TaintTolerationComparisonOperators` is alpha"
+_COMPARISONS = "most feature gates: `TaintTolerationComparisonOperators` is alpha"
 _EXPLAINED: Mapping[str, str] = {
     r"Test_PutNominatedNodeNameInBindingCycle/NominatedNodeName_is_put_if_P\w+_will_run.*": _NOMINATES,
     r"TestPreEnqueuePluginEventsToRegister/\w+_without_event_registered_queueHint\(false\)": _WITHOUT_HINTS,
@@ -29,7 +29,7 @@ _EXPLAINED: Mapping[str, str] = {
     "TestLoadVariationRiskBalancingPlugin": "age of a value",
     "TestSyschedPlugin": "SySched: what shows that the kubelet has reported",
     ".* PodTopologySpread Preemption validates proper pods are preempted": "kwok ended the spec's pod, as with Go at times",
-    r"TestSchedulerZPages/\w+_structured_cbor_response": "feature gates but five: `CBORServingAndStorage` is alpha",
+    r"TestSchedulerZPages/\w+_structured_cbor_response": "most feature gates: `CBORServingAndStorage` is alpha",
 }
 """Why a case fails: the row of docs/differences.md, or what is at fault beside ours, by a pattern of its name."""
 _INTRODUCTION = """\

@@ -78,6 +78,10 @@ def test_a_gate_is_gone_from_a_version_on(name: str) -> None:
     assert gone(38, {name: True}) == [name]
 
 
+def test_a_gate_that_can_be_chosen_does_not_end_the_start_when_the_cluster_is_upgraded() -> None:
+    assert gone(38, {"GangScheduling": True, "SchedulerQueueingHints": True}) == ["SchedulerQueueingHints"]
+
+
 def test_a_gate_that_came_later_or_never_existed_is_not_gone() -> None:
     assert gone(34, {"OpportunisticBatching": True, "NoSuchGate": True}) == []
 

@@ -336,6 +336,9 @@ func podOf(key string) *v1.Pod {
 func inItsOrder[Info any](
 	j *judgement, queue internalqueue.SchedulingQueue, pop func(klog.Logger) (Info, error),
 ) func(klog.Logger) (Info, error) {
+	if !JudgedIsChosen() {
+		return pop
+	}
 	waiting := map[string]Info{}
 	var order []string
 	return func(logger klog.Logger) (Info, error) {

@@ -67,7 +67,6 @@ func (j *judgement) belongsTo(sched *Scheduler) {
 	j.sched = sched
 	judgements.Store(sched, j)
 	if JudgedIsChosen() {
-		sched.NextPod = inItsOrder(j, sched.SchedulingQueue, sched.NextPod)
 		sched.SchedulingQueue = &drivenQueue{SchedulingQueue: sched.SchedulingQueue, judgement: j}
 	}
 }
