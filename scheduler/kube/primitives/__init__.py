@@ -40,13 +40,14 @@ from scheduler.kube.primitives.selectors import (
     preferred_terms,
     selector_from_set,
 )
-from scheduler.kube.primitives.timelayouts import RFC3339, time_layout
 from scheduler.kube.primitives.timestamps import (
+    RFC3339,
     TimestampError,
     epoch_seconds,
     format_micro_time,
     format_time,
     parse_time,
+    time_layout,
 )
 
 __all__ = [
