@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scheduler.catalog import KUBERNETES_VERSIONS
+from devcluster.releases import CONTROL_PLANES
 from tests.integration.opt_in.support import LABEL, SCHEDULER, Server, plan
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.minors import built_or_skip
@@ -14,7 +14,7 @@ from tests.support.minors import built_or_skip
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("minor", [minor for minor in KUBERNETES_VERSIONS if minor >= 36])
+@pytest.mark.parametrize("minor", [minor for name in CONTROL_PLANES if (minor := int(name.partition(".")[2])) >= 36])
 def test_a_stable_release_needs_no_flag(make_cluster: MakeCluster, minor: int) -> None:
     name = f"1.{minor}"
     built_or_skip(name, "kube-apiserver", "kube-controller-manager")
