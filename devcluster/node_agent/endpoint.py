@@ -1,5 +1,10 @@
 """The parts of kubelet's API that the API server passes on: GET /containerLogs/NAMESPACE/POD/CONTAINER, which is behind
-``kubectl logs``, and ``port_forward``. ``kubectl exec`` and ``attach`` are refused, with the reason.
+``kubectl logs``, and /portForward/NAMESPACE/POD for clients that speak WebSocket. ``kubectl exec`` and ``attach`` are
+refused, with the reason.
+
+Ports are forwarded by the subprotocol ``v4.channel.k8s.io``, one by each connection: a message begins with a channel, 0
+for data and 1 for an error, and the first message of a channel has the port in it. kubectl speaks SPDY below its
+WebSocket, which is not spoken here.
 
 Only the API server may ask: it must show a client certificate of the cluster's authority whose group is system:masters
 (``--kubelet-client-certificate``). Our own certificate is self-signed, as a kubelet's is by default.
@@ -7,6 +12,7 @@ Only the API server may ask: it must show a client certificate of the cluster's 
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import ssl
@@ -15,21 +21,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
 from devcluster.node_agent import logs
 from devcluster.node_agent.containers import Decoder
-from devcluster.node_agent.port_forward import AddressOf, forward, refusal
 from devcluster.pki import CertificateAuthority
 
 ALLOWED_GROUP = "system:masters"
 FOLLOW_SECONDS = 0.25
 CHUNK = 64 * 1024
+_PROTOCOL = "v4.channel.k8s.io"
+_DATA, _ERROR = b"\x00", b"\x01"
+_FORWARDED = 32 * 1024
+"""Bytes of a message."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
 
 LogFile = Callable[[str, str, str], Path]
 Alive = Callable[[str, str, str], bool]
+AddressOf = Callable[[str, str], str]
+"""The address of a pod by namespace and name; "" where none of this name runs here."""
 
 
 class KubeletEndpoint:
@@ -77,12 +88,12 @@ class KubeletEndpoint:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         _require_api_server(request)
-        return await forward(request, self._address_of)
+        return await _forward_port(request, self._address_of)
 
     async def _refuse(self, request: web.Request) -> web.StreamResponse:
         _require_api_server(request)
         command = request.path.split("/")[1]
-        raise refusal(f"this local cluster does not support kubectl {command}: kubectl logs shows what a pod wrote")
+        raise _refusal(f"this local cluster does not support kubectl {command}: kubectl logs shows what a pod wrote")
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         _require_api_server(request)
@@ -181,3 +192,62 @@ def _server_context(host: str, client_ca: str) -> ssl.SSLContext:
         stream.flush()
         context.load_cert_chain(stream.name)
     return context
+
+
+def _refusal(message: str) -> web.HTTPException:
+    """What the API server passes on to kubectl word for word: it decodes a Status, and loses any other text."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotImplemented", "code": 501}
+    return web.HTTPNotImplemented(text=json.dumps({**status, "message": message}), content_type="application/json")
+
+
+async def _forward_port(request: web.Request, address_of: AddressOf) -> web.StreamResponse:
+    """Connect the caller with a port of a pod until one of them closes."""
+    socket = web.WebSocketResponse(protocols=(_PROTOCOL,), max_msg_size=1 << 20)
+    if not socket.can_prepare(request):
+        raise _refusal(
+            "this local cluster does not support kubectl port-forward: secondary-scheduler forwards the ports that it "
+            "needs itself"
+        )
+    port = request.query.get("port", "")
+    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16):
+        raise web.HTTPBadRequest(text="port: one number from 1 to 65535\n")
+    namespace, pod = request.match_info["namespace"], request.match_info["pod"]
+    address = address_of(namespace, pod)
+    if not address:
+        raise web.HTTPNotFound(text=f"no pod {namespace}/{pod} runs on this node\n")
+    await socket.prepare(request)
+    number = int(port).to_bytes(2, "little")
+    for channel in (_DATA, _ERROR):
+        await socket.send_bytes(channel + number)
+    try:
+        reader, writer = await asyncio.open_connection(address, int(port))
+    except OSError as error:
+        await socket.send_bytes(_ERROR + f"port {port} of pod {namespace}/{pod}: {error.strerror or error}".encode())
+        await socket.close()
+        return socket
+    sending = asyncio.create_task(_send(reader, socket))
+    try:
+        await _receive(socket, writer)
+    finally:
+        sending.cancel()
+        writer.close()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await sending
+    return socket
+
+
+async def _send(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
+    """What the pod writes, until it closes."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(_FORWARDED):
+            await socket.send_bytes(_DATA + data)
+    await socket.close()
+
+
+async def _receive(socket: web.WebSocketResponse, writer: asyncio.StreamWriter) -> None:
+    """What the caller writes, until it closes."""
+    async for message in socket:
+        if message.type is WSMsgType.BINARY and message.data[:1] == _DATA:
+            writer.write(message.data[1:])
+            with contextlib.suppress(OSError):
+                await writer.drain()

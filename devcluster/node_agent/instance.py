@@ -6,7 +6,7 @@ from typing import Protocol
 
 from devcluster.node_agent.containers import ContainerEnd, RunningContainer
 from devcluster.node_agent.objects import Obj
-from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
+from devcluster.node_agent.probing import ProbeKind, ProbeState, ProbeTiming
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.status import ContainerReport
 

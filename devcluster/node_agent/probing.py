@@ -1,11 +1,15 @@
-"""Performs probes and HTTP hooks against a pod's address, worded as kubelet words their outcome."""
+"""Probes: when they run and what their results mean, for a caller that keeps the clock; and how they are performed
+against a pod's address, as HTTP hooks are, with an outcome worded as by kubelet.
+
+Source of the rules: k8s.io/kubernetes/pkg/kubelet/prober/worker.go.
+"""
 
 import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import aiohttp
 
@@ -14,6 +18,7 @@ from devcluster.node_agent.objects import Obj
 EXCERPT = 1024
 REDIRECTS = 10
 
+ProbeKind = Literal["startup", "liveness", "readiness"]
 Exec = Callable[[Sequence[str], float], Awaitable[tuple[int, str]]]
 """Runs a command in the container within seconds: (exit code, output). Raises TimeoutError, StartError."""
 
@@ -115,3 +120,65 @@ def _subject(handler: Obj, container: Obj, address: str) -> str:
     except ValueError:
         return "probe"
     return "command"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTiming:
+    """The timing fields of a probe with the API server's defaults, in seconds."""
+
+    initial_delay: float = 0
+    period: float = 10
+    timeout: float = 1
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    grace_period: int | None = None
+
+    @classmethod
+    def of(cls, probe: dict[str, Any]) -> "ProbeTiming":
+        """Read them from a v1.Probe."""
+        return cls(
+            initial_delay=probe.get("initialDelaySeconds") or 0,
+            period=probe.get("periodSeconds") or 10,
+            timeout=probe.get("timeoutSeconds") or 1,
+            success_threshold=probe.get("successThreshold") or 1,
+            failure_threshold=probe.get("failureThreshold") or 3,
+            grace_period=probe.get("terminationGracePeriodSeconds"),
+        )
+
+
+@dataclass(slots=True)
+class ProbeState:
+    """One probe of one running container instance."""
+
+    kind: ProbeKind
+    timing: ProbeTiming
+    started_at: float
+    passing: bool = field(init=False)
+    _streak: int = field(init=False, default=0)
+    _last: bool | None = field(init=False, default=None)
+    _next: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Until it has spoken, liveness counts as passed, readiness and startup do not.
+        self.passing = self.kind == "liveness"
+        self._next = self.started_at + self.timing.initial_delay
+
+    def due(self) -> float:
+        """When to probe next."""
+        return self._next
+
+    def hold_until(self, when: float) -> None:
+        """Do not probe before ``when`` (liveness and readiness wait for the startup probe)."""
+        self._next = max(self._next, when)
+
+    def record(self, succeeded: bool, now: float) -> bool:
+        """Note a result; return whether ``passing`` changed or a failure threshold was reached just now."""
+        self._next = now + self.timing.period
+        self._streak = self._streak + 1 if self._last is succeeded else 1
+        self._last = succeeded
+        needed = self.timing.success_threshold if succeeded else self.timing.failure_threshold
+        if self._streak < needed:
+            return False
+        changed = self.passing is not succeeded or (not succeeded and self._streak == needed)
+        self.passing = succeeded
+        return changed

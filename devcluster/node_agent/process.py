@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devcluster.node_agent.sandbox import StartError
+from devcluster.node_agent.sandbox import LAUNCHER, StartError
 from devcluster.processes import identity
 
-LAUNCHER = Path(__file__).with_name("sandbox") / "launcher.py"
 REPORT_SECONDS = 30.0
 # After "kill everything" the launcher itself gets this long before it is killed, and its children with it.
 FORCE_SECONDS = 5.0

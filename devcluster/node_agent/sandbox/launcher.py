@@ -11,7 +11,7 @@ keeper is a child subreaper and kills every descendant before it leaves.
 Signals to the keeper: SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 are passed to the workload's process group; SIGUSR2
 means "kill everything now". Exit code: the workload's, or 128 + signal number as container runtimes report it.
 
-The spec is a JSON file (``sandbox.base.LaunchSpec.document`` writes it). Success or failure of the exec is reported as
+The spec is a JSON file (``process.launch`` writes it). Success or failure of the exec is reported as
 one JSON line on the inherited descriptor ``statusFd``: ``{"pid": N}`` (host pid to enter for exec) or
 ``{"error": "…"}``.
 """

@@ -17,8 +17,7 @@ from devcluster.node_agent.images import (
     repository,
 )
 from devcluster.node_agent.objects import ContainerConfigError
-from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
-from devcluster.node_agent.probing import http_url, port_number
+from devcluster.node_agent.probing import ProbeKind, ProbeState, ProbeTiming, http_url, port_number
 from devcluster.node_agent.security import DEFAULT_CAPABILITIES, container_security
 from devcluster.node_agent.status import restored_report
 from devcluster.node_agent.supported_fields import unsupported_fields

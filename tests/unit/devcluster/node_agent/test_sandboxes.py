@@ -12,7 +12,7 @@ from devcluster.node_agent import logs
 from devcluster.node_agent.sandbox import LaunchRequest, VolumeMount
 from devcluster.node_agent.sandbox.directory import DirectorySandbox, PathRewriter
 from devcluster.node_agent.sandbox.launcher import exit_code, is_descendant
-from devcluster.node_agent.sandbox.root_plan import BindMount, HostEntry, plan_root
+from devcluster.node_agent.sandbox.mounts import HostEntry, plan_root
 from devcluster.node_agent.security import Security
 
 HOST: dict[str, list[HostEntry]] = {
@@ -32,7 +32,7 @@ HOST: dict[str, list[HostEntry]] = {
 }  # fmt: skip
 
 
-def plan(*mounts: BindMount, **options: Any) -> list[list[Any]]:
+def plan(*mounts: VolumeMount, **options: Any) -> list[list[Any]]:
     return plan_root(mounts, lister=HOST.get, **options)
 
 
@@ -54,7 +54,7 @@ def test_hosts_run_and_tmp_are_not_shown() -> None:
 
 
 def test_directory_is_opened_for_a_mount_point_the_host_lacks() -> None:
-    operations = plan(BindMount("/etc/kubernetes", "/state/v", True))
+    operations = plan(VolumeMount("/etc/kubernetes", "/state/v", True))
     opened = operations.index(["dir", "/etc", 0o755])
     assert operations.index(["bind", "/etc/ssl", "/etc/ssl", True]) > opened
     assert ["symlink", "/etc/mtab", "/proc/mounts"] in operations
@@ -63,19 +63,19 @@ def test_directory_is_opened_for_a_mount_point_the_host_lacks() -> None:
 
 
 def test_mount_point_below_a_link_is_made_where_the_link_leads() -> None:
-    operations = plan(BindMount("/var/run/secrets/token", "/state/t", True))
+    operations = plan(VolumeMount("/var/run/secrets/token", "/state/t", True))
     assert ["bind", "/run/secrets/token", "/state/t", True] in operations
     assert ["symlink", "/var/run", "/run"] in operations
 
 
 def test_mount_inside_a_mount_comes_after_it() -> None:
-    operations = plan(BindMount("/data/inner", "/state/b", True), BindMount("/data", "/state/a", False))
+    operations = plan(VolumeMount("/data/inner", "/state/b", True), VolumeMount("/data", "/state/a", False))
     outer = operations.index(["bind", "/data", "/state/a", False])
     assert operations.index(["bind", "/data/inner", "/state/b", True]) > outer
 
 
 def test_environment_under_a_covered_directory_stays_visible() -> None:
-    mounted = plan(BindMount("/tmp", "/state/tmp", False), visible=["/tmp/clone", "/usr/lib/python"])
+    mounted = plan(VolumeMount("/tmp", "/state/tmp", False), visible=["/tmp/clone", "/usr/lib/python"])
     assert mounted.index(["bind", "/tmp/clone", "/tmp/clone", True]) > mounted.index(
         ["bind", "/tmp", "/state/tmp", False]
     )
@@ -98,7 +98,7 @@ def test_state_within_a_visible_checkout_is_masked_too() -> None:
 
 
 def test_devices_are_few_and_their_directory_read_only() -> None:
-    operations = plan(BindMount("/dev/termination-log", "/state/log", False))
+    operations = plan(VolumeMount("/dev/termination-log", "/state/log", False))
     devices = [operation[1] for operation in operations if operation[0] == "bind" and operation[1].startswith("/dev/")]
     assert devices == [
         "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/termination-log",
