@@ -11,17 +11,16 @@ import grpc
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-from devcluster.pulumi_stand_ins.language_host.packages import (
-    import_path,
-    installed,
-    required_packages,
-)
-from devcluster.pulumi_stand_ins.language_host.plugins import PluginProcess, PluginRun
 from devcluster.pulumi_stand_ins.language_host.program import (
     BAIL_EXIT_CODE,
+    PluginProcess,
+    PluginRun,
     ProgramRun,
     Programs,
+    import_path,
+    installed,
     interpreter,
+    required_packages,
 )
 from devcluster.pulumi_stand_ins.serving import engine_address, serve
 

@@ -11,8 +11,14 @@ import pytest
 
 from devcluster.pulumi_stand_ins import BIN, KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.pulumi_stand_ins.kubernetes_provider.servicer import type_of, unsupported
-from devcluster.pulumi_stand_ins.language_host import packages, shim
-from devcluster.pulumi_stand_ins.language_host.program import ProgramRun, Programs, interpreter
+from devcluster.pulumi_stand_ins.language_host import shim
+from devcluster.pulumi_stand_ins.language_host.program import (
+    Package,
+    ProgramRun,
+    Programs,
+    interpreter,
+    required_packages,
+)
 from tests.support.stand_ins import BOTH, FILES, link_stand_ins, missing_official_plugins
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -152,8 +158,8 @@ def test_required_packages_are_those_with_a_plugin_file_that_asks_for_one(tmp_pa
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "pulumi-plugin.json").write_text(text)
-    assert packages.required_packages([str(tmp_path)]) == [packages.Package("kubernetes", "v4.30.0", "")]
-    assert packages.required_packages(sys.path) == [packages.Package("kubernetes", "v4.30.0", "")]
+    assert required_packages([str(tmp_path)]) == [Package("kubernetes", "v4.30.0", "")]
+    assert required_packages(sys.path) == [Package("kubernetes", "v4.30.0", "")]
 
 
 def test_the_sdks_waiting_loop_is_slowed_down_only_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.readiness import (
     Pending,
     Ready,
     State,
+    problems,
     readiness,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.workloads import problems
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 
 

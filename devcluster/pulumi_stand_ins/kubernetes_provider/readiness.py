@@ -1,18 +1,22 @@
-"""Readiness of workloads: that the generation asked for is rolled out, as `kubectl rollout status` sees it."""
+"""When an object counts as ready, kind by kind: of workloads, when the generation asked for is rolled out, as `kubectl
+rollout status` sees it.
 
-from collections.abc import Iterable, Iterator
+Pure, except that a `ClusterReader` fetches what belongs to an object.
+"""
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from devcluster.pulumi_stand_ins.kubernetes_provider import wait_for
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
+    ANNOTATION_SKIP_AWAIT,
+    ANNOTATION_WAIT_FOR,
+    annotation,
     conditions,
     group_kind,
+    is_annotated_true,
     metadata_of,
-)
-from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.states import (
-    READY,
-    ClusterReader,
-    Failed,
-    Pending,
-    State,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 
@@ -21,7 +25,46 @@ _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 _MESSAGE_LIMIT = 500  # a termination message may be 4 KiB
 
 
-def deployment(obj: Object, reader: ClusterReader) -> State:
+class ClusterReader(Protocol):
+    """Reading related objects; answers are empty where there are none or they may not be read."""
+
+    def list(self, api_version: str, kind: str, namespace: str, selector: Object) -> list[Object]:
+        """Objects of a namespace that a label selector (matchLabels, matchExpressions) selects."""
+
+    def get(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
+        """One object."""
+
+    def is_served(self, api_version: str, kind: str) -> bool:
+        """Whether the API server has begun to serve a kind."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Nothing to wait for."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Not ready yet: one line for the user's display, and the reasons to report should it stay so."""
+
+    status: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """It will not become ready by waiting."""
+
+    reasons: tuple[str, ...]
+
+
+State: TypeAlias = Ready | Pending | Failed
+
+READY = Ready()
+
+
+# --- workloads --------------------------------------------------------------------------------------------------------
+def _deployment(obj: Object, reader: ClusterReader) -> State:
     """Ready when every replica is of this generation and available, and none of an older one is left."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
@@ -45,7 +88,7 @@ def deployment(obj: Object, reader: ClusterReader) -> State:
     return _pending(text, reasons)
 
 
-def stateful_set(obj: Object, reader: ClusterReader) -> State:
+def _stateful_set(obj: Object, reader: ClusterReader) -> State:
     """Ready when every replica is updated and ready; an OnDelete strategy only needs them ready."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
@@ -63,7 +106,7 @@ def stateful_set(obj: Object, reader: ClusterReader) -> State:
     )
 
 
-def daemon_set(obj: Object, reader: ClusterReader) -> State:
+def _daemon_set(obj: Object, reader: ClusterReader) -> State:
     """Ready when every node that should run a pod runs an updated, available one."""
     status = obj.get("status") or {}
     if not _observed(obj):
@@ -77,7 +120,7 @@ def daemon_set(obj: Object, reader: ClusterReader) -> State:
     )
 
 
-def job(obj: Object, reader: ClusterReader) -> State:
+def _job(obj: Object, reader: ClusterReader) -> State:
     """Ready when complete; a suspended Job is not waited for."""
     by_type = conditions(obj)
     if by_type.get("Complete", {}).get("status") == "True" or (obj.get("spec") or {}).get("suspend") is True:
@@ -89,7 +132,7 @@ def job(obj: Object, reader: ClusterReader) -> State:
     return _pending("Waiting for the Job to complete", pods)
 
 
-def pod(obj: Object, reader: ClusterReader) -> State:
+def _pod(obj: Object, reader: ClusterReader) -> State:
     """Ready when its Ready condition holds or it has succeeded."""
     phase = (obj.get("status") or {}).get("phase")
     if phase == "Succeeded" or conditions(obj).get("Ready", {}).get("status") == "True":
@@ -98,12 +141,13 @@ def pod(obj: Object, reader: ClusterReader) -> State:
     if phase == "Failed":
         return Failed(reasons or ("the pod failed",))
     waiting = next(
-        (text for c in (obj.get("status") or {}).get("containerStatuses") or () if (text := container_problem(c))), None
+        (text for c in (obj.get("status") or {}).get("containerStatuses") or () if (text := _container_problem(c))),
+        None,
     )
     return _pending(f"Waiting for the pod to be ready ({waiting or phase or 'Pending'})", reasons)
 
 
-def workload_problems(obj: Object, reader: ClusterReader) -> tuple[str, ...]:
+def _workload_problems(obj: Object, reader: ClusterReader) -> tuple[str, ...]:
     """What keeps a Deployment's newest pods from running; nothing for other kinds."""
     return problems(_newest_pods(obj, reader)) if group_kind(obj) == ("apps", "Deployment") else ()
 
@@ -160,14 +204,14 @@ def _pod_problems(pod: Object) -> Iterator[str]:
         yield f"Pod {name}: {scheduled.get('reason', 'not scheduled')}: {scheduled.get('message', '')}".rstrip(": ")
     for group in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(group) or ():
-            line = container_problem(container)
+            line = _container_problem(container)
             if line:
                 yield f"Pod {name}: {line}"
     if status.get("phase") == "Failed" and status.get("message"):
         yield f"Pod {name}: {status.get('reason', 'Failed')}: {status['message']}"
 
 
-def container_problem(container: Object) -> str | None:
+def _container_problem(container: Object) -> str | None:
     """Why a container does not run, with how it ended last; None while nothing is wrong."""
     state = container.get("state") or {}
     waiting = state.get("waiting") or {}
@@ -180,3 +224,89 @@ def container_problem(container: Object) -> str | None:
         ending = ": ".join(str(ended[key]).strip() for key in ("reason", "message") if ended.get(key))
         parts.append(f"{text} ({ending[:_MESSAGE_LIMIT]})" if ending else text)
     return f'container "{container.get("name")}": {"; ".join(parts)}' if parts else None
+
+
+# --- the other kinds that are waited for ------------------------------------------------------------------------------
+def _custom_resource_definition(obj: Object, reader: ClusterReader) -> State:
+    """Ready when established and served: a custom resource made next must find its kind."""
+    by_type = conditions(obj)
+    refused = by_type.get("NamesAccepted", {})
+    if refused.get("status") == "False":
+        return Failed((f"its names were not accepted: {refused.get('reason')}: {refused.get('message')}",))
+    if by_type.get("Established", {}).get("status") != "True":
+        return Pending("Waiting for the CustomResourceDefinition to be established")
+    spec = obj.get("spec") or {}
+    kind, group = (spec.get("names") or {}).get("kind", ""), spec.get("group", "")
+    for version in spec.get("versions") or ():
+        if version.get("served") and not reader.is_served(f"{group}/{version['name']}", kind):
+            return Pending(f"Waiting for the API server to serve {group}/{version['name']} {kind}")
+    return READY
+
+
+def _persistent_volume_claim(obj: Object, reader: ClusterReader) -> State:
+    """Ready when bound; a claim whose class binds for its first pod is not waited for."""
+    phase = (obj.get("status") or {}).get("phase")
+    if phase == "Bound":
+        return READY
+    if phase == "Lost":
+        return Failed(("its volume is lost",))
+    name = (obj.get("spec") or {}).get("storageClassName")
+    if name:
+        storage_class = reader.get("storage.k8s.io/v1", "StorageClass", "", str(name))
+        if storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer":
+            return READY
+    return Pending("Waiting for the claim to be bound")
+
+
+def _service(obj: Object, reader: ClusterReader) -> State:
+    """Ready when it has an address behind it: of the load balancer, or of a ready pod that it selects."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    kind = spec.get("type", "ClusterIP")
+    if kind == "LoadBalancer" and not (status.get("loadBalancer") or {}).get("ingress"):
+        return Pending("Waiting for the load balancer's address")
+    if kind == "ExternalName" or spec.get("clusterIP") == "None" or not spec.get("selector"):
+        return READY
+    metadata = metadata_of(obj)
+    selector = {"matchLabels": {"kubernetes.io/service-name": metadata["name"]}}
+    slices = reader.list("discovery.k8s.io/v1", "EndpointSlice", str(metadata.get("namespace", "default")), selector)
+    endpoints = [endpoint for slice_ in slices for endpoint in slice_.get("endpoints") or ()]
+    if any((endpoint.get("conditions") or {}).get("ready") is not False for endpoint in endpoints):
+        return READY
+    text = (
+        "Waiting for a ready pod that the Service selects; selected pods may not be ready, or none match .spec.selector"
+    )
+    return Pending(text, (text,))
+
+
+def _secret(obj: Object, reader: ClusterReader) -> State:
+    """Ready at once, except that a ServiceAccount token must have been filled in."""
+    if obj.get("type") == "kubernetes.io/service-account-token" and not (obj.get("data") or {}).get("token"):
+        account = annotation(obj, "kubernetes.io/service-account.name")
+        return Pending(f"Waiting for the token of ServiceAccount {account}")
+    return READY
+
+
+_BY_KIND: Mapping[tuple[str, str], Callable[[Object, ClusterReader], State]] = {
+    ("apps", "Deployment"): _deployment,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("batch", "Job"): _job,
+    ("", "Pod"): _pod,
+    ("", "PersistentVolumeClaim"): _persistent_volume_claim,
+    ("", "Service"): _service,
+    ("", "Secret"): _secret,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _custom_resource_definition,
+}
+
+
+def readiness(obj: Object, reader: ClusterReader) -> State:
+    """The state of a live object. `pulumi.com/skipAwait` and `pulumi.com/waitFor` go before the kind's own rule;
+    kinds without a rule, custom resources among them, are ready once they exist."""
+    if is_annotated_true(obj, ANNOTATION_SKIP_AWAIT):
+        return READY
+    expression = annotation(obj, ANNOTATION_WAIT_FOR)
+    if expression is not None:
+        missing = [text for wanted in wait_for.parse(expression) if (text := wanted.pending_reason(obj)) is not None]
+        return Pending(missing[0], (*missing, *_workload_problems(obj, reader))) if missing else READY
+    rule = _BY_KIND.get(group_kind(obj))
+    return rule(obj, reader) if rule is not None else READY
