@@ -6,14 +6,15 @@ import enum
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
 
-from devcluster import environment, loads, logs, releases, state
+from devcluster import environment, loads, releases, state
 from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
@@ -49,6 +50,7 @@ class Containers(enum.StrEnum):
 
 Output = Annotated[FullOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 _API_VERSION = "secondary-scheduler.io/v1"
+_POLL_SECONDS = 0.2
 
 
 def register(parent: typer.Typer) -> None:
@@ -211,12 +213,53 @@ def show_logs(
 ) -> None:
     """Print the services' logs."""
     directory = LocalCluster.attach(name).state_dir / "logs"
-    files = logs.find(directory, service)
+    files = log_files(directory, service)
     if not files:
-        known = ", ".join(logs.names(directory))
+        known = ", ".join(services_with_logs(directory))
         raise CommandError(f"cluster {name!r} has no service {service!r}; its services are: {known}", ExitCode.USAGE)
-    for line in logs.read(files, lines, follow):
+    for line in log_lines(files, lines, follow):
         typer.echo(line)
+
+
+def services_with_logs(directory: Path) -> list[str]:
+    """The services that have a log there."""
+    return sorted(path.stem for path in directory.glob("*.log"))
+
+
+def log_files(directory: Path, service: str) -> dict[str, Path]:
+    """The log of one service, or of all when none is named; empty when there is no such service."""
+    return {name: directory / f"{name}.log" for name in services_with_logs(directory) if service in ("", name)}
+
+
+def log_lines(files: Mapping[str, Path], lines: int, follow: bool) -> Iterator[str]:
+    """The last lines of each log; then, with `follow`, every further line until the logs are removed.
+
+    With several logs each line begins with its service's name.
+    """
+    width = max((len(name) for name in files), default=0)
+    opened = [
+        (f"{name:<{width}} | " if len(files) > 1 else "", path.open(errors="replace")) for name, path in files.items()
+    ]
+    try:
+        for prefix, file in opened:
+            for line in deque(file, maxlen=lines):
+                yield prefix + line.rstrip("\n")
+        while follow and all(path.exists() for path in files.values()):
+            fresh = False
+            for line in _new_lines(opened):
+                fresh = True
+                yield line
+            if not fresh:
+                time.sleep(_POLL_SECONDS)
+    finally:
+        for _, file in opened:
+            file.close()
+
+
+def _new_lines(opened: Sequence[tuple[str, TextIO]]) -> Iterator[str]:
+    for prefix, file in opened:
+        for line in file:
+            yield prefix + line.rstrip("\n")
 
 
 def set_load(

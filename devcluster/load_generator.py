@@ -1,8 +1,7 @@
 """Exports what node-exporter would for every node of the cluster, with a load that can be set per node while it runs.
 
 It can follow the pods of a cluster: a node's load is then what was set and what the pods that are bound to it use
-(`pod_loads`), and the same is served as a metrics server would (`metrics_server`) and as cAdvisor would
-(`container_series`).
+(`pod_loads`), and the same is served as a metrics server would (`metrics_server`) and as cAdvisor would.
 
 GET /metrics                the series, labelled `instance=<node>`
 GET /nodes                  every node with its targets
@@ -30,8 +29,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from devcluster import metrics_server
-from devcluster.container_series import ContainerSeries
-from devcluster.pod_loads import PodUses, Use
+from devcluster.pod_loads import ContainerSeries, PodUses, Use
 from devcluster.ports import LOOPBACK
 from scheduler.kube.client import ClientConfig, KubeClient, Reflector, unchanged
 from scheduler.kube.model import UnstructuredCodec

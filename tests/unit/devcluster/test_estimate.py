@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devcluster.toolchain.estimate import Estimate, about
+from devcluster.toolchain.binaries import Estimate, about
 
 
 def test_before_the_first_build_the_measured_times_count() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import logs
+from devcluster.command import log_files, log_lines, services_with_logs
 
 
 @pytest.fixture
@@ -17,23 +17,23 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_one_services_last_lines_are_printed_as_they_are(directory: Path) -> None:
-    assert list(logs.read(logs.find(directory, "etcd"), 2, follow=False)) == ["e2", "e3"]
+    assert list(log_lines(log_files(directory, "etcd"), 2, follow=False)) == ["e2", "e3"]
 
 
 def test_lines_of_several_services_begin_with_their_name(directory: Path) -> None:
-    assert list(logs.read(logs.find(directory, ""), 1, follow=False)) == ["etcd | e3", "kwok | k1"]
+    assert list(log_lines(log_files(directory, ""), 1, follow=False)) == ["etcd | e3", "kwok | k1"]
 
 
 def test_an_unknown_service_has_no_log(directory: Path) -> None:
-    assert logs.find(directory, "nope") == {}
-    assert logs.names(directory) == ["etcd", "kwok"]
+    assert log_files(directory, "nope") == {}
+    assert services_with_logs(directory) == ["etcd", "kwok"]
 
 
 def test_following_shows_what_is_written_later_and_ends_with_the_cluster(directory: Path) -> None:
     seen: list[str] = []
 
     def follow() -> None:
-        seen.extend(logs.read(logs.find(directory, "etcd"), 1, follow=True))
+        seen.extend(log_lines(log_files(directory, "etcd"), 1, follow=True))
 
     reader = threading.Thread(target=follow)
     reader.start()
