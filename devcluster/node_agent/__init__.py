@@ -58,5 +58,7 @@ Limits of ``mounts``
 
 Further limits of ``directory``
     Identity, read-only root, capabilities, no_new_privs, host name and terminationMessagePath have no effect. Paths
-    compiled into a program are not rewritten; KUBECONFIG names a generated file in place of the in-cluster credentials.
+    compiled into a program are not rewritten; KUBECONFIG names a generated file in place of the in-cluster credentials,
+    and client-go's in-cluster configuration, such as kube-scheduler's, finds none. A program that hashes its ConfigMap
+    gets another hash than whoever reads the object, where the ConfigMap names a mounted path.
 """
