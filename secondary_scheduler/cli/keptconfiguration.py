@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -35,12 +34,6 @@ class _Args(Shape):
             args = _of_model(model).keep(value["args"]) if model is not None else DROPPED
             kept["args"] = "[left out]" if args is DROPPED else args
         return kept
-
-    def paths(self) -> Iterator[str]:
-        yield ".name"
-        for descriptor in catalog.descriptors():
-            if descriptor.args_model is not None:
-                yield from (f"({descriptor.name}).args{path}" for path in _of_model(descriptor.args_model).paths())
 
 
 def _args_model(plugin: str) -> type[BaseModel] | None:

@@ -1,13 +1,13 @@
 """What is kept of a value: shapes that name what stays, so that everything else is left out.
 
-A shape copies the part of JSON-like data that it names. It can list the paths of what it may keep: the allowlist.
+A shape copies the part of JSON-like data that it names.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 LONGEST: Final = 8 << 10
@@ -31,10 +31,6 @@ class Shape(ABC):
     def keep(self, value: Any) -> Any:
         """Return the part of a value that is kept; `DROPPED` if none is."""
 
-    @abstractmethod
-    def paths(self) -> Iterator[str]:
-        """Yield the paths of what may be kept, below this value: `.name`, `.ports[].name`, `.labels{}`."""
-
 
 class Scalar(Shape):
     """A text of limited length, a number, a boolean or null."""
@@ -44,10 +40,6 @@ class Scalar(Shape):
         if isinstance(value, str):
             return value if len(value) <= LONGEST else value[:LONGEST] + _CUT
         return value if value is None or isinstance(value, bool | int | float) else DROPPED
-
-    def paths(self) -> Iterator[str]:
-        """Its path, or those of its parts."""
-        yield ""
 
 
 @dataclass(frozen=True)
@@ -59,10 +51,6 @@ class Masked(Shape):
     def keep(self, value: Any) -> Any:
         """The mask."""
         return self.mask if isinstance(value, str) and value else DROPPED
-
-    def paths(self) -> Iterator[str]:
-        """None, as no value is kept."""
-        yield from ()
 
 
 @dataclass(frozen=True)
@@ -78,11 +66,6 @@ class Fields(Shape):
         kept = {name: shape.keep(value[name]) for name, shape in self.fields.items() if name in value}
         return {name: part for name, part in kept.items() if part is not DROPPED}
 
-    def paths(self) -> Iterator[str]:
-        """Its path, or those of its parts."""
-        for name, shape in self.fields.items():
-            yield from (f".{name}{path}" for path in shape.paths())
-
 
 @dataclass(frozen=True)
 class Each(Shape):
@@ -97,70 +80,20 @@ class Each(Shape):
         kept = (self.shape.keep(item) for item in value[:_MOST])
         return [part for part in kept if part is not DROPPED]
 
-    def paths(self) -> Iterator[str]:
-        """Its path, or those of its parts."""
-        yield from (f"[]{path}" for path in self.shape.paths())
-
-
-def _any_key(_: str) -> bool:
-    return True
-
 
 @dataclass(frozen=True)
 class Table(Shape):
-    """A map whose keys are data, such as labels: those that `wanted` accepts."""
+    """A map whose keys are data."""
 
-    shape: Shape = field(default_factory=Scalar)
-    wanted: Callable[[str], bool] = _any_key
+    shape: Shape
 
     def keep(self, value: Any) -> Any:
         """The part that this shape names."""
         if not isinstance(value, dict):
             return DROPPED
-        keys = [key for key in value if isinstance(key, str) and len(key) < LONGEST and self.wanted(key)][:_MOST]
+        keys = [key for key in value if isinstance(key, str) and len(key) < LONGEST][:_MOST]
         kept = {key: self.shape.keep(value[key]) for key in keys}
         return {key: part for key, part in kept.items() if part is not DROPPED} or DROPPED
-
-    def paths(self) -> Iterator[str]:
-        """Its path, or those of its parts."""
-        yield from (f"{{}}{path}" for path in self.shape.paths())
-
-
-@dataclass(frozen=True)
-class Flags(Shape):
-    """A command line: programs and flags that are known, with the values that follow a `=`.
-
-    Attributes:
-        flags: with their dashes.
-        programs: whose path is kept; of any other program nothing is.
-    """
-
-    flags: Collection[str]
-    programs: Collection[str]
-
-    def keep(self, value: Any) -> Any:
-        """The part that this shape names."""
-        if not isinstance(value, list):
-            return DROPPED
-        words = [word for word in value[:_MOST] if isinstance(word, str)]
-        kept = [Scalar().keep(word) for word in words if self.knows(word)]
-        left_out = len(value) - len(kept)
-        return [*kept, f"[{left_out} left out]"] if left_out else kept
-
-    def knows(self, word: str) -> bool:
-        """Whether a word of the command line is kept."""
-        if word.startswith("-"):
-            return flag_of(word) in self.flags
-        return word.rpartition("/")[2] in self.programs
-
-    def paths(self) -> Iterator[str]:
-        """Its path, or those of its parts."""
-        yield "[]"
-
-
-def flag_of(word: str) -> str:
-    """The flag of a word of a command line; Kubernetes' flags may be written with underscores."""
-    return word.partition("=")[0].replace("_", "-")
 
 
 def scalars(*names: str) -> dict[str, Shape]:

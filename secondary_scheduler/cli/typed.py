@@ -48,6 +48,25 @@ def moment(text: str, option: str) -> float:
         raise CommandError(f"{option}: {error}, nor seconds since 1970", ExitCode.USAGE) from error
 
 
+def duration(option: str, text: str, least: float, most: float) -> float:
+    """Read a duration such as `1h30m`; returns seconds.
+
+    Raises:
+        CommandError: it is none, or is not from `least` to `most`.
+    """
+    from scheduler.catalog import format_duration, parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}", ExitCode.USAGE) from error
+    if not least <= seconds <= most:
+        raise CommandError(
+            f"{option}: {text}: from {format_duration(least)} to {format_duration(most)}", ExitCode.USAGE
+        )
+    return seconds
+
+
 def _stands_there(call: typer.Context, name: str) -> bool:
     # By name: typer has a copy of click, and with it an enumeration of its own.
     source = call.get_parameter_source(name)

@@ -128,7 +128,7 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
         missing.append(f"queue, attempts and load by source: {error}")
     except CommandError as error:
         missing.append(f"queue, attempts and load by source: {error}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         missing.append(f"what {place} answers cannot be read: {error}")
     return LiveState(metrics, attempts, tuple(missing), absent)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from secondary_scheduler.clusterstatus.health import (
     problems_of,
     worst,
 )
-from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, installations_of
+from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, Place, installations_of
 from secondary_scheduler.clusterstatus.instancepart import instance_part
 from secondary_scheduler.clusterstatus.instances import Instance, instances_of
 from secondary_scheduler.clusterstatus.listing import first_names, part
@@ -42,27 +42,36 @@ def read_status(
     """
     limits = CallerLimits()
     read = installations_of(config, namespace, limits, everywhere=everywhere, command=command)
+    return live_status(config, read, limits, namespace or OPERATOR_NAMESPACE, asker)
+
+
+def live_status(
+    config: ClientConfig, read: Installations, limits: CallerLimits, trusted: str, asker: ClientConfig | None
+) -> dict[str, Any]:
+    """Ask the schedulers that lead in the namespace `trusted`, and return the document; the rest as `read_status`."""
     instances = instances_of(read)
     now = datetime.now(UTC)
-    trusted = namespace or OPERATOR_NAMESPACE
-    led = [instance for instance in instances if instance.leader and instance.place[0] == trusted]
     if unasked := {instance.place[0] for instance in instances if instance.leader} - {trusted}:
         limits.note(
             f"queue, attempts and load by source in {first_names(unasked)}: a scheduler's pod sees the token of who "
             "asks, so name a namespace that you trust with --namespace"
         )
-    answers = ask_all(config, [_question(instance) for instance in led], now, asker) if led else []
-    live = {instance.place: answer for instance, answer in zip(led, answers, strict=True)}
+    questions = questions_to(instances, trusted)
+    answers = ask_all(config, list(questions.values()), now, asker) if questions else []
     for answer in answers:
         for line in answer.missing:
             limits.note(line)
-    return status_document(read, instances, live, limits, now)
+    return status_document(read, instances, dict(zip(questions, answers, strict=True)), limits, now)
 
 
-def _question(instance: Instance) -> Question:
-    # The pod is where the Deployment is, which is where the SecondaryScheduler is, too.
-    is_ours = instance.kind == "Lease" or instance.flavour.is_ours
-    return Question(instance.place[0], instance.leader, instance.port, is_ours)
+def questions_to(instances: Iterable[Instance], trusted: str) -> dict[Place, Question]:
+    """Return who is to be asked, by the instance's place: the leaders in the one namespace that the caller trusts."""
+    return {
+        # The pod is where the Deployment is, which is where the SecondaryScheduler is, too.
+        each.place: Question(trusted, each.leader, each.port, each.kind == "Lease" or each.flavour.is_ours)
+        for each in instances
+        if each.leader and each.place[0] == trusted
+    }
 
 
 def status_document(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scheduler.kube.client import SyncConnection, api_path
-from secondary_scheduler.clusterstatus.listing import list_items, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
 
 _ROLES = {"kube-scheduler": "scheduler", "secondary-scheduler-operator": "operator"}
 
@@ -56,13 +56,25 @@ def installed_components(connection: SyncConnection, namespace: str | None) -> l
 
 def component_of(deployment: Mapping[str, Any]) -> InstalledComponent | None:
     """What a Deployment runs; None for one that is neither an operator nor a scheduler."""
-    spec, status, metadata = (deployment.get(key) or {} for key in ("spec", "status", "metadata"))
-    for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
+    spec, metadata = part(deployment, "spec"), part(deployment, "metadata")
+    running = role_of(part(spec, "template"))
+    if running is None:
+        return None
+    role, container = running
+    ready = f"{part(deployment, 'status').get('readyReplicas') or 0}/{spec.get('replicas', 1)}"
+    name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
+    return InstalledComponent(role, namespace, name, str(container.get("image")), ready)
+
+
+def role_of(pod: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """`operator` or `scheduler`, as the command of a container of a pod, or of a template, says, and that container."""
+    for container in parts(pod, "spec", "containers"):
         # Upstream's operator has its name in the first argument of its command, too.
-        command = [*(container.get("command") or ()), *(container.get("args") or ())][:1] or [""]
-        role = _ROLES.get(str(command[0]).rpartition("/")[2])
-        if role is not None:
-            ready = f"{status.get('readyReplicas') or 0}/{spec.get('replicas', 1)}"
-            name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
-            return InstalledComponent(role, namespace, name, str(container.get("image")), ready)
+        words = [word for key in ("command", "args") for word in _list(container.get(key))]
+        if words and (role := _ROLES.get(str(words[0]).rpartition("/")[2])) is not None:
+            return role, container
     return None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

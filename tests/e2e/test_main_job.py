@@ -495,6 +495,7 @@ def members_of(file: Path) -> dict[str, str]:
 
 
 def test_an_administrator_s_bundle_has_every_part_and_no_secret(installed: Installed, tmp_path: Path) -> None:
+    single_pod(installed, "bundled")
     admin = kubeconfig_of(installed, tmp_path, "bundling-admin")
     subject = {"kind": "ServiceAccount", "name": "bundling-admin", "namespace": "default"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
@@ -505,8 +506,7 @@ def test_an_administrator_s_bundle_has_every_part_and_no_secret(installed: Insta
         # Rights reach the API server's authorizer a moment after they were created; the scheduler remembers a refusal.
         eventually(
             lambda: (
-                bundle(admin, file, "--snapshot").returncode == 0
-                and members_of(file)["problems.txt"] == "Everything was read.\n"
+                bundle(admin, file).returncode == 0 and members_of(file)["problems.txt"] == "Everything was read.\n"
             ),
             "a complete bundle",
         )
@@ -514,12 +514,14 @@ def test_an_administrator_s_bundle_has_every_part_and_no_secret(installed: Insta
         rbac.delete_cluster_role_binding("bundling")
     assert file.stat().st_mode & 0o777 == 0o600
     members, pod = members_of(file), installed.scheduler_pod().metadata.name
-    assert yaml.safe_load(members["secondaryschedulers/cluster.yaml"])["status"]["conditions"]
-    assert "TargetLoadPacking" in members[f"schedulers/{pod}/configz.json"]
-    assert "scheduler_schedule_attempts_total" in members[f"schedulers/{pod}/metrics.txt"]
-    assert "[+]" in members[f"schedulers/{pod}/readyz.txt"]
+    (instance,) = yaml.safe_load(members["status.yaml"])["instances"]
+    assert instance["conditions"]
+    assert instance["attempts"]["last"]["count"]
+    assert "TargetLoadPacking" in members["configurations/running/secondary-scheduler.yaml"]
+    decided = json.loads(members[f"explain/{pod}/decisions.json"])["items"]
+    assert "default/bundled" in [item["pod"] for item in decided]
+    assert json.loads(members[f"explain/{pod}/queue.json"])["kind"] == "QueueReport"
     assert members[f"logs/{pod}/secondary-scheduler.log"]
-    assert {"apiVersion": "v1", "kind": "List"}.items() <= json.loads(members["snapshot.json"]).items()
     everything = "\n".join(members.values())
     for secret in (installed.cluster.prometheus_token_file, admin):
         text = secret.read_text().strip()
@@ -545,13 +547,13 @@ def test_whoever_may_only_view_gets_a_bundle_that_says_what_is_missing(installed
     members = members_of(file)
     place = f"in namespace {NAMESPACE}"
     assert members["problems.txt"].splitlines() == [
-        f"secondaryschedulers: not read, missing right: list secondaryschedulers.operator.openshift.io {place}",
-        f"leases: not read, missing right: list leases.coordination.k8s.io {place}",
-        f"schedulers: not read, missing right: list leases.coordination.k8s.io {place}",
+        f"status: SecondarySchedulers: this user needs to list secondaryschedulers {place}",
+        f"status: leaders and what they report: this user needs to list leases {place}",
+        "explain: none of our schedulers is seen to lead here, so that none was asked",
     ]
-    assert {"deployments/secondary-scheduler.yaml", f"pods/{pod}.yaml", "events.yaml"} <= set(members)
-    assert [name for name in members if name.startswith("configurations/")]
-    assert not [name for name in members if name.startswith(("schedulers/", "leases/", "secondaryschedulers/"))]
+    assert {"status.yaml", "versions.yaml", "events.yaml"} <= set(members)
+    assert [name for name in members if name.startswith("configurations/running/")]
+    assert not [name for name in members if name.startswith(("explain/", "configurations/wanted/"))]
 
 
 def test_a_pod_is_bound_within_two_seconds(installed: Installed) -> None:

@@ -1,74 +1,81 @@
-"""Reads the parts of a bundle one after another; each is reduced and redacted before the next one is read."""
+"""Reads what belongs to an installation, and puts the parts of a bundle together."""
 
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Callable, Iterable
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from scheduler import __version__
-from scheduler.kube.client import ClientConfig, Credentials, KubeError, SyncConnection
-from scheduler.operand import CONFIG_KEY, SECURE_PORT
-from secondary_scheduler.cli.bundle import answering
-from secondary_scheduler.cli.bundle.archive import README, Members
-from secondary_scheduler.cli.bundle.explaining import readme
-from secondary_scheduler.cli.bundle.keeping import command_line, keep_object
-from secondary_scheduler.cli.bundle.problems import Problems, Right
-from secondary_scheduler.cli.bundle.reading import Reader, was_cut
+from scheduler.catalog import CANARY_SUFFIX, operand_name, rebalancer_name
+from scheduler.config import redacted
+from scheduler.kube.client import BadRequest, ClientConfig, Credentials, KubeError, NotFound, SyncConnection, api_path
+from scheduler.operand import CONFIG_KEY
+from secondary_scheduler.cli.bundle.archive import README, Members, readme
 from secondary_scheduler.cli.bundle.redaction import MOST_SECRETS, KnownSecrets, Redaction
-from secondary_scheduler.cli.bundle.selecting import (
-    configuration_names,
-    containers_of,
-    events_about,
-    name_of,
-    own_deployments,
-    own_leases,
-    owned_by,
-    restarted,
-)
 from secondary_scheduler.cli.errors import CommandError, InputError
 from secondary_scheduler.cli.keptconfiguration import keep_configuration
-from secondary_scheduler.cli.snapshotfile import take_snapshot
-from secondary_scheduler.clusterstatus.customresource import API_VERSION, KIND
-from secondary_scheduler.clusterstatus.forwarding import Answer, get
-from secondary_scheduler.clusterstatus.leaders import leading_pods
-from secondary_scheduler.clusterstatus.listing import part, parts, read_object
+from secondary_scheduler.cli.refusals import explained
+from secondary_scheduler.cli.shapes import Each, Fields, Table, scalars
+from secondary_scheduler.clusterstatus.asking import Question
+from secondary_scheduler.clusterstatus.customresource import KIND
+from secondary_scheduler.clusterstatus.document import live_status, questions_to
+from secondary_scheduler.clusterstatus.forwarding import get
+from secondary_scheduler.clusterstatus.installations import (
+    MOST_INSTANCES,
+    CallerLimits,
+    Installations,
+    installations_of,
+)
+from secondary_scheduler.clusterstatus.installed import role_of
+from secondary_scheduler.clusterstatus.instances import instances_of
+from secondary_scheduler.clusterstatus.leaders import is_schedulers
+from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
+from secondary_scheduler.clusterstatus.named import name_of
 from secondary_scheduler.yamltext import documents, dump_yaml
 
 _TIMEOUT: Final = 20.0
+_SECONDS: Final = 300.0
+"""After which nothing more is asked: an API server that answers slowly must not hold the user up for hours."""
 _MOST_LISTED: Final = 2000
-"""Objects of a kind that are looked at."""
-_MOST_KEPT: Final = 100
-"""Objects of a kind, but for Events, that go into the archive."""
-_OBJECT_BYTES: Final = 256 << 10
-_EVENT_BYTES: Final = 2 << 20
-_LOG_BYTES: Final = 1 << 20
-_ANSWER_BYTES: Final = 4 << 20
-_BYTES: Final = 64 << 20
-_SNAPSHOT_BYTES: Final = 256 << 20
-_SUFFIX: Final = 100
-"""Characters of an object's name in the name of its file, so that the ending is never cut off."""
+"""Pods and Events of the namespace that are looked at."""
+_MOST_PODS, _MOST_EVENTS, _MOST_DECISIONS, _MOST_PROBLEMS = 100, 500, 100, 500
+_BYTES, _DATA_BYTES, _LOG_BYTES = 64 << 20, 4 << 20, 1 << 20
+"""Of the archive, of one file of data, of one log."""
+_READ_BYTES, _READ_LINES = 4 << 20, 10_000
+"""Read of one log at most; the client's limit for an answer is twice that."""
+_ASKED: Final = {
+    "/debug/decisions": "get on the path /debug/decisions (nonResourceURLs)",
+    "/debug/queue": "to list pods in all namespaces",
+}
+"""Paths of a leader's port, and the right that each needs."""
+_STATE: Final = Table(Fields(scalars("reason", "message", "exitCode", "signal", "startedAt", "finishedAt")))
+_CONTAINERS: Final = Each(
+    Fields({**scalars("name", "image", "imageID", "ready", "restartCount"), "state": _STATE, "lastState": _STATE})
+)
+_STATUS: Final = {"initContainerStatuses": _CONTAINERS, "containerStatuses": _CONTAINERS}
+_POD: Final = Fields(
+    {
+        "metadata": Fields(scalars("name")),
+        "spec": Fields(scalars("nodeName")),
+        "status": Fields({**scalars("phase", "reason", "message"), **_STATUS}),
+    }
+)
+_EVENT: Final = Fields(
+    {
+        "involvedObject": Fields(scalars("kind", "name", "fieldPath")),
+        **scalars("type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "eventTime"),
+    }
+)
+_KINDS: Final = (KIND, "Deployment", "ReplicaSet", "Pod", "Lease")
+"""Whose Events are of interest."""
+_GENERATED: Final = "(?:-[bcdfghjklmnpqrstvwxz2456789]{1,10}){0,2}"
+"""What a ReplicaSet and a pod have behind their Deployment's name; these letters make no words."""
 Json = dict[str, Any]
-Say = Callable[[str], None]
-Ask = Callable[[str, str], Answer]
-
-
-@dataclass(frozen=True)
-class Objects:
-    """What the API server has of an installation, as it was read."""
-
-    kept: dict[str, list[Json]]
-    configurations: list[Json]
-    events: list[Json]
-
-    def all(self) -> Iterable[Json]:
-        """Every object."""
-        for listed in self.kept.values():
-            yield from listed
-        yield from (*self.configurations, *self.events)
+T = TypeVar("T")
 
 
 @dataclass
@@ -77,276 +84,242 @@ class Collector:
 
     Attributes:
         config: the connection.
-        namespace: of operator and schedulers.
-        time: of the bundle, for README.txt.
+        asker: whose token the schedulers see; None: the user's own.
+        namespace: of operator and schedulers. No scheduler elsewhere sees a token.
+        created: when, for README.txt.
         say: shows a line.
         since_seconds: how old lines of logs may be; None for any age.
-        snapshot: whether a snapshot of the cluster is part of it.
-        ask: GET of a path of a scheduler's port, given its pod; by default through the API server.
+        problems: why a part is missing, or what of it is; a line each.
     """
 
     config: ClientConfig
+    asker: ClientConfig | None
     namespace: str
-    time: str
-    say: Say
+    created: str
+    say: Callable[[str], None]
     since_seconds: int | None = None
-    snapshot: bool = False
-    ask: Ask | None = None
-    problems: Problems = field(default_factory=Problems)
+    clock: Callable[[], float] = time.monotonic
+    problems: list[str] = field(default_factory=list)
     members: Members = field(default_factory=lambda: Members(_BYTES))
-    _cut: set[str] = field(default_factory=set)
     _redaction: Redaction = field(default_factory=Redaction)
+    _end: float = 0.0
 
     def collect(self) -> Members:
         """Read everything and return the files.
 
         Raises:
-            KubeError: the API server does not answer, or does not know the user.
+            KubeError: what `status` reads cannot be read.
         """
+        self._end = self.clock() + _SECONDS
         connection = SyncConnection(self.config, timeout=_TIMEOUT, user_agent="secondary-scheduler/bundle")
         try:
-            kubernetes = self._kubernetes_version(connection)
-            reader = Reader(connection, self.namespace, self.problems)
-            objects = self._read_objects(reader)
-            secrets = self._secrets(objects)
-            if len(secrets) > MOST_SECRETS:
-                self.problems.add("everything", f"left out, there are more than {MOST_SECRETS} values to redact")
-                objects = Objects({}, [], [])
-            self._redaction = Redaction(secrets)
-            self._add_versions(kubernetes, objects)
-            self._add_objects(objects)
-            self._add_logs(reader, objects.kept.get("pods", []))
-            if len(secrets) <= MOST_SECRETS:
-                self._add_answers(reader, connection)
-                if self.snapshot and reader.may_ask("snapshot"):
-                    self._add_snapshot()
+            self._collect(connection)
         finally:
             connection.close()
-        self._add_closing_files()
+        # A message of the API server may quote what was sent.
+        problems = self._redaction.text("".join(f"{line}\n" for line in self.problems) or "Everything was read.\n")
+        closing = {"problems.txt": problems.encode("utf-8", "replace")}
+        self.members.contents |= {**closing, README: readme(self.namespace, self.created, __version__)}
         return self.members
 
-    def _kubernetes_version(self, connection: SyncConnection) -> str:
-        from scheduler.kube.client import Forbidden, NotFound
+    def _collect(self, connection: SyncConnection) -> None:
+        limits = CallerLimits()
+        read = installations_of(self.config, self.namespace, limits, everywhere=False, command="bundle")
+        leases = [each.lease for each in instances_of(read) if each.lease]
+        names = {*_deployments(read), *map(name_of, (*leases, *read.resources))}
+        own = re.compile(f"(?:{'|'.join(map(re.escape, sorted(names)))}){_GENERATED}(?:-lock)?")
+        pods = self._list(connection, "pods", lambda pod: bool(role_of(pod) or own.fullmatch(name_of(pod))), _MOST_PODS)
+        about = {*map(name_of, pods)}
 
-        try:
-            return str(read_object(connection.get("/version"), "/version").get("gitVersion") or "unknown")
-        except (Forbidden, NotFound) as error:
-            self.problems.add_error("version of Kubernetes", error, Right("get", "/version"))
-            return "unknown"
+        def is_about(event: Json) -> bool:
+            name = str(part(event, "involvedObject").get("name"))
+            return part(event, "involvedObject").get("kind") in _KINDS and bool(name in about or own.fullmatch(name))
 
-    def _read_objects(self, reader: Reader) -> Objects:
-        schedulers = reader.items(KIND, API_VERSION, "secondaryschedulers", _MOST_LISTED)
-        deployments = own_deployments(reader.items("Deployment", "apps/v1", "deployments", _MOST_LISTED))
-        replica_sets = owned_by(reader.items("ReplicaSet", "apps/v1", "replicasets", _MOST_LISTED), deployments)
-        pods = owned_by(reader.items("Pod", "v1", "pods", _MOST_LISTED), replica_sets)
-        leases = own_leases(reader.items("Lease", "coordination.k8s.io/v1", "leases", _MOST_LISTED), deployments)
-        kept = {
-            "secondaryschedulers": schedulers,
-            "deployments": deployments,
-            "replicasets": replica_sets,
-            "pods": pods,
-            "leases": leases,
-        }
-        for plural, listed in kept.items():
-            if len(listed) > _MOST_KEPT:
-                self.problems.add(plural, f"{len(listed)} belong to the installation; {_MOST_KEPT} of them are here")
-                kept[plural] = sorted(listed, key=_creation)[-_MOST_KEPT:]
-        names = configuration_names(kept["secondaryschedulers"], [*kept["deployments"], *kept["pods"]])[:_MOST_KEPT]
-        config_maps = [config_map for name in names if (config_map := reader.config_map(name)) is not None]
-        known = [*(each for listed in kept.values() for each in listed), *config_maps]
-        events = events_about(reader.items("Event", "v1", "events", _MOST_LISTED), known)
-        return Objects(kept, config_maps, events)
-
-    def _secrets(self, objects: Objects) -> list[str]:
-        """Values to take out of every text."""
-        known = KnownSecrets(is_known_flag=command_line().knows)
-        for credential in _credentials(self.config):
+        events = self._list(connection, "events", is_about, _MOST_EVENTS)
+        config_maps = self._configurations(connection, read)
+        configurations = {path: _parsed(config_map) for path, config_map in config_maps.items()}
+        known = KnownSecrets()
+        for credential in (*_credentials(self.config), *(_credentials(self.asker) if self.asker else ())):
             known.add(credential)
-        for raw in objects.all():
-            known.add_object(raw)
-        for config_map in objects.configurations:
-            parsed = _parsed(_config_text(config_map))
-            if parsed is not None:
-                known.add_object(parsed)
-        known.spare({self.namespace, *map(name_of, objects.all()), *_images(objects)})
-        return known.secrets()
-
-    def _add_versions(self, kubernetes: str, objects: Objects) -> None:
-        images = [
-            {"kind": each["kind"], "name": name_of(each), "image": image}
-            for each in objects.kept.get("deployments", [])
-            for image in _images_of(each)
-        ]
-        running = [
-            {"pod": name_of(pod), "image": _text(status.get("image")), "imageID": _text(status.get("imageID"))}
-            for pod in objects.kept.get("pods", [])
-            for status in parts(pod, "status", "containerStatuses")
-        ]
-        content = {"client": __version__, "kubernetes": kubernetes, "images": images, "running": running}
-        self._add_data(("versions.yaml",), content, _OBJECT_BYTES)
-        self._tell("versions.yaml")
-
-    def _add_objects(self, objects: Objects) -> None:
-        for plural, listed in objects.kept.items():
-            for each in sorted(listed, key=name_of):
-                path = (plural, f"{name_of(each)[:_SUFFIX]}.yaml")
-                self._add_data(path, keep_object(each["kind"], each), _OBJECT_BYTES)
-            self._tell(plural)
-        for config_map in objects.configurations:
-            name = name_of(config_map)
-            content = keep_object("ConfigMap", config_map)
-            parsed = _parsed(_config_text(config_map))
+        deployments = [each.deployment for each in read.components]
+        raw = (*read.resources, *deployments, *leases, *pods, *events, *config_maps.values(), *configurations.values())
+        for each in raw:
+            known.add_object(each)
+        images = {str(image.get("image")) for pod in pods for image in parts(pod, "spec", "containers")}
+        known.spare({self.namespace, *names, *about, *images, *(each.component.image for each in read.components)})
+        secrets = known.secrets()
+        if len(secrets) > MOST_SECRETS:
+            # What the API server said so far is not redacted.
+            self.problems = [f"everything: left out, there are more than {MOST_SECRETS} values to redact"]
+            return
+        self._redaction = Redaction(secrets)
+        versions = {"client": __version__, "kubernetes": read.kubernetes, "openshift": read.openshift or None}
+        self._add_data(("versions.yaml",), {**versions, "pods": [_POD.keep(pod) for pod in pods]})
+        self._add_data(("events.yaml",), [_EVENT.keep(event) for event in events])
+        for path, parsed in configurations.items():
             if parsed is None:
-                self.problems.add(
-                    f"configuration {name}", f"its {CONFIG_KEY} is missing or not valid YAML: `validate` says where"
-                )
+                self._note("/".join(path), f"{CONFIG_KEY} is missing or not valid YAML: `validate` says where")
             else:
-                content[CONFIG_KEY] = keep_configuration(parsed)
-            self._add_data(("configurations", f"{name[:_SUFFIX]}.yaml"), content, _OBJECT_BYTES)
-        self._tell("configurations")
-        if objects.events:
-            events = [keep_object("Event", event) for event in objects.events]
-            # The newest are the last.
-            while not self._fits(events) and events:
-                events = events[len(events) // 2 + 1 :]
-                self._cut.add("events.yaml")
-            self._add_data(("events.yaml",), events, _EVENT_BYTES)
-        self._tell("events.yaml")
+                self._add_data(path, keep_configuration(parsed))
+        self._add_logs(connection, pods)
+        document = live_status(self.config, read, limits, self.namespace, self.asker)
+        for line in document["notShown"]:
+            self._note("status", line)
+        self._add_data(("status.yaml",), document)
+        self._add_answers(read)
 
-    def _fits(self, events: list[Json]) -> bool:
-        return len(json.dumps(events)) <= _EVENT_BYTES // 2
+    def _list(
+        self, connection: SyncConnection, plural: str, is_wanted: Callable[[Json], bool], most: int
+    ) -> list[Json]:
+        """The newest objects of a kind that are wanted; none where they cannot be read."""
+        path = api_path("v1", plural, namespace=self.namespace)
+        items = self._ask(plural, lambda: list(list_items(connection, path, most=_MOST_LISTED + 1))) or []
+        if len(items) > _MOST_LISTED:
+            self._note(plural, f"there are more than {_MOST_LISTED}; the rest was not looked at")
+        wanted = sorted(filter(is_wanted, items[:_MOST_LISTED]), key=_time_of)
+        if len(wanted) > most:
+            self._note(plural, f"{len(wanted)} belong to the installation; the newest {most} are here")
+        return wanted[-most:]
 
-    def _add_logs(self, reader: Reader, pods: list[Json]) -> None:
-        for pod in sorted(pods, key=name_of):
-            again = restarted(pod)
-            for container in containers_of(pod):
-                for previous in (False, *((True,) if container in again else ())):
-                    log = reader.log(name_of(pod), container, previous=previous, since_seconds=self.since_seconds)
-                    if log:
-                        ending = ".previous.log" if previous else ".log"
-                        path = ("logs", name_of(pod), f"{container[:_SUFFIX]}{ending}")
-                        self._add_text(path, tail(log, _LOG_BYTES, is_cut=was_cut(log)), len(log))
-        self._tell("logs")
+    def _configurations(self, connection: SyncConnection, read: Installations) -> dict[tuple[str, str, str], Json]:
+        """The ConfigMaps by the paths of their files: those that schedulers mount, of which `read` has a key, and those
+        that SecondarySchedulers name."""
+        folder, config_maps = "configurations", {}
+        for place, text in read.configurations.items():
+            config_maps[folder, "running", f"{place[1]}.yaml"] = {"data": {CONFIG_KEY: text}}
+        wanted = {str(part(each, "spec").get("schedulerConfig") or "") for each in read.resources} - {""}
+        for name in sorted(wanted)[:MOST_INSTANCES]:
+            path = (folder, "wanted", f"{name}.yaml")
 
-    def _add_answers(self, reader: Reader, connection: SyncConnection) -> None:
-        try:
-            pods = leading_pods(connection, self.namespace) if reader.may_ask("schedulers") else []
-        except KubeError as error:
-            place = f" in namespace {self.namespace}"
-            self.problems.add_error("schedulers", error, Right("list", "leases.coordination.k8s.io", place))
-            pods = []
-        else:
-            if not pods:
-                self.problems.add("schedulers", "none of ours leads here, so that none was asked")
-        ask = self.ask or self._ask_through_api_server
+            def get_config_map(name: str = name) -> Json:
+                source = api_path("v1", "configmaps", namespace=self.namespace, name=name)
+                return read_object(connection.get(source), source)
+
+            if (config_map := self._ask("/".join(path), get_config_map)) is not None:
+                config_maps[path] = config_map
+        return config_maps
+
+    def _add_logs(self, connection: SyncConnection, pods: Iterable[Json]) -> None:
         for pod in pods:
-            for page in answering.PAGES:
-                if not reader.may_ask(f"schedulers/{pod}/{page.name}"):
-                    break
-                try:
-                    answer = ask(pod, page.path)
-                except CommandError as error:
-                    self.problems.add(f"schedulers/{pod}", str(error))
-                    break
-                if answering.is_absent(answer, page):
-                    continue
-                if problem := answering.problem_of(answer, page):
-                    self.problems.add(f"schedulers/{pod}/{page.name}", problem)
-                else:
-                    kept = page.keep(answer.body)
-                    self._add_text(("schedulers", pod, page.name), tail(kept, _ANSWER_BYTES, is_cut=False), len(kept))
-        self._tell("schedulers")
+            statuses = (*parts(pod, "status", "initContainerStatuses"), *parts(pod, "status", "containerStatuses"))
+            again = {str(each.get("name")) for each in statuses if each.get("restartCount") or each.get("lastState")}
+            for each in (*parts(pod, "spec", "initContainers"), *parts(pod, "spec", "containers")):
+                container = str(each.get("name"))
+                for previous in (False, True) if container in again else (False,):
+                    self._add_log(connection, name_of(pod), container, previous=previous)
 
-    def _ask_through_api_server(self, pod: str, path: str) -> Answer:
-        path, _, query = path.partition("?")
-        return get(self.config, self.namespace, pod, SECURE_PORT, path, {query: ""} if query else {})
+    def _add_log(self, connection: SyncConnection, pod: str, container: str, *, previous: bool) -> None:
+        path = ("logs", pod, f"{container}{'.previous' if previous else ''}.log")
+        params: dict[str, str | int] = {"container": container, "tailLines": _READ_LINES, "limitBytes": _READ_BYTES}
+        if previous:
+            params["previous"] = "true"  # how a container ended is worth knowing whenever it was
+        elif self.since_seconds is not None:
+            params["sinceSeconds"] = self.since_seconds
 
-    def _add_snapshot(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="bundle-") as directory:
-            file = Path(directory) / "snapshot.json"
+        def read() -> bytes:
+            source = api_path("v1", "pods", namespace=self.namespace, name=pod, subresource="log")
             try:
-                take_snapshot(
-                    self.config, None, file, as_yaml=False, say=lambda text: self.problems.add("snapshot", text)
-                )
-            except KubeError as error:
-                self.problems.add("snapshot", f"not taken, it needs to list nodes and pods of the cluster: {error}")
-                return
-            if file.stat().st_size > _SNAPSHOT_BYTES:
-                self.problems.add("snapshot", "larger than 256 MiB: take it with the command `snapshot`")
-                return
-            content = self._redacted_lines(file)
-        self.members.make_room(len(content))
-        self.members.add("snapshot.json", content=content)
-        self._tell("snapshot.json")
+                return connection.get(source, params)
+            except (BadRequest, NotFound):
+                if previous:
+                    return b""  # it is gone
+                raise
 
-    def _redacted_lines(self, file: Path) -> bytes:
-        """A snapshot, which has one object in a line, still as valid JSON."""
-        lines = []
-        with file.open(encoding="utf-8") as snapshot:
-            for line in snapshot:
-                data = line.rstrip("\n")
-                if data.startswith('{"apiVersion":"v1","kind":"List"') or data == "]}":
-                    lines.append(data)
-                    continue
-                comma = "," if data.endswith(",") else ""
-                content = self._redaction.data(json.loads(data.removesuffix(",")))
-                lines.append(json.dumps(content, separators=(",", ":"), ensure_ascii=False) + comma)
-        return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+        if log := self._ask("/".join(path), read):
+            self._add(path, self._redaction.text(whole_lines(log).decode("utf-8", "replace")))
 
-    def _add_data(self, path: tuple[str, ...], content: Any, most: int) -> None:
-        encoded = dump_yaml(self._redaction.data(content))
-        if len(encoded) > most:
-            self.problems.add("/".join(path), f"left out, larger than {most >> 10} KiB")
+    def _add_answers(self, read: Installations) -> None:
+        ours = [each for each in instances_of(read) if each.lease and is_schedulers(each.lease)]
+        questions = questions_to(ours, self.namespace)
+        if not questions:
+            self._note("explain", "none of our schedulers is seen to lead here, so that none was asked")
+        for question in questions.values():
+            for path, right in _ASKED.items():
+                self._add_answer(question, path, right)
+
+    def _add_answer(self, question: Question, path: str, right: str) -> None:
+        pod, query = question.pod, {"limit": str(_MOST_DECISIONS)}
+        file = ("explain", pod, f"{path.rpartition('/')[2]}.json")
+
+        def add() -> None:
+            answer = get(self.config, self.namespace, pod, question.port, path, query, asker=self.asker)
+            if answer.status != 200:
+                raise CommandError(answer.refusal(right, "it does not serve this"))
+            self._add_data(file, json.loads(answer.body))
+
+        self._ask("/".join(file), add)
+
+    def _ask(self, subject: str, read: Callable[[], T]) -> T | None:
+        """What a request returns that may fail for itself; None, and a problem, where it fails."""
+        if self.clock() >= self._end:
+            self._note(subject, f"not read: {_SECONDS:.0f} s were over")
+            return None
+        try:
+            return read()
+        except KubeError as error:
+            self._note(subject, f"not read: {explained(error)}")
+        except (CommandError, ValueError, RecursionError) as error:
+            # Whoever writes a SecondaryScheduler may name a ConfigMap `..`, and a pod that leads may answer anything.
+            self._note(subject, f"not read: {error}")
+        return None
+
+    def _add_data(self, path: tuple[str, ...], content: Any) -> None:
+        data = self._redaction.data(redacted(content))
+        is_yaml = path[-1].endswith(".yaml")
+        text = dump_yaml(data).decode() if is_yaml else json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+        if len(text) > _DATA_BYTES:
+            self._note("/".join(path), f"left out, larger than {_DATA_BYTES >> 20} MiB")
         else:
-            self._add(path, encoded)
+            self._add(path, text)
 
-    def _add_text(self, path: tuple[str, ...], content: bytes, of: int) -> None:
-        redacted = self._redaction.text(content.decode("utf-8", "replace")).encode("utf-8", "replace")
-        if self._add(path, redacted) and len(content) < of:
-            self._cut.add("/".join(path))
-
-    def _add(self, path: tuple[str, ...], content: bytes) -> bool:
+    def _add(self, path: tuple[str, ...], text: str) -> None:
         # Names of objects are text like any other.
-        added = self.members.add(*map(self._redaction.text, path), content=content)
-        if not added:
-            self.problems.add("/".join(path), f"left out, the archive would be larger than {_BYTES >> 20} MiB")
-        return added
+        safe, content = [self._redaction.text(each) for each in path], text.encode("utf-8", "replace")
+        if self.members.add(*safe, content=content):
+            self.say(f"{'/'.join(safe)}: {-(-len(content) // 1024)} KiB")
+        else:
+            self._note("/".join(path), f"left out, the archive would be larger than {_BYTES >> 20} MiB")
 
-    def _add_closing_files(self) -> None:
-        # A message of the API server may quote what was sent.
-        problems = self._redaction.text(self.problems.text()).encode()
-        self.members.make_room(len(problems))
-        self.members.add("problems.txt", content=problems)
-        text = readme(
-            self.namespace,
-            self.time,
-            __version__,
-            {name: len(content) for name, content in self.members.contents.items()},
-            self._cut,
-        ).encode()
-        self.members.make_room(len(text))
-        self.members.add(README, content=text)
-
-    def _tell(self, folder: str) -> None:
-        sizes = self.members.below(folder)
-        files = "1 file" if len(sizes) == 1 else f"{len(sizes)} files"
-        self.say(f"{folder}: {files}, {-(-sum(sizes.values()) // 1024)} KiB")
+    def _note(self, subject: str, reason: str) -> None:
+        line = f"{subject}: {' '.join(reason.split())}"
+        if line not in self.problems and len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(line)
 
 
-def tail(content: bytes, most: int, *, is_cut: bool) -> bytes:
-    """The last whole lines of a text; `is_cut`: its last line may not be whole.
+def whole_lines(log: bytes, most: int = _LOG_BYTES, read: int = _READ_BYTES) -> bytes:
+    """The last whole lines of a log, `most` bytes at most; `read`: bytes after which it was cut off.
 
     A line of which a part is missing could hold half of a secret, which nothing would recognise.
     """
-    if is_cut:
-        content = content[: content.rfind(b"\n") + 1]
-    if len(content) <= most:
-        return content
-    rest = content[-most:]
-    return rest[rest.find(b"\n") + 1 :] if b"\n" in rest else b""
+    if len(log) >= read:
+        log = log[: log.rfind(b"\n") + 1]
+    return log if len(log) <= most else log[-most:].partition(b"\n")[2]
 
 
-def _credentials(config: ClientConfig) -> Iterable[str]:
+def _deployments(read: Installations) -> Iterator[str]:
+    """The names of the Deployments of operators and schedulers, and of what an operator makes beside a scheduler."""
+    yield from (each.component.name for each in read.components)
+    for resource in read.resources:
+        operand = operand_name(name_of(resource))
+        yield from (operand, f"{operand}{CANARY_SUFFIX}", rebalancer_name(operand))
+
+
+def _time_of(each: Json) -> str:
+    times = (each.get("lastTimestamp"), each.get("eventTime"), part(each, "metadata").get("creationTimestamp"))
+    return next((str(time) for time in times if time), "")
+
+
+def _parsed(config_map: Json) -> Any:
+    """The data of a configuration; None where there is none."""
+    text = str(part(config_map, "data").get(CONFIG_KEY) or "")
+    try:
+        contents = [document.content for document in documents(text.encode(), CONFIG_KEY)]
+    except (InputError, RecursionError, ValueError):
+        return None
+    return contents[0] if len(contents) == 1 and isinstance(contents[0], dict) else None
+
+
+def _credentials(config: ClientConfig) -> Iterator[str]:
     authorization = Credentials(config).authorization()
     if authorization:
         yield authorization.removeprefix("Bearer ")
@@ -356,38 +329,3 @@ def _credentials(config: ClientConfig) -> Iterable[str]:
     for file in (config.key_file, config.cert_file):
         if file is not None:
             yield file.read_text(encoding="utf-8", errors="replace")
-
-
-def _config_text(config_map: Json) -> str:
-    text = part(config_map, "data").get(CONFIG_KEY)
-    return text if isinstance(text, str) else ""
-
-
-def _parsed(text: str) -> Any:
-    """The data of a configuration; None where there is none."""
-    try:
-        contents = [document.content for document in documents(text.encode(), CONFIG_KEY)]
-    except (InputError, RecursionError, ValueError):
-        return None
-    return contents[0] if len(contents) == 1 and isinstance(contents[0], dict) else None
-
-
-def _images(objects: Objects) -> Iterable[str]:
-    for each in objects.all():
-        yield from _images_of(each)
-
-
-def _images_of(manifest: Json) -> Iterable[str]:
-    for spec in (part(manifest, "spec", "template", "spec"), part(manifest, "spec")):
-        for container in parts(spec, "containers"):
-            image = container.get("image")
-            if isinstance(image, str):
-                yield image
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _creation(manifest: Json) -> str:
-    return str(part(manifest, "metadata").get("creationTimestamp") or "")

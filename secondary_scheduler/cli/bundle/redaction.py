@@ -1,7 +1,7 @@
 """What is taken out of text: secrets that are known, and what looks like one.
 
-Objects are reduced to the allowlist (`keeping`); this is for the text that is left: logs, messages, and every other
-value once more. Whatever a tenant writes, the time that a text takes grows with its length only.
+Everything in an archive goes through it, names of files too. Whatever a tenant writes, the time that a text takes grows
+with its length only.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from scheduler import __version__
 from scheduler.config import names_secret
+from scheduler.options import parse_options
 from secondary_scheduler.cli.redaction import MASK, Redactor
 
 MOST_SECRETS: Final = 300
@@ -23,10 +25,17 @@ _SHORT: Final = 8
 """Characters. A value of a variable that is shorter, and not said to be secret, would mask half of every log."""
 _STEM: Final = 12
 """Bytes of a secret from which on it is also looked for inside of longer base64."""
+_OPERATOR_FLAG: Final = re.compile(
+    "-v|--(?:version|namespace|watch-namespaces|status-of|secrets|kubeconfig|bind-address|port|metrics-port|"
+    "max-connections|max-connections-per-address|config)"
+)
+"""Of our operator, and of upstream's."""
 _COMMAND_LINES: Final = ("command", "args", "extraArgs")
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]{0,16}[A-Za-z]")
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 _WORDS: Final = (
     "tokens?|passw(?:or)?d|passphrase|pwd|secrets?|api[_-]?key|access[_-]?key|private[_-]?key|key[_-]?data|"
     "credentials?|cookie"
@@ -58,23 +67,22 @@ _LONGEST_REMEMBERED: Final = 128
 class KnownSecrets:
     """Collects secret values from objects as they were read, before anything of them is left out.
 
-    No Secret is read for it: these are values of environment variables and of unknown flags, whatever stands under a
+    No Secret is read for them: these are values of environment variables and of unknown flags, whatever stands under a
     key that names a secret, and the user part of URLs.
     """
 
-    def __init__(self, is_known_flag: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(self) -> None:
         self.values: set[str] = set()
         self._public: set[str] = set()
-        self._is_known_flag = is_known_flag
 
     def add(self, value: str) -> None:
         """Add a value that is secret for certain."""
         if value.strip():
             self.values.add(value)
 
-    def spare(self, values: Collection[str]) -> None:
+    def spare(self, values: Iterable[str]) -> None:
         """Names that the archive is about: a variable that repeats one is no secret."""
-        self._public |= set(values)
+        self._public.update(values)
 
     def add_text(self, text: str) -> None:
         """Add what in a text follows a word such as `token=`, and user names and passwords in URLs."""
@@ -113,7 +121,7 @@ class KnownSecrets:
         """Add the values of unknown flags: after a `=`, or in the word that follows."""
         texts = [word for word in words if isinstance(word, str)]
         for word, following in itertools.zip_longest(texts, texts[1:], fillvalue=""):
-            if word.startswith("-") and not self._is_known_flag(word):
+            if word.startswith("-") and not is_known_flag(word):
                 _, sign, value = word.partition("=")
                 self._add_likely(value if sign or following.startswith("-") else following, _SHORT)
 
@@ -132,11 +140,11 @@ class KnownSecrets:
         return sorted(self.values - self._public)
 
 
-class Redaction:
-    """Takes secrets out of text and data."""
+class Redaction(Redactor):
+    """Takes known secrets, and what looks like one, out of text and data."""
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
-        self._known = Redactor([*secrets, *(stem for secret in secrets for stem in _stems(secret))])
+        super().__init__([*secrets, *(stem for secret in secrets for stem in _stems(secret))])
         # Most texts of objects are keys and names that come again and again.
         self._redacted_again = functools.lru_cache(_REMEMBERED)(self._redacted)
 
@@ -146,7 +154,7 @@ class Redaction:
 
     def _redacted(self, text: str) -> str:
         plain = _COLOUR.sub("", text.replace("\r\n", "\n"))
-        plain = self._known.text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", plain))
+        plain = super().text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", plain))
         plain = _PRIVATE_KEY.sub(MASK, _KEY_END.sub(MASK, plain))
         plain = _DOTTED.sub(lambda match: _cut_tokens(match[0]), plain)
         plain = _AUTHORIZATION.sub(_mask_named, plain)
@@ -155,13 +163,17 @@ class Redaction:
         plain = _AWS.sub(MASK, _OPENSHIFT.sub(MASK, plain))
         return _NAMED.sub(_mask_named, plain)
 
-    def data(self, value: Any) -> Any:
-        """JSON-like data without secrets; keys are text, too."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, Mapping):
-            return {self.text(str(key)): self.data(item) for key, item in value.items()}
-        return [self.data(item) for item in value] if isinstance(value, list) else value
+
+def is_known_flag(word: str) -> bool:
+    """Whether a word of a command line is a flag of a scheduler, ours or the Go one, or of an operator; Kubernetes
+    takes underscores for dashes."""
+    flag = word.partition("=")[0].replace("_", "-")
+    return _OPERATOR_FLAG.fullmatch(flag) is not None or flag.removeprefix("--") in _scheduler_flags()
+
+
+@functools.lru_cache
+def _scheduler_flags() -> frozenset[str]:
+    return frozenset(parse_options((), __version__).shown)
 
 
 def _mask_named(match: re.Match[str]) -> str:

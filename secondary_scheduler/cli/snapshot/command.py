@@ -22,7 +22,7 @@ from secondary_scheduler.cli.loadoptions import (
     load_origin,
 )
 from secondary_scheduler.cli.reading import require_writable
-from secondary_scheduler.cli.typed import was_typed
+from secondary_scheduler.cli.typed import duration, was_typed
 from secondary_scheduler.clustersnapshot.origin import LoadOrigin
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def snapshot(
     if record is not None:
         if typed := was_typed(call, "output"):
             raise CommandError(f"{typed}: a recording is lines of JSON; leave it out", ExitCode.USAGE)
-        seconds = _seconds("--record", record, 1.0, _MOST_SECONDS)
-        interval = _seconds("--load-interval", load_interval, 1.0, _MOST_SECONDS)
+        seconds = duration("--record", record, 1.0, _MOST_SECONDS)
+        interval = duration("--load-interval", load_interval, 1.0, _MOST_SECONDS)
         limit = _size(record_limit)
     elif typed := was_typed(call, "record_limit", "load_interval"):
         raise CommandError(f"{typed}: only with --record", ExitCode.USAGE)
@@ -157,20 +157,6 @@ def _record(
 
 def _say(text: str) -> None:
     typer.echo(printable(text), err=True)
-
-
-def _seconds(option: str, text: str, least: float, most: float) -> float:
-    from scheduler.catalog import format_duration, parse_duration
-
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise CommandError(f"{option}: {error}", ExitCode.USAGE) from error
-    if not least <= seconds <= most:
-        raise CommandError(
-            f"{option}: {text}: from {format_duration(least)} to {format_duration(most)}", ExitCode.USAGE
-        )
-    return seconds
 
 
 def _size(text: str) -> int:

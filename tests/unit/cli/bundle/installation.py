@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from scheduler.kube.client import ClientConfig, Forbidden, NotFound
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members
 from secondary_scheduler.cli.bundle.collecting import Collector
-from secondary_scheduler.cli.bundle.selecting import name_of
+from secondary_scheduler.clusterstatus import asking, installations
 from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.named import name_of
 
 NAMESPACE = "schedulers"
 Json = dict[str, Any]
@@ -168,13 +170,6 @@ def objects() -> dict[str, list[Json]]:
             },
             {"metadata": {"name": "web", "uid": "uid-web"}, "spec": {"template": {"spec": {"containers": []}}}},
         ],
-        "replicasets": [
-            {
-                "metadata": metadata("secondary-scheduler-1", uid="uid-ReplicaSet"),
-                "spec": {"replicas": 1, "template": template},
-                "status": {"replicas": 1},
-            }
-        ],
         "pods": [
             {
                 "metadata": metadata("secondary-scheduler-1-a", "ReplicaSet"),
@@ -236,36 +231,52 @@ class FakeConnection:
             self._refuse("pods/log", path)
             key = f"{(params or {})['container']}{'.previous' if (params or {}).get('previous') else ''}"
             return self._logs.get(key, b"")
-        plural = words[words.index(NAMESPACE) + 1]
-        self._refuse(plural, path)
-        if words[-1] == plural:
-            return json.dumps({"items": self._served.get(plural, [])}).encode()
-        for each in self._served[plural]:
-            if isinstance(each, dict) and name_of(each) == unquote(words[-1]):
-                return json.dumps(each).encode()
-        raise NotFound(f"GET {path}: 404", status=404, reason="NotFound", message="no")
+        if NAMESPACE in words:
+            plural = words[words.index(NAMESPACE) + 1]
+            self._refuse(plural, path)
+            if words[-1] == plural:
+                return json.dumps({"items": self._served.get(plural, [])}).encode()
+            for each in self._served[plural]:
+                if isinstance(each, dict) and name_of(each) == unquote(words[-1]):
+                    return json.dumps(each).encode()
+        elif words[-1] == "leases":
+            return b'{"items": []}'
+        raise api_error("GET", path, 404, b"")
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _refuse(self, resource: str, path: str) -> None:
         if resource in self._refused:
-            raise Forbidden(f"GET {path}: 403", status=403, reason="Forbidden", message="no")
+            raise api_error("GET", path, 403, b"")
 
 
 LOGS = {"main": b"main starts\nmain works\n", "main.previous": b"main ended\n"}
+DECISION = {"time": "2026-11-24T10:00:00Z", "pod": "shop/web-1", "result": "scheduled", "node": "node-1"}
 PAGES = {
-    "/metrics": b"scheduler_pods 1\n",
-    "/configz": json.dumps({"componentconfig": CONFIGURATION, "foreign": "f-z"}).encode(),
-    "/statusz": b"\nkube-scheduler statusz\n\nUp: 1 hr\n",
-    "/flagz": b"\nkube-scheduler flagz\n\nleader-elect=true\nnobody-knows=flag-value\n",
-    "/readyz?verbose": b"[+]ping ok\n",
+    "/metrics": b'scheduler_pending_pods{queue="active"} 1\n',
+    "/debug/decisions": json.dumps({"items": [DECISION]}).encode(),
+    "/debug/queue": json.dumps({"waiting": [{"pod": "shop/web-2", "reason": "no node fits"}]}).encode(),
 }
 
 
-def ask_fake(_: str, path: str) -> Answer:
-    """What a scheduler answers."""
-    return Answer(200, PAGES[path])
+class FakeScheduler:
+    """Answers in place of a forwarded port; notes who was asked what."""
+
+    def __init__(self, answers: Mapping[str, Answer | Exception]) -> None:
+        self._answers: dict[str, Answer | Exception] = {path: Answer(200, page) for path, page in PAGES.items()}
+        self._answers.update(answers)
+        self.asked: list[tuple[str, str, str]] = []
+
+    def get(self, _: Any, namespace: str, pod: str, port: int, path: str, *__: Any, **___: Any) -> Answer:
+        self.asked.append((namespace, pod, path))
+        answer = self._answers[path]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def fetch(self, *arguments: Any, **options: Any) -> Answer:
+        return self.get(*arguments, **options)
 
 
 def collect(
@@ -274,17 +285,22 @@ def collect(
     *,
     logs: Mapping[str, bytes] = LOGS,
     refused: frozenset[str] = frozenset(),
-    ask: Callable[[str, str], Answer] = ask_fake,
+    answers: Mapping[str, Answer | Exception] | None = None,
+    scheduler: FakeScheduler | None = None,
     token: str = "kubeconfig-token-1",
 ) -> tuple[Members, list[str]]:
     """A bundle of these objects: its files, and its problems."""
     connection = FakeConnection(copy.deepcopy(served or objects()), logs, refused)
-    monkeypatch.setattr(collecting, "SyncConnection", lambda *_, **__: connection)
+    answering = scheduler or FakeScheduler(answers or {})
+    for module in (collecting, installations):
+        monkeypatch.setattr(module, "SyncConnection", lambda *_, **__: connection)
+    monkeypatch.setattr(collecting, "get", answering.get)
+    monkeypatch.setattr(asking, "fetch", answering.fetch)
     config = ClientConfig(server="https://127.0.0.1:1", token=token)
-    collector = Collector(config, NAMESPACE, "2026-11-24T10:00:00Z", lambda _: None, ask=ask)
+    collector = Collector(config, None, NAMESPACE, "2026-11-24T10:00:00Z", lambda _: None)
     members = collector.collect()
     assert not [path for path in connection.paths if "secrets" in path]
-    return members, collector.problems.lines
+    return members, collector.problems
 
 
 def everything(members: Members) -> str:

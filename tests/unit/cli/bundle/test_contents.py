@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import stat
 import tarfile
@@ -13,31 +14,38 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from scheduler.kube.client import ConnectionFailed
 from secondary_scheduler.cli import app
+from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members, safe_name, write_archive
-from secondary_scheduler.cli.bundle.collecting import tail
+from secondary_scheduler.cli.bundle.collecting import whole_lines
 from secondary_scheduler.cli.bundle.redaction import MOST_SECRETS
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.clusterstatus.forwarding import Answer
-from tests.unit.cli.bundle.installation import NAMESPACE, FakeConnection, ask_fake, collect, everything, objects
+from tests.unit.cli.bundle.installation import (
+    DECISION,
+    LOGS,
+    NAMESPACE,
+    FakeConnection,
+    FakeScheduler,
+    collect,
+    everything,
+    objects,
+)
 from tests.unit.scheduler.load.fakes import send, service
 
 POD = "secondary-scheduler-1-a"
 FILES = {
     "README.txt",
     "problems.txt",
+    "status.yaml",
     "versions.yaml",
     "events.yaml",
-    "secondaryschedulers/cluster.yaml",
-    "deployments/secondary-scheduler.yaml",
-    "replicasets/secondary-scheduler-1.yaml",
-    f"pods/{POD}.yaml",
-    "leases/secondary-scheduler.yaml",
-    "configurations/config.yaml",
+    "configurations/running/secondary-scheduler.yaml",
+    "configurations/wanted/config.yaml",
     f"logs/{POD}/main.log",
     f"logs/{POD}/main.previous.log",
-    *(f"schedulers/{POD}/{page}" for page in ("metrics.txt", "configz.json", "statusz.txt", "flagz.txt", "readyz.txt")),
+    f"explain/{POD}/decisions.json",
+    f"explain/{POD}/queue.json",
 }
 
 
@@ -46,47 +54,63 @@ def document(members: Members, name: str) -> Any:
 
 
 def test_it_has_every_part_of_the_installation_and_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    members, problems = collect(monkeypatch)
+    served = objects()
+    stranger = served["pods"][0] | {"metadata": {"name": "secondary-scheduler-worker"}, "spec": {"containers": []}}
+    served["pods"].append(stranger)
+    served["events"].append(served["events"][0] | {"involvedObject": {"kind": "Pod", "name": "worker"}})
+    members, problems = collect(monkeypatch, served)
     assert (set(members.contents), problems) == (FILES, [])
     assert members.contents["problems.txt"] == b"Everything was read.\n"
-    (container,) = document(members, f"pods/{POD}.yaml")["spec"]["containers"]
-    assert container["args"] == ["--config=/etc/kubernetes/config.yaml", "-v=2", "[2 left out]"]
-    assert container["env"] == [{"name": "SETTING"}, {"name": "FROM"}]
-    assert container["resources"] == {"requests": {"cpu": "100m"}, "limits": {"memory": "2Gi"}}
+    (instance,) = document(members, "status.yaml")["instances"]
+    assert (instance["leader"]["pod"], instance["queue"]["active"]) == (POD, 1)
     (event,) = document(members, "events.yaml")
     assert (event["reason"], event["message"]) == ("BackOff", "back-off restarting")
-    lease = document(members, "leases/secondary-scheduler.yaml")
-    assert lease["metadata"]["annotations"] == {"secondary-scheduler.io/configuration-hash": "0123456789abcdef"}
     versions = document(members, "versions.yaml")
     assert versions["kubernetes"] == "v1.34.4"
-    assert versions["images"][0]["image"] == "example.com/kube-scheduler:1"
+    (pod,) = versions["pods"]
+    (container,) = pod["status"]["containerStatuses"]
+    assert container["image"] == "example.com/kube-scheduler:1"
+    assert container["lastState"]["terminated"]["message"] == "it ended"
+    assert json.loads(members.contents[f"explain/{POD}/decisions.json"]) == {"items": [DECISION]}
+
+
+def test_pods_and_events_of_the_deployments_belong_to_it_whatever_their_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served = objects()
+    served["pods"][0]["metadata"]["name"] = "secondary-scheduler-rebalancer-7f9d4c-x2k4p"
+    served["pods"][0]["spec"]["containers"][0]["command"] = ["rebalance"]
+    served["pods"][0]["spec"]["containers"][0]["args"] = []
+    about = [{"kind": "ReplicaSet", "name": "secondary-scheduler-7f9d4c"}, {"kind": "Lease", "name": "another"}]
+    served["events"] = [served["events"][0] | {"involvedObject": each} for each in about]
+    members, _ = collect(monkeypatch, served)
+    assert "logs/secondary-scheduler-rebalancer-7f9d4c-x2k4p/main.log" in members.contents
+    assert [each["involvedObject"] for each in document(members, "events.yaml")] == about[:1]
 
 
 def test_the_configuration_has_the_fields_of_the_model_and_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     members, _ = collect(monkeypatch)
-    served = json.loads(members.contents[f"schedulers/{POD}/configz.json"])["componentconfig"]
-    written = document(members, "configurations/config.yaml")["config.yaml"]
-    assert served == written
-    first, second = written["profiles"][0]["pluginConfig"]
+    running = document(members, "configurations/running/secondary-scheduler.yaml")
+    assert running == document(members, "configurations/wanted/config.yaml")
+    first, second = running["profiles"][0]["pluginConfig"]
     assert first["args"]["metricProvider"] == {
         "type": "Prometheus",
         "address": "https://prometheus.example.com",
         "token": "[secret]",
     }
     assert second == {"name": "Unheard", "args": "[left out]"}
-    assert written["extenders"] == [{"urlPrefix": "https://e.example.com", "tlsConfig": {"keyData": "[secret]"}}]
-    assert members.contents[f"schedulers/{POD}/flagz.txt"] == b"leader-elect=true\n"
+    assert running["extenders"] == [{"urlPrefix": "https://e.example.com", "tlsConfig": {"keyData": "[secret]"}}]
 
 
 @pytest.mark.parametrize(
     ("resource", "right", "missing"),
     [
-        ("secondaryschedulers", "list secondaryschedulers.operator.openshift.io", "secondaryschedulers/cluster.yaml"),
-        ("deployments", "list deployments.apps", "deployments/secondary-scheduler.yaml"),
-        ("pods", "list pods", f"pods/{POD}.yaml"),
-        ("configmaps", "get configmaps", "configurations/config.yaml"),
-        ("leases", "list leases.coordination.k8s.io", "leases/secondary-scheduler.yaml"),
-        ("events", "list events", "events.yaml"),
+        ("secondaryschedulers", "list secondaryschedulers", "configurations/wanted/config.yaml"),
+        ("deployments", "list deployments", "configurations/running/secondary-scheduler.yaml"),
+        ("pods", "list pods", f"logs/{POD}/main.log"),
+        ("configmaps", "get configmaps", "configurations/wanted/config.yaml"),
+        ("leases", "list leases", f"explain/{POD}/queue.json"),
+        ("events", "list events", ""),
         ("pods/log", "get pods/log", f"logs/{POD}/main.log"),
     ],
 )
@@ -94,61 +118,47 @@ def test_a_missing_right_is_named_and_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, resource: str, right: str, missing: str
 ) -> None:
     members, problems = collect(monkeypatch, refused=frozenset({resource}))
-    assert any(line.endswith(f"missing right: {right} in namespace {NAMESPACE}") for line in problems)
+    assert any(line.endswith(f"this user needs to {right} in namespace {NAMESPACE}") for line in problems)
     assert missing not in members.contents
-    assert {"README.txt", "versions.yaml", "replicasets/secondary-scheduler-1.yaml"} <= set(members.contents)
+    assert {"README.txt", "versions.yaml", "status.yaml"} <= set(members.contents)
     assert members.contents["problems.txt"].decode().splitlines() == problems
 
 
 def test_what_a_scheduler_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: str, path: str) -> Answer:
-        return Answer(200, b"[+]ping ok\n") if path.startswith("/readyz") else Answer(403, b"not allowed")
-
-    members, problems = collect(monkeypatch, ask=refuse)
-    assert f"schedulers/{POD}/configz.json: 403, missing right: get on the non-resource URL /configz" in problems
-    assert len(problems) == 4
-    assert [name for name in members.contents if name.startswith("schedulers/")] == [f"schedulers/{POD}/readyz.txt"]
-
-
-def test_a_page_that_need_not_be_served_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    optional = ("/statusz", "/flagz")
-    _, problems = collect(
-        monkeypatch, ask=lambda pod, path: Answer(404, b"") if path in optional else ask_fake(pod, path)
-    )
-    assert problems == []
-    _, problems = collect(monkeypatch, ask=lambda *_: Answer(404, b""))
-    assert [line.partition(":")[0].rpartition("/")[2] for line in problems] == [
-        "metrics.txt",
-        "configz.json",
-        "readyz.txt",
+    refused = {path: Answer(403, b"not allowed") for path in ("/debug/decisions", "/debug/queue")}
+    members, problems = collect(monkeypatch, answers=refused)
+    assert [line for line in problems if line.startswith("explain/")] == [
+        f"explain/{POD}/decisions.json: not read: 403: not allowed; this user needs get on the path /debug/decisions "
+        "(nonResourceURLs)",
+        f"explain/{POD}/queue.json: not read: 403: not allowed; this user needs to list pods in all namespaces",
     ]
+    assert set(members.contents) == FILES - {f"explain/{POD}/decisions.json", f"explain/{POD}/queue.json"}
 
 
-def test_a_scheduler_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = []
-
-    def fail(pod: str, path: str) -> Answer:
-        paths.append(path)
-        raise CommandError(f"pod {pod}: it needs get and create on pods/portforward")
-
-    _, problems = collect(monkeypatch, ask=fail)
-    assert len(paths) == 1
-    assert problems == [f"schedulers/{POD}: pod {POD}: it needs get and create on pods/portforward"]
+def test_an_answer_that_is_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (CommandError(f"pod {POD}: closed"), Answer(200, b"<html>"), Answer(200, b"[" * 100_000)):
+        members, problems = collect(monkeypatch, answers=dict.fromkeys(("/debug/decisions", "/debug/queue"), answer))
+        assert f"explain/{POD}/queue.json" not in members.contents
+        assert any(line.startswith(f"explain/{POD}/queue.json: not read: ") for line in problems)
 
 
-def test_an_api_server_that_falls_silent_is_not_asked_on_and_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = FakeConnection.get
+def test_no_scheduler_of_another_namespace_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    served, scheduler = objects(), FakeScheduler({})
+    for plural in ("secondaryschedulers", "deployments", "leases"):
+        moved = copy.deepcopy(served[plural])
+        for each in moved:
+            each["metadata"]["namespace"] = "team-a"
+        served[plural] += moved
+    members, _ = collect(monkeypatch, served, scheduler=scheduler)
+    assert {namespace for namespace, _, _ in scheduler.asked} == {NAMESPACE}
+    assert f"explain/{POD}/queue.json" in members.contents
 
-    def silent(self: FakeConnection, path: str, params: Any = None) -> bytes:
-        if path == "/version":
-            return real(self, path, params)
-        self.paths.append(path)
-        raise ConnectionFailed(f"GET {path}: timed out")
 
-    monkeypatch.setattr(FakeConnection, "get", silent)
-    _, problems = collect(monkeypatch)
-    assert sum("timed out" in line for line in problems) == 3
-    assert any("the API server has stopped answering" in line for line in problems)
+def test_after_five_minutes_nothing_more_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "_SECONDS", -1.0)
+    members, problems = collect(monkeypatch)
+    assert "pods: not read: -1 s were over" in problems
+    assert not [name for name in members.contents if name.startswith("logs/")]
 
 
 def test_with_more_secrets_than_can_be_looked_for_nothing_is_written_that_may_have_one(
@@ -158,7 +168,7 @@ def test_with_more_secrets_than_can_be_looked_for_nothing_is_written_that_may_ha
     variables = [{"name": f"N{number}", "value": f"secret-value-{number}"} for number in range(MOST_SECRETS + 1)]
     served["pods"][0]["spec"]["containers"][0]["env"] = variables
     members, problems = collect(monkeypatch, served, logs={"main": b"secret-value-7\n"})
-    assert set(members.contents) == {"README.txt", "problems.txt", "versions.yaml"}
+    assert set(members.contents) == {"README.txt", "problems.txt"}
     assert problems == [f"everything: left out, there are more than {MOST_SECRETS} values to redact"]
 
 
@@ -187,13 +197,13 @@ def hostile(value: Any) -> Any:
             "versions.yaml",
         ),
         (
-            {"ask": lambda _, path: Answer(200, f"a 1\n{HOSTILE}\nleader-elect={HOSTILE}".encode())},
-            f"schedulers/{POD}/flagz.txt",
+            {"answers": {"/debug/queue": Answer(200, json.dumps({"reason": HOSTILE, HOSTILE: "more"}).encode())}},
+            f"explain/{POD}/queue.json",
         ),
-        ({"ask": lambda _, path: Answer(503, HOSTILE.encode())}, "problems.txt"),
+        ({"answers": {"/debug/queue": Answer(503, HOSTILE.encode())}}, "problems.txt"),
         ({"logs": {"main": f"line\n{HOSTILE}\n".encode()}}, f"logs/{POD}/main.log"),
     ],
-    ids=["objects", "pages", "refusals", "logs"],
+    ids=["objects", "answers", "refusals", "logs"],
 )
 def test_nothing_in_it_and_nothing_said_controls_a_terminal(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], part: str
@@ -212,14 +222,13 @@ def test_logs_lose_what_controls_a_terminal_and_their_beginning(monkeypatch: pyt
     assert "\x1b" not in log
     assert log.startswith("red ")
     assert len(log.encode()) <= 1 << 20
-    assert f"logs/{POD}/main.log (only the end)" in members.contents["README.txt"].decode()
 
 
 def test_a_line_that_is_not_whole_is_left_out() -> None:
-    assert tail(b"one\ntwo\nthree\n", 100, is_cut=False) == b"one\ntwo\nthree\n"
-    assert tail(b"one\ntwo\nthree\n", 9, is_cut=False) == b"three\n"
-    assert tail(b"one\ntwo\nthr", 100, is_cut=True) == b"one\ntwo\n"
-    assert tail(b"a secret in a very long line", 9, is_cut=False) == b""
+    assert whole_lines(b"one\ntwo\nthree\n", 100) == b"one\ntwo\nthree\n"
+    assert whole_lines(b"one\ntwo\nthree\n", 9) == b"three\n"
+    assert whole_lines(b"one\ntwo\nthr", 100, read=11) == b"one\ntwo\n"
+    assert whole_lines(b"a secret in a very long line", 9) == b""
 
 
 @pytest.mark.parametrize(
@@ -228,7 +237,8 @@ def test_a_line_that_is_not_whole_is_left_out() -> None:
 )
 def test_names_of_files_lead_nowhere(name: str, safe: str) -> None:
     assert safe_name(name) == safe
-    assert len(safe_name(name + "x" * 1000)) <= 120
+    long = safe_name(name + "x" * 1000 + ".yaml")
+    assert (len(long), long[-6:]) == (120, "x.yaml")
 
 
 def test_two_names_that_become_the_same_are_two_files() -> None:
@@ -258,8 +268,8 @@ def test_a_name_that_no_object_can_have_is_a_problem_and_ends_nothing(
     served["secondaryschedulers"][0]["spec"]["schedulerConfig"] = name
     served["pods"][0]["metadata"]["name"] = name
     members, problems = collect(monkeypatch, served)
-    assert f"configuration {name}: not read: '{name}' cannot be the name of an object" in problems
-    assert "configurations/config.yaml" in members.contents
+    assert f"configurations/wanted/{name}.yaml: not read: '{name}' cannot be the name of an object" in problems
+    assert "configurations/running/secondary-scheduler.yaml" in members.contents
 
 
 def test_equal_contents_make_equal_archives_for_their_owner_only(tmp_path: Path) -> None:
@@ -291,7 +301,7 @@ def test_the_command_tells_of_each_part_and_names_the_file(tmp_path: Path) -> No
     def answer(handler: Any) -> None:
         path = urlsplit(handler.path).path
         try:
-            send(handler, FakeConnection(served, {}).get(path, {"container": "main"}))
+            send(handler, FakeConnection(served, LOGS).get(path, {"container": "main"}))
         except Exception:
             send(handler, b"{}", 404)
 
@@ -302,12 +312,12 @@ def test_the_command_tells_of_each_part_and_names_the_file(tmp_path: Path) -> No
         done = CliRunner().invoke(app.build(arguments), [*arguments, "--since", "1h"])
         logs = [path for path in api.paths if "/log?" in path]
     assert (done.exit_code, done.stdout) == (0, f"{file}\n")
-    assert "pods: 1 file, " in done.stderr
+    assert "status.yaml: " in done.stderr
     assert "problems: 1, see problems.txt in the archive" in done.stderr
     assert all("limitBytes=" in path for path in logs)
     assert [("sinceSeconds=3600" in path) for path in logs if "previous" not in path] == [True, True]
     with tarfile.open(file) as archive:
-        assert any(name.endswith("/pods/secondary-scheduler-1-a.yaml") for name in archive.getnames())
+        assert any(name.endswith(f"/logs/{POD}/main.log") for name in archive.getnames())
 
 
 def test_a_cluster_that_does_not_answer_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
@@ -316,10 +326,3 @@ def test_a_cluster_that_does_not_answer_is_an_error_and_leaves_no_file(tmp_path:
     assert isinstance(done.exception, CommandError)
     assert done.exception.code == 1
     assert [file.name for file in tmp_path.iterdir()] == ["kubeconfig"]
-
-
-def test_the_readme_lists_every_field_that_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    members, _ = collect(monkeypatch)
-    text = members.contents["README.txt"].decode()
-    assert "  .spec.containers[].env[].name\n" in text
-    assert "env[].value" not in everything(members)

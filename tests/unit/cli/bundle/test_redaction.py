@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 
 import pytest
 
-from secondary_scheduler.cli.bundle.redaction import KnownSecrets, Redaction
+from secondary_scheduler.cli.bundle.redaction import KnownSecrets, Redaction, is_known_flag
+from secondary_scheduler.operator.options import parse_options
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ"
 
@@ -86,3 +88,31 @@ def test_names_of_secrets_are_no_secrets() -> None:
     known = KnownSecrets()
     known.add_object({"secret": {"secretName": "metrics-token"}, "metricCredentials": {"key": "token"}})
     assert known.secrets() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "secrets"),
+    [
+        (["--leader-elect=true-or-not", "--tls_min_version=VersionTLS12"], []),
+        (["--password=hunter2hunter2"], ["hunter2hunter2"]),
+        (["--password", "hunter2hunter2"], ["hunter2hunter2"]),
+        (["-vhunter2hunter2", "--other", "--leader-elect=true"], []),
+        ([{"a": "hunter2hunter2"}, 5], []),
+    ],
+)
+def test_values_of_unknown_flags_are_secrets(words: list[object], secrets: list[str]) -> None:
+    known = KnownSecrets()
+    known.add_object({"args": words})
+    assert known.secrets() == secrets
+
+
+def test_the_operator_s_flags_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_options(["--help"], {})
+    options = set(re.findall(r"^  (--?[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"-h"}
+    assert {"--status-of", "-v"} <= options
+    assert [option for option in options if not is_known_flag(option)] == []
+
+
+def test_half_of_a_character_cannot_break_a_file() -> None:
+    assert Redaction().text("a\ud800b") == "a\N{REPLACEMENT CHARACTER}b"
