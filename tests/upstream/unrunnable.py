@@ -12,6 +12,7 @@ _GROUP_POST_FILTER = "registers a PodGroupPostFilter plugin: ours has no such ex
 _FEATURE = "makes up a feature of nodes in the Go scheduler"
 _TOPOLOGY = "needs topology of PodGroups or groups of groups, alpha, which ours does not have"
 _GROUP_PREEMPTION = "needs preemption for a PodGroup, which ours does not have"
+_GROUP_VICTIMS = "evicts PodGroups as one victim, behind a gate that ours does not have"
 _API_SERVER = "asks the API server only"
 _FIRST, _LAST = 34, 99
 
@@ -71,6 +72,8 @@ UNRUNNABLE = (
     ),
     Unrunnable("preemption", "TestInterPodAffinityPreemption", _DRIVES, 37),
     Unrunnable("preemption", "TestPodGroupPreemption", _GROUP_PREEMPTION, 36, 36),
+    # Each would be waited for, 30 s long.
+    Unrunnable("preemption", "TestPreemption/(unsuccessful_)?(pod_group|CPG|multiple_victim).*", _GROUP_VICTIMS, 37),
     Unrunnable("preemption/nominatednodename", "TestPreferNominatedNode", "replaces a function of the Go scheduler"),
     Unrunnable("preemption/podgroup", "TestCompositePodGroupPreemption", _TOPOLOGY, 37),
     Unrunnable("preemption/podgroup", "TestPodGroupCycleStatePreserved", _GROUP_POST_FILTER, 37),
