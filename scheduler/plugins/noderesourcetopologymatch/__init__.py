@@ -122,7 +122,7 @@ class NodeResourceTopologyMatch:
                 continue
             failures, missing = alignment_failures(
                 part.group,
-                self._available(part, view),
+                self._available(part, state, view),
                 needs,
                 lambda resource, part=part: _has_resource(view, rows[part.positions], resource),  # type: ignore[misc]
             )
@@ -155,7 +155,7 @@ class NodeResourceTopologyMatch:
         self._cache.refresh(view.objects)
         scores: IntArray = np.zeros(len(rows), dtype=np.int64)
         for part in self._cache.table.parts(view, rows):
-            scores[part.positions] = self._score(part, view, needs)
+            scores[part.positions] = self._score(part, state, view, needs)
         scores[self._stale(view, rows)] = 0
         return scores
 
@@ -205,29 +205,32 @@ class NodeResourceTopologyMatch:
             marked[[row for name in nodes if (row := view.row(name)) >= 0]] = True
         return marked[rows]
 
-    def _available(self, part: Part, view: NodeView) -> IntArray:
+    def _available(self, part: Part, state: CycleState, view: NodeView) -> IntArray:
         """What the zones have left, less what other pods of this attempt are promised: read only."""
         group = part.group
         available = group.available.take(part.members, axis=0)
-        if self._placements is not None and view.removed_pods:
+        placements = self._placements if view.removed_pods else None
+        promises = self._cache.deducts_promised and view.overlay_assignments
+        if placements is None and not promises:
+            return available
+        at = {group.members[member]: index for index, member in enumerate(part.members.tolist())}
+        if placements is not None:
             for node, pods in removed_by_node(view).items():
-                at = [index for index, member in enumerate(part.members.tolist()) if group.members[member] == node]
-                if at:
-                    available[at[0]] = without_pods(self._cache, self._placements, group, view, node, pods)
-        if view.overlay_assignments and self._cache.deducts_promised:
-            added = (
-                (assignment.node, assignment.spec) for assignment in view.overlay_assignments if assignment.sign > 0
-            )
+                if node in at:
+                    zones = without_pods(self._cache, placements, group, view, node, pods, state.work)
+                    available[at[node]] = zones
+        if promises:
+            added = ((assignment.node, assignment.spec) for assignment in promises if assignment.sign > 0)
             for node, amounts in assumed_amounts(added, self._needs.of).items():
-                at = [index for index, member in enumerate(part.members.tolist()) if group.members[member] == node]
                 for name, amount in amounts.items():
                     column = group.columns.get(name)
-                    if column is not None and at:
-                        available[at, :, column] = np.maximum(available[at, :, column] - amount, 0)
+                    if column is not None and node in at:
+                        index = at[node]
+                        available[index, :, column] = np.maximum(available[index, :, column] - amount, 0)
         return available
 
-    def _score(self, part: Part, view: NodeView, needs: Needs) -> IntArray:
-        group, available = part.group, self._available(part, view)
+    def _score(self, part: Part, state: CycleState, view: NodeView, needs: Needs) -> IntArray:
+        group, available = part.group, self._available(part, state, view)
         if self._strategy is None:
             return leastnuma.score(group, available, needs, self._debited_zone)
         if group.manager.policy != SINGLE_NUMA_NODE:

@@ -41,12 +41,13 @@ class _Announced(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is known of a node's object: the pods it was compared with (None: not compared), and what they hold, once
-    that was asked for."""
+    """What is known of a node's object: the pods it was compared with (None: not compared), what they hold, once that
+    was asked for, and the UIDs of the last pods of which its fingerprint is not."""
 
     item: NodeResourceTopology
-    pods: Collection[PodInfo] | None
-    held: Mapping[str, Held] | None
+    pods: Collection[PodInfo] | None = None
+    held: Mapping[str, Held] | None = None
+    unmatched: frozenset[str] | None = None
 
 
 class Placements:
@@ -60,7 +61,7 @@ class Placements:
 
     def note(self, item: NodeResourceTopology, pods: Collection[PodInfo]) -> None:
         """The fingerprint of an object that counts from now on is that of these pods."""
-        self._known[item.metadata.name] = _Known(item, pods, None)
+        self._known[item.metadata.name] = _Known(item, pods)
 
     def forget(self, node: str) -> None:
         """The node has no object any more."""
@@ -76,12 +77,18 @@ class Placements:
         """
         known = self._known.get(item.metadata.name)
         if known is None or known.item is not item:
-            known = _Known(item, None, None)
+            known = _Known(item)
         if known.held is not None:
             return known.held
-        counted = known.pods if known.pods is not None else self._matching(item, pods)
+        counted = known.pods
         if counted is None:
-            return {}
+            uids = frozenset(pod.uid for pod in pods)
+            if uids == known.unmatched:
+                return {}
+            counted = self._matching(item, pods)
+            if counted is None:
+                self._known[item.metadata.name] = known._replace(unmatched=uids)
+                return {}
         held = self._held(item, counted)
         self._known[item.metadata.name] = _Known(item, counted, held)
         return held

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from scheduler.framework import IntArray, NodeView, PodInfo
+from scheduler.framework import IntArray, NodeView, PodInfo, Work
 from scheduler.kube.model import NodeResourceTopology
 from scheduler.plugins.noderesourcetopologymatch.caches import TopologyCache
 from scheduler.plugins.noderesourcetopologymatch.placement import Held, Placements
@@ -22,7 +22,13 @@ def removed_by_node(view: NodeView) -> dict[str, list[PodInfo]]:
 
 
 def without_pods(
-    cache: TopologyCache, placements: Placements, group: Group, view: NodeView, node: str, removed: Collection[PodInfo]
+    cache: TopologyCache,
+    placements: Placements,
+    group: Group,
+    view: NodeView,
+    node: str,
+    removed: Collection[PodInfo],
+    work: Work,
 ) -> IntArray:
     """Return what each zone of a node has left of each resource of its group without some pods: what is held back for
     them is given back to every zone, and what its agent says they hold to the zone that it is of.
@@ -40,7 +46,11 @@ def without_pods(
         for name, amount in zone.available.items():
             available[position, group.columns[name]] = max(0, amount - reserved[name]) if name in reserved else amount
     row = view.row(node)
-    known = placements.of(item, [pod for pod in (*view.pods_on(row), *removed) if is_started(pod)])
+    started = [pod for pod in (*view.pods_on(row), *removed) if is_started(pod)]
+    containers = sum(len(pod.spec.containers) for pod in started if pod.spec.lists_much)
+    if containers:
+        work.charge_once((placements, node), 10 * containers, "containers of pods on nodes")
+    known = placements.of(item, started)
     released = [known[pod.uid] for pod in removed if pod.uid in known and not cache.is_reserved(pod.uid, node)]
     remaining = available.copy()
     positions = _zone_positions(group)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import msgspec
 import pytest
 
 from scheduler.core import decide
-from scheduler.framework import PodInfo
+from scheduler.framework import OverBudgetError, PodInfo
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint
 from scheduler.plugins.noderesourcetopologymatch.placement import METADATA, VECTOR, container_hash, zones_of
 from scheduler.preemption.trials import dry_run
 from scheduler.preemption.victims import VictimRules
@@ -47,6 +49,34 @@ def preempted(world: World, new: PodInfo) -> list[str]:
     assert placement.node is None
     result = dry_run(placement.state, new, view, world.runner, view.rows, 1, VictimRules())
     return sorted(victim.name for candidate in result.candidates for victim in candidate.victims)
+
+
+def test_pods_that_list_hundreds_of_containers_are_charged_for_before_they_are_looked_through() -> None:
+    low = named("low", *({"cpu": "10m", "memory": "1Mi"} for _ in range(300)))
+    new = important(FOUR)
+    world = World(said({low: 1}, "3", "0"), **ENABLED)
+    running(world, low)
+    view = world.state.snapshot(NOW)
+    placement = decide(view, new, world.runner, random.Random(1))
+    work = placement.state.work
+    work.limit = work.done + 2_900
+    with pytest.raises(OverBudgetError, match="containers of pods on nodes"):
+        dry_run(placement.state, new, view, world.runner, view.rows, 1, VictimRules())
+
+
+def test_pods_that_do_not_match_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def counted(pods: Iterable[tuple[str, str]]) -> str:
+        compared.append("once more")
+        return fingerprint(pods)
+
+    monkeypatch.setattr("scheduler.plugins.noderesourcetopologymatch.placement.fingerprint", counted)
+    low, other = named("low", FOUR), named("other", ONE)
+    world = World(said({low: 1}, "3", "0"), **ENABLED)
+    running(world, low, other)
+    assert preempted(world, important(FOUR)) == preempted(world, important(FOUR)) == []
+    assert len(compared) == 1
 
 
 def running(world: World, *pods: PodInfo) -> None:
