@@ -60,10 +60,11 @@ def lines_of(paths: Iterable[str]) -> int:
 
 def extent(production: list[str], tests: list[str]) -> Iterator[str]:
     """Files and lines, by top-level folder."""
-    folders = Counter(path.partition("/")[0] if "/" in path else "." for path in production)
+    folders: dict[str, list[str]] = {}
+    for path in production:
+        folders.setdefault(path.partition("/")[0] if "/" in path else ".", []).append(path)
     for folder, files in sorted(folders.items()):
-        chosen = [path for path in production if (path.partition("/")[0] if "/" in path else ".") == folder]
-        yield f"{folder}: {lines_of(chosen)} lines in {files} files"
+        yield f"{folder}: {lines_of(files)} lines in {len(files)} files"
     yield f"production: {lines_of(production)} lines in {len(production)} files"
     yield f"tests: {lines_of(tests)} lines in {len(tests)} files"
     lengths = [text_of(path).count("\n") for path in production]

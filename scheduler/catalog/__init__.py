@@ -79,6 +79,7 @@ from scheduler.catalog.metricsources import (
     Refusal,
     address_problem,
     is_loopback,
+    is_loopback_host,
     same_address,
 )
 from scheduler.catalog.optin import (
@@ -264,6 +265,7 @@ __all__ = [
     "is_custom_resource",
     "is_label",
     "is_loopback",
+    "is_loopback_host",
     "is_qualified_name",
     "is_subdomain",
     "known_names",

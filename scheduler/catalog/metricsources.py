@@ -54,7 +54,11 @@ def address_problem(address: str) -> str | None:
 
 def is_loopback(address: str) -> bool:
     """Return whether an address names this machine, so that nothing crosses a network."""
-    host = urlsplit(address).hostname or ""
+    return is_loopback_host(urlsplit(address).hostname or "")
+
+
+def is_loopback_host(host: str) -> bool:
+    """Return whether a host's name or IP address is this machine's alone."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

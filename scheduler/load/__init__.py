@@ -15,12 +15,14 @@ from scheduler.lazy import lazy_attributes
 from scheduler.load.answers import MOST_BYTES, Answer, AnswerDecoder, AnswerError, most_bytes
 from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.configured import (
+    METRICS_SERVER,
+    WATCHER,
     configured_sources,
     is_averaged,
     load_settings,
     load_source,
     pod_series_source,
-    signalfx_settings,
+    provider_of,
     window_seconds,
 )
 from scheduler.load.matching import NodeAddresses, match_nodes, nodes_by_address
@@ -59,7 +61,9 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "METRICS_SERVER",
     "MOST_BYTES",
+    "WATCHER",
     "Answer",
     "AnswerDecoder",
     "AnswerError",
@@ -92,7 +96,7 @@ __all__ = [
     "nodes_by_address",
     "parse_watcher",
     "pod_series_source",
-    "signalfx_settings",
+    "provider_of",
     "tls_advice",
     "watcher_document",
     "window_seconds",

@@ -27,7 +27,8 @@ from scheduler.load.source import Known, LoadSource
 if TYPE_CHECKING:
     from scheduler.load.podseries import PodSeriesSource
 
-_WATCHER = "watcher:"
+WATCHER, METRICS_SERVER = "watcher", "KubernetesMetricsServer"
+"""What keys of sources begin with (`ArgsModel.source_key`); the others are types of metricProvider, too."""
 _PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
 
@@ -35,6 +36,11 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y
 def window_seconds(window: str) -> float:
     """Return the seconds of a PromQL duration such as `15m` or `1h30m`."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(window))
+
+
+def provider_of(key: str) -> str:
+    """Return what a source is, of its key: `watcher`, or the type of a metricProvider."""
+    return key.partition(":")[0]
 
 
 _STRICT = CredentialRules()
@@ -47,7 +53,7 @@ def load_settings(args: ArgsModel, options: LoadOptions, rules: CredentialRules 
     """
     key = args.source_key() or ""
     settings = LoadSettings(
-        address=key.removeprefix(_WATCHER),
+        address=key.removeprefix(f"{WATCHER}:"),
         token_file=Path(options.token_file) if options.token_file else None,
         ca_file=Path(options.ca_file) if options.ca_file else None,
         window=options.window,
@@ -58,7 +64,7 @@ def load_settings(args: ArgsModel, options: LoadOptions, rules: CredentialRules 
         node_label=options.node_label,
         rules=rules,
     )
-    if key.startswith(_WATCHER) or not isinstance(args, TrimaranArgs):
+    if provider_of(key) == WATCHER or not isinstance(args, TrimaranArgs):
         # Upstream's load-watcher asks for no token, so over plain HTTP it would only be shown to the network.
         return settings if settings.address.startswith("https://") else replace(settings, token_file=None)
     provider = args.metric_provider
@@ -68,10 +74,10 @@ def load_settings(args: ArgsModel, options: LoadOptions, rules: CredentialRules 
         token=provider.token or None,
         verify_tls=not provider.insecure_skip_verify,
     )
-    return signalfx_settings(settings, os.environ) if provider.type == "SignalFx" else settings
+    return _signalfx_settings(settings, os.environ) if provider.type == "SignalFx" else settings
 
 
-def signalfx_settings(settings: LoadSettings, environment: Mapping[str, str]) -> LoadSettings:
+def _signalfx_settings(settings: LoadSettings, environment: Mapping[str, str]) -> LoadSettings:
     """Complete the settings of SignalFx by the environment variables that load-watcher reads."""
     return replace(
         settings,
@@ -115,7 +121,7 @@ def configured_sources(
 def is_averaged(key: str) -> bool:
     """Whether a source is asked for averages over the window of its settings: a load-watcher has one of its own, and a
     metrics server none."""
-    return key.partition(":")[0] in ("Prometheus", "SignalFx")
+    return provider_of(key) in ("Prometheus", "SignalFx")
 
 
 def load_source(
@@ -130,16 +136,16 @@ def load_source(
     `api` and `capacity_of` are for the metrics server: the connection, and the capacity of a node (CPU in milli-units,
     memory in bytes) where the caller knows the nodes. `known` says how many nodes there are, where the caller knows.
     """
-    provider = key.partition(":")[0]
+    provider = provider_of(key)
     # Imported here: the HTTP libraries take some hundredths of a second, and most configurations need none of them.
-    if provider == "KubernetesMetricsServer":
+    if provider == METRICS_SERVER:
         from scheduler.kube.client import SyncConnection
         from scheduler.load.metrics_server import MetricsServerSource
 
         connection = SyncConnection(api, timeout=settings.timeout_seconds, max_bytes=MOST_BYTES)
         return MetricsServerSource(connection, capacity_of, known=known)
     import_requests()
-    if key.startswith(_WATCHER):
+    if provider == WATCHER:
         from scheduler.load.watcher import WatcherSource
 
         return WatcherSource(settings, known=known)
@@ -155,7 +161,7 @@ def load_source(
 def pod_series_source(key: str, settings: LoadSettings, known: Known | None = None) -> PodSeriesSource | None:
     """Return what reads the use of pods from the source that a key names; None where that has none, as it is not
     Prometheus. `known` says how many pods there are."""
-    if key.startswith(_WATCHER) or key.partition(":")[0] != "Prometheus":
+    if provider_of(key) != "Prometheus":
         return None
     from scheduler.load.podseries import PodSeriesSource
 

@@ -10,24 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler import __version__
-from scheduler.catalog import CredentialRules
+from scheduler.catalog import CredentialRules, is_loopback_host
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
 from scheduler.credentialflags import add_credential_flags, credential_rules
-from scheduler.load import LoadSettings, configured_sources
+from scheduler.load import METRICS_SERVER, WATCHER, LoadSettings, configured_sources, provider_of
 from secondary_scheduler.errors import printable_lines
 from secondary_scheduler.loadwatcher.serving import (
     DEFAULT_LISTEN,
     Listen,
     WatcherError,
     WatcherService,
-    is_loopback,
     listen_address,
 )
 
 EXIT_OK, EXIT_ERROR, EXIT_INVALID = 0, 1, 4
-_WATCHER = "watcher:"
-_METRICS_SERVER = "KubernetesMetricsServer:"
 _MOST_BYTES = 1 << 20
 """What a ConfigMap can hold."""
 
@@ -63,7 +60,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser = _parser()
     parsed = parser.parse_args(arguments)
     listen: Listen = parsed.listen
-    if not parsed.serve_unauthenticated and not is_loopback(listen.host):
+    if not parsed.serve_unauthenticated and not is_loopback_host(listen.host):
         parser.error(
             f"--listen {listen.host}:{listen.port}: whoever reaches it could read every node's load; say so with "
             "--serve-unauthenticated, behind a NetworkPolicy, or listen on 127.0.0.1"
@@ -130,14 +127,14 @@ def source_of(configuration: Configuration, rules: CredentialRules, name: str) -
             server: a load-watcher has no rights there. Other load-watchers do not count.
     """
     configured, _ = configured_sources(configuration.profiles, rules)
-    sources = {key: settings for key, settings in configured.items() if not key.startswith(_WATCHER)}
+    sources = {key: settings for key, settings in configured.items() if provider_of(key) != WATCHER}
     if len(sources) != 1:
         raise WatcherError(
             f"{name}: the configuration must name exactly one source that is not a load-watcher, and it names "
             f"{', '.join(sources) or 'none'}"
         )
     key, settings = next(iter(sources.items()))
-    if key.startswith(_METRICS_SERVER):
+    if provider_of(key) == METRICS_SERVER:
         raise WatcherError(
             f"{name}: a load-watcher cannot read the metrics server, as it has no rights in the cluster; name a "
             "Prometheus or SignalFx, or let the scheduler read the metrics server itself"

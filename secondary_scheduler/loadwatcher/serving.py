@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import signal
 import time
@@ -20,6 +19,7 @@ from scheduler.load import (
     LoadSettings,
     LoadStatus,
     load_source,
+    provider_of,
     watcher_document,
     window_seconds,
 )
@@ -56,16 +56,6 @@ def listen_address(text: str) -> Listen:
     return Listen(host or "0.0.0.0", int(port))  # noqa: S104 # the user's choice; callers demand authentication
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class WatcherService:
     """What the command serves.
 
@@ -79,7 +69,7 @@ class WatcherService:
     def __init__(self, key: str, settings: LoadSettings, limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
         self._key, self._settings = key, settings
         self._limits = limits
-        self._provider = key.partition(":")[0]
+        self._provider = provider_of(key)
         self._reading: LoadReading | None = None
         self._ready = False
         self._stop = asyncio.Event()

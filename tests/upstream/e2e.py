@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from tests.upstream.command import add_mode, add_options, carry_out, judge, patt
 from tests.upstream.results import Results
 from tests.upstream.running import CHECKOUT, TEST_SECONDS, Run, Side, printed
 from tests.upstream.source import Package, Source
-from tests.upstream.suites import SUITES, suite_of
+from tests.upstream.suites import suite_of
 from tests.upstream.unrunnable import SPECS
 
 PACKAGE = "e2e"
@@ -168,7 +168,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: Path) -> None:
     """Run what is chosen and not recorded."""
-    source = Source(replace(suite_of(SUITES[0], releases.release_of(releases.DEFAULT)), root="test"), report)
+    source = Source(suite_of("e2e", releases.release_of(releases.DEFAULT)), report)
     source.build([PACKAGE])
     package = source.package(PACKAGE)
     judged = [spec for spec in specs(package) if not any(re.fullmatch(left_out, spec) for left_out in SPECS)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from devcluster import releases
@@ -22,7 +21,7 @@ from tests.upstream import throughput, workloads
 from tests.upstream.command import add_options, carry_out, pattern
 from tests.upstream.running import Side
 from tests.upstream.source import Source
-from tests.upstream.suites import SUITES, suite_of
+from tests.upstream.suites import suite_of
 from tests.upstream.throughput import RECORDED, Throughputs
 
 MODE = Side.SAFE
@@ -46,7 +45,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _run(options: argparse.Namespace, report: Reporter, results: Throughputs, logs: Path) -> list[str]:
     """Measure what is chosen and not recorded; return what ours did not end, and the Go scheduler did."""
     release = releases.release_of(releases.DEFAULT)
-    source = Source(replace(suite_of(SUITES[0], release), root=workloads.FOLDER), report)
+    source = Source(suite_of("scheduler_perf", release), report)
     known = [
         workload
         for package in source.packages()

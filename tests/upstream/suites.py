@@ -12,6 +12,12 @@ from devcluster.toolchain.binaries import BINARIES, MODULES
 KUBERNETES = "k8s.io/kubernetes"
 PLUGINS = "sigs.k8s.io/scheduler-plugins"
 SUITES = ("kube-scheduler", "scheduler-plugins")
+_FOLDERS = {
+    "kube-scheduler": "test/integration/scheduler",
+    "scheduler_perf": "test/integration/scheduler_perf",
+    "e2e": "test",
+}
+"""Suites of Kubernetes itself, with the folder of their packages; the last two have commands of their own."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,7 @@ class Suite:
     """The tests of a module.
 
     Attributes:
-        name: of `SUITES`.
+        name: of `SUITES`, `scheduler_perf` or `e2e`.
         release: the Kubernetes whose scheduler they start.
         module: where the tests are.
         version: of the module, as 0.34.7.
@@ -43,9 +49,9 @@ class Suite:
 
 def suite_of(name: str, release: Release) -> Suite:
     """The tests of that name which fit a release. Raises SpecError where there are none."""
-    if name == "kube-scheduler":
+    if name in _FOLDERS:
         requirements = MODULES / release.modules
-        return Suite(name, release, KUBERNETES, release.version, "test/integration/scheduler", requirements)
+        return Suite(name, release, KUBERNETES, release.version, _FOLDERS[name], requirements)
     row = next((BINARIES[peer] for peer, minor in PEERS.items() if minor == release.minor), None)
     if row is None:
         raise SpecError(f"no scheduler-plugins is made of Kubernetes {release.minor}: use {', '.join(PEERS.values())}")

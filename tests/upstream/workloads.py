@@ -11,8 +11,6 @@ import yaml
 
 from scheduler.gates import GATES, SETTABLE_GATES, is_on
 
-FOLDER = "test/integration/scheduler_perf"
-"""Where the packages are in the module."""
 LABEL = "performance"
 """What upstream measures; other workloads are small and test the benchmark itself."""
 THROUGHPUT = "SchedulingThroughput"

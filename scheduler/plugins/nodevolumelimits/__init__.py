@@ -65,7 +65,7 @@ class NodeVolumeLimits:
         # Unbound claims are counted under a made-up handle, which must not meet a real one.
         self._prefix = secrets.token_hex(16)
         self._attachments = AttachmentIndex()
-        self._nodes = CSINodeLimits()
+        self._nodes = CSINodeLimits(with_installed=context.kubernetes.rejects_missing_drivers)
         self._all_migrated = context.kubernetes.migrates_portworx
         self._rejects_missing_drivers = context.kubernetes.rejects_missing_drivers
 

@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 from scheduler.catalog import CredentialRules, address_problem
 from scheduler.config import Configuration, Extender
 from scheduler.kube.client import BadRequest, ClientConfig, ConfigError, KubeError, SyncConnection
-from scheduler.load import KnownNode, LoadSettings, configured_sources, list_nodes, load_source
+from scheduler.load import (
+    METRICS_SERVER,
+    KnownNode,
+    LoadSettings,
+    configured_sources,
+    list_nodes,
+    load_source,
+    provider_of,
+)
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.connecting import load_connection
 from secondary_scheduler.cli.errors import CommandError, ExitCode
@@ -74,7 +82,7 @@ class Target:
     @property
     def description(self) -> str:
         """Type and address of the source."""
-        provider = self.key.partition(":")[0]
+        provider = provider_of(self.key)
         return f"{'load-watcher' if provider == 'watcher' else provider} {self.settings.address}".strip()
 
     def checks(self) -> Iterator[Check]:
@@ -199,7 +207,7 @@ class _TargetBuilder:
     def complete(self, key: str, settings: LoadSettings) -> tuple[LoadSettings, list[Check]]:
         """Return the settings to read with, and notes on how they were found."""
         notes: list[Check] = []
-        if key.startswith("KubernetesMetricsServer"):
+        if provider_of(key) == METRICS_SERVER:
             return settings, notes
         host = urlsplit(settings.address).hostname or ""
         inside = not host or host.endswith((".svc", ".svc.cluster.local"))
