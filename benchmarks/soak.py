@@ -29,11 +29,11 @@ from benchmarks.race import cluster as servers
 from benchmarks.race import contestants
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, Contestant
-from benchmarks.race.figures import percentile
 from benchmarks.race.kept import KeptCluster, add_option
 from benchmarks.race.observe import Observer
+from benchmarks.race.report import percentile
 from benchmarks.race.scenario import CreatePods, Render, Scenario, Workload, load, resolved
-from benchmarks.race.usage import cpu_seconds
+from benchmarks.race.watcher import cpu_seconds
 from benchmarks.race.world import World, pod_template
 from devcluster.errors import DevClusterError
 from devcluster.progress import SilentReporter

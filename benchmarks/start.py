@@ -20,11 +20,11 @@ from benchmarks.race import cluster as servers
 from benchmarks.race import contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, PEER, Contestant
-from benchmarks.race.figures import percentile, summary
 from benchmarks.race.observe import Observer
+from benchmarks.race.report import percentile, summary
 from benchmarks.race.rounds import liveness
 from benchmarks.race.scenario import CreatePods, Operation, Scenario, Workload, load, resolved
-from benchmarks.race.usage import cpu_seconds, peak_memory
+from benchmarks.race.watcher import cpu_seconds, peak_memory
 from benchmarks.race.world import World
 from devcluster import processes
 from devcluster.errors import DevClusterError

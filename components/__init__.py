@@ -24,22 +24,19 @@ if TYPE_CHECKING:
     from .direct_scheduler import DirectScheduler, DirectSchedulerArgs
     from .document import CredentialRules, CustomPlugin, PolicyRule
     from .drift import ForceConflicts
-    from .existing_operator import ExistingOperator, ExistingOperatorArgs
     from .installation import InstallMode, OlmSource
     from .installation_record import InstallationRecord, InstallationRecordArgs
-    from .kube_object import ClusterProvider
+    from .kube_object import ClusterProvider, OptionalObjects
     from .labels import common_labels, common_labels_transform
     from .load_watcher import LoadWatcher, LoadWatcherArgs
-    from .metric_access import MetricAccess
-    from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
+    from .metric_credentials import MetricAccess, MetricCredentials, MetricCredentialsArgs, SecretKeyReference
     from .namespace import Namespace, NamespaceArgs
     from .olm_operator import OlmOperator, OlmOperatorArgs
     from .operand_rollout import OperandRollout, OperandRolloutArgs
-    from .operator_install import OperatorInstall, OperatorInstallArgs
+    from .operator_install import ExistingOperator, ExistingOperatorArgs, OperatorInstall, OperatorInstallArgs
     from .operator_monitor import OperatorMonitor, OperatorMonitorArgs
     from .operator_network import OperatorNetwork, OperatorNetworkArgs
     from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
-    from .optional_objects import OptionalObjects
     from .page import Page, PageArgs
     from .priority_class import SchedulerPriority, SchedulerPriorityArgs
     from .rebalancer import Rebalancer, RebalancerArgs
@@ -74,8 +71,8 @@ if not TYPE_CHECKING:
             "CustomPlugin": "document",
             "PolicyRule": "document",
             "ForceConflicts": "drift",
-            "ExistingOperator": "existing_operator",
-            "ExistingOperatorArgs": "existing_operator",
+            "ExistingOperator": "operator_install",
+            "ExistingOperatorArgs": "operator_install",
             "InstallMode": "installation",
             "OlmSource": "installation",
             "InstallationRecord": "installation_record",
@@ -113,8 +110,8 @@ if not TYPE_CHECKING:
             "schedule_by": "workloads",
             "SchedulerConfiguration": "scheduler_configuration",
             "SchedulerConfigurationArgs": "scheduler_configuration",
-            "MetricAccess": "metric_access",
-            "OptionalObjects": "optional_objects",
+            "MetricAccess": "metric_credentials",
+            "OptionalObjects": "kube_object",
             "SchedulerInstallation": "scheduler_installation",
             "SchedulerInstallationArgs": "scheduler_installation",
             "SchedulerRoles": "scheduler_roles",

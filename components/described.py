@@ -14,7 +14,7 @@ from scheduler.catalog import OPERAND, Loc, cluster_role_name
 from scheduler.config import ClusterVersions, Configuration, Problem, kubernetes_minor, parse_version
 
 from .document import CustomPlugin, PolicyRule
-from .metric_access import MetricAccess
+from .metric_credentials import MetricAccess
 from .settings import (
     CREDENTIALS,
     TOKEN_IN_CONFIG_MAP,

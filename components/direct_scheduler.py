@@ -13,7 +13,7 @@ from scheduler import operand
 from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, CredentialRules, flow_schema_name
 from scheduler.config import DEFAULT_SCHEDULER_NAME
 
-from ._health import health_of_deployment
+from ._alert_rules import health_of_deployment
 from ._inputs import flavour_of_input
 from .kube_object import (
     child,

@@ -24,11 +24,16 @@ from ._inputs import flavour_of_input
 from .admission import AdmissionPolicies, AdmissionPoliciesArgs
 from .catalog_source import CatalogSource, CatalogSourceArgs
 from .crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
-from .existing_operator import ExistingOperator, ExistingOperatorArgs
 from .installation_record import InstallationRecord, InstallationRecordArgs
 from .namespace import NAMESPACE, Namespace, NamespaceArgs, cluster_scoped_name
 from .olm_operator import OlmOperator, OlmOperatorArgs
-from .operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs
+from .operator_install import (
+    OPERATOR_NAME,
+    ExistingOperator,
+    ExistingOperatorArgs,
+    OperatorInstall,
+    OperatorInstallArgs,
+)
 from .operator_network import OperatorNetwork, OperatorNetworkArgs
 from .parts import Parts
 from .scheduler_roles import SchedulerRoles, SchedulerRolesArgs

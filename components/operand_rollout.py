@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from ._health import health_of_deployment
+from ._alert_rules import health_of_deployment
 from .kube_object import child, ready_replicas_of
 from .secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler
 

@@ -11,8 +11,8 @@ from typing import Any, TypedDict, cast
 import pulumi
 
 from .installation import InstallMode
-from .metric_access import MetricAccess
-from .optional_objects import OptionalObjects as _OptionalObjects
+from .kube_object import OptionalObjects as _OptionalObjects
+from .metric_credentials import MetricAccess
 from .scheduler_installation import SchedulerInstallation as _SchedulerInstallation
 from .scheduler_installation import SchedulerInstallationArgs as _Args
 

@@ -23,8 +23,7 @@ from .kube_object import (
     unawaited_service,
 )
 from .labels import COMPONENT
-from .metric_access import MetricAccess
-from .metric_credentials import SecretKeyReference
+from .metric_credentials import MetricAccess, SecretKeyReference
 from .namespace import cluster_scoped_name
 from .settings import PagePlan
 

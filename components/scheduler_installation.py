@@ -26,12 +26,11 @@ from .described import (
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
+from .kube_object import OptionalObjects
 from .load_watcher import LoadWatcher, LoadWatcherArgs
-from .metric_access import MetricAccess
-from .metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
+from .metric_credentials import MetricAccess, MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import NAMESPACE, cluster_scoped_name
 from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
-from .optional_objects import OptionalObjects
 from .page import Page, PageArgs
 from .parts import Parts
 from .rebalancer import Rebalancer, RebalancerArgs

@@ -12,7 +12,7 @@ import pulumi
 
 from scheduler.catalog import CredentialRules
 
-from ._health import health_of
+from ._alert_rules import health_of
 from .crd import SECONDARY_SCHEDULERS
 from .kube_object import KubeObject, child, namespace_of
 from .metric_credentials import SecretKeyReference

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from rich.console import Console
 
-from devcluster import environment, loads, releases, state
+from devcluster import environment, load_generator, releases, state
 from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
@@ -270,10 +270,12 @@ def set_load(
     output: Output = FullOutputFormat.TABLE,
 ) -> None:
     """Show the load of the nodes, or set it: load sim-003 --cpu 85%."""
-    change = {key: loads.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
+    change = {
+        key: load_generator.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None
+    }
     if change and not nodes:
         raise CommandError("--cpu and --memory need node names: load NODE --cpu 85%", ExitCode.USAGE)
-    client = loads.LoadClient(LocalCluster.attach(name).load_generator_url)
+    client = load_generator.LoadClient(LocalCluster.attach(name).load_generator_url)
     known = client.nodes()
     for node in nodes or ():
         if node not in known:

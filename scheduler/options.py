@@ -19,14 +19,15 @@ from scheduler import __version__
 from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, format_duration, parse_duration
 from scheduler.config import KubeSchedulerConfiguration
 from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
-from scheduler.credentialflags import credential_rules, source_address
 from scheduler.flags import (
     IdleSetting,
     add_idle_flags,
+    credential_rules,
     feature_gates,
     idle_gates,
     idle_settings,
     shown_flags,
+    source_address,
     with_dashes,
 )
 from scheduler.gates import SETTABLE_GATES

@@ -13,12 +13,11 @@ import pulumi.runtime.config as runtime_config
 
 from components.settings import CheckedConfiguration, MetricCredentialValues
 from scheduler.config import ConfigurationError, Problem
-from stacks.applied import log_changes, own_state, previous
+from stacks.applied import log_changes, log_plan, own_state, previous
 from stacks.checking import check
 from stacks.clusteraccess import Late, NotAsked
 from stacks.clustercheck import ask, judge, shared_objects
 from stacks.kubeconfig import KUBECONFIG_KEY, context_of
-from stacks.planned import log_plan
 from stacks.problems import locate
 from stacks.removal import check_removals
 from stacks.settings import StackSettings

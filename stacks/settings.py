@@ -7,8 +7,10 @@ once the program has read it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -22,6 +24,7 @@ from components.settings import (
     RebalancerSettings,
     Repository,
     ResourceQuantity,
+    SecretDataKey,
     ServerAddress,
     SettingsModel,
     Subdomain,
@@ -30,10 +33,171 @@ from components.settings import (
     pruned_by,
 )
 from scheduler import __version__
-from scheduler.catalog import INSTANCE_NAME, OPERATOR_NAMESPACE, STATUS_KINDS, is_label
+from scheduler.catalog import INSTANCE_NAME, OPERATOR_NAMESPACE, STATUS_KINDS, address_problem, is_label
 from scheduler.config import image_flavour, split_image
-from stacks.installing import AlertSettings, InstallMode, OperatorSource, OptionalObjects
-from stacks.tracing import TracingSettings
+
+InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
+OperatorFlavour = Literal["ours", "upstream"]
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?):[0-9]{1,5}")
+_PAGE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[\w.~!$&'()*+,;=:@%/-]*)?", re.ASCII)
+_PACKAGES: dict[OperatorFlavour, str] = {
+    "ours": "secondary-scheduler-operator",
+    "upstream": "openshift-secondary-scheduler-operator",
+}
+_USUAL_SOURCE = "redhat-operators"
+_MARKETPLACE = "openshift-marketplace"
+
+
+def _address(value: str) -> str:
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError("is not an address; write HOST:PORT of the registry, without a scheme")
+    return value
+
+
+def _page(value: str) -> str:
+    if not _PAGE.fullmatch(value):
+        raise ValueError("is not the address of a page; write https://HOST/PATH, without a query or fragment")
+    return value
+
+
+class Catalog(SettingsModel):
+    """A custom catalogue for OLM: an index image that OLM runs, or the address of a running registry."""
+
+    image: Image | None = None
+    address: Annotated[str, AfterValidator(_address)] | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one_origin(self) -> Self:
+        if (self.image is None) == (self.address is None):
+            raise ValueError("must hold either image or address")
+        return self
+
+
+class OperatorSource(SettingsModel):
+    """Which operator is used, and where OLM finds it.
+
+    Attributes:
+        flavour: upstream's operator needs other gates and rights, and does not know the fields that ours added to the
+            resource. Default: upstream's with olm, else ours.
+        package: its name in the catalogue, if not the usual one.
+        channel: of the package.
+        source, source_namespace: the CatalogSource, for olm.
+        starting_csv: first version to install; default: the channel's newest.
+        approval: Manual: `pulumi up` waits, and says what a person has to approve.
+        catalog: the catalogue for install mode catalog.
+        ready_seconds: how long each step of OLM may take before the update fails; default: some minutes, and an hour
+            for an approval.
+    """
+
+    flavour: OperatorFlavour | None = None
+    package: Subdomain | None = None
+    channel: str = Field("stable", min_length=1)
+    source: Subdomain | None = None
+    source_namespace: Subdomain | None = None
+    starting_csv: Subdomain | None = Field(None, alias="startingCSV")
+    approval: Literal["Automatic", "Manual"] = "Automatic"
+    catalog: Annotated[Catalog | None, BeforeValidator(absent_if_empty)] = None
+    ready_seconds: int | None = Field(None, ge=10, le=86400)
+
+    def is_upstream(self, mode: InstallMode) -> bool:
+        """Whether upstream's operator is meant."""
+        return (self.flavour or ("upstream" if mode == "olm" else "ours")) == "upstream"
+
+    def package_in(self, mode: InstallMode) -> str:
+        """The package that is subscribed to."""
+        return self.package or _PACKAGES["upstream" if self.is_upstream(mode) else "ours"]
+
+    @property
+    def usual_source(self) -> tuple[str, str]:
+        """Name and namespace of the CatalogSource, for olm."""
+        return self.source or _USUAL_SOURCE, self.source_namespace or _MARKETPLACE
+
+
+class OptionalObjects(SettingsModel):
+    """Optional objects around the scheduler.
+
+    Attributes:
+        priority_class: a PriorityClass, so that ordinary pods do not preempt the scheduler's.
+        network_policy: allow traffic to the scheduler's authenticated port only.
+        flow_schemas: keep Lease and bindings alive when the API server is under load.
+        admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind; they need
+            Kubernetes 1.30.
+        service_monitor, prometheus_rule: scraping and alerts through the Prometheus operator, whose CRDs must exist;
+            default: on OpenShift only.
+        grafana_dashboard: a ConfigMap with the Grafana dashboard, for the sidecar of Grafana's Helm chart.
+    """
+
+    priority_class: bool = True
+    network_policy: bool = True
+    flow_schemas: bool = True
+    admission_policies: bool = True
+    service_monitor: bool | None = None
+    prometheus_rule: bool | None = None
+    grafana_dashboard: bool = False
+
+
+class AlertSettings(SettingsModel):
+    """What the alerts say.
+
+    Attributes:
+        runbook_url: address of the page with the runbooks, docs/runbooks.md, where you publish it: alerts link to its
+            sections.
+    """
+
+    runbook_url: Annotated[str, AfterValidator(_page)] | None = None
+
+
+_EVERY_ATTEMPT: Final = 1_000_000
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def _endpoint(value: str) -> str:
+    if "@" in value or "?" in value:
+        raise ValueError("must not hold a user, a password or a query; put credentials into headersSecret")
+    if address_problem(value) is not None:
+        raise ValueError("is not a URL; write http://HOST:4318, where the collector takes OTLP over HTTP")
+    return value
+
+
+class HeadersSecret(SettingsModel):
+    """A Secret in the scheduler's namespace, managed elsewhere, with HTTP headers: NAME=VALUE, separated by commas."""
+
+    name: Subdomain
+    key: SecretDataKey = "headers"
+
+
+class TracingSettings(SettingsModel):
+    """Where the scheduler's traces go.
+
+    Attributes:
+        endpoint: of a collector that takes OTLP over HTTP; `/v1/traces` is added.
+        sampling_rate_per_million: how many of a million attempts are traced.
+        headers_secret: credentials for the collector.
+    """
+
+    endpoint: Annotated[str, AfterValidator(_endpoint)]
+    sampling_rate_per_million: int = Field(_EVERY_ATTEMPT, ge=0, le=_EVERY_ATTEMPT)
+    headers_secret: HeadersSecret | None = None
+
+    @property
+    def port(self) -> int:
+        """The collector's TCP port."""
+        address = urlsplit(self.endpoint)
+        return address.port or _PORTS[address.scheme]
+
+    def environment(self) -> list[dict[str, Any]]:
+        """Return the environment variables, as a container has them."""
+        variables: list[dict[str, Any]] = [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": self.endpoint}]
+        if self.sampling_rate_per_million < _EVERY_ATTEMPT:
+            ratio = f"{self.sampling_rate_per_million / _EVERY_ATTEMPT:.6f}"
+            variables.append({"name": "OTEL_TRACES_SAMPLER", "value": "traceidratio"})
+            variables.append({"name": "OTEL_TRACES_SAMPLER_ARG", "value": ratio})
+        if (secret := self.headers_secret) is not None:
+            source = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
+            variables.append({"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": source})
+        return variables
+
 
 _NOT_OURS = frozenset({"default", "openshift"})
 _OUR_NAME = "/kube-scheduler"

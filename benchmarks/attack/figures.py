@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.race.contestants import OURS, PEER
-from benchmarks.race.figures import percentile
+from benchmarks.race.report import percentile
 
 FREE_SECONDS = 0.5
 """A victim may always wait for so long, however quick the peer is."""

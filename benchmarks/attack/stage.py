@@ -25,7 +25,7 @@ from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, PEER, Contestant
 from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import DIRECTORY, NAMESPACE, Json, Render
-from benchmarks.race.usage import peak_memory
+from benchmarks.race.watcher import peak_memory
 from benchmarks.race.world import define, pod_template
 from benchmarks.writes import at_once, path_of
 from devcluster import processes

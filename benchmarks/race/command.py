@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from benchmarks.race import kept, report
 from benchmarks.race.contestants import NULL, OURS, PEER
-from benchmarks.race.figures import Round, excesses, shortfalls
+from benchmarks.race.report import Round, excesses, shortfalls
 from benchmarks.race.rounds import race, race_checkouts
 from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
 from devcluster.errors import DevClusterError

@@ -18,11 +18,11 @@ from benchmarks.race import cluster as servers
 from benchmarks.race import contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import NULL, OURS, PEER, Contestant
-from benchmarks.race.figures import ContestantRun, Round, curve, drain_rate, percentile, spread
 from benchmarks.race.kept import KeptCluster
 from benchmarks.race.observe import Observer
+from benchmarks.race.report import ContestantRun, Round, curve, drain_rate, percentile, spread
 from benchmarks.race.scenario import Arrivals, Churn, CreatePods, Json, Operation, Scenario, Workload, resolved
-from benchmarks.race.usage import cpu_seconds, peak_memory, stolen_seconds
+from benchmarks.race.watcher import cpu_seconds, peak_memory, stolen_seconds
 from benchmarks.race.world import World
 from devcluster import processes
 from devcluster.ports import LOOPBACK

@@ -27,7 +27,7 @@ from devcluster.demo.report import NodeRow, farewell, outputs_table, placement_t
 from devcluster.demo.workload import POD_COUNT, DemoWorkload
 from devcluster.errors import DevClusterError, ServiceError
 from devcluster.inventory import simulated_nodes
-from devcluster.loads import LoadClient
+from devcluster.load_generator import LoadClient
 from devcluster.progress import Reporter, reporter
 from devcluster.pulumi_stand_ins import KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.spec import ClusterSpec

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devcluster.node_agent.app import Agent, AgentSettings, StateDirectoryError
+from devcluster.node_agent.containers import AgentTiming
 from devcluster.node_agent.images import ImageMapError, parse_image_map
 from devcluster.node_agent.podman import PodmanUnavailableError
-from devcluster.node_agent.runtime import AgentTiming
 from devcluster.node_agent.sandbox import TIERS, SandboxUnavailableError
 from scheduler.kube.client import ConfigError
 

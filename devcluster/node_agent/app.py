@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from devcluster.node_agent import admission, logs
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
-from devcluster.node_agent.containers import ContainerRuntime
+from devcluster.node_agent.containers import AgentTiming, ContainerRuntime, NodeRuntime
 from devcluster.node_agent.endpoint import KubeletEndpoint
 from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.images import ImageMap
@@ -28,7 +28,6 @@ from devcluster.node_agent.podman import PodmanContainers, find_podman
 from devcluster.node_agent.probing import Prober
 from devcluster.node_agent.process_containers import ProcessContainers
 from devcluster.node_agent.registration import NodeDescription, Registration, host_capacity
-from devcluster.node_agent.runtime import AgentTiming, NodeRuntime
 from devcluster.node_agent.sandbox import choose
 from scheduler.kube.client import ClientConfig, KubeClient
 

@@ -7,10 +7,33 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from devcluster.node_agent.expansion import expand
-from devcluster.node_agent.fields import container_resource, pod_field
-from devcluster.node_agent.objects import ContainerConfigError, DataKind, NotSyncedError, Obj
+from devcluster.node_agent.objects import (
+    ContainerConfigError,
+    DataKind,
+    NotSyncedError,
+    Obj,
+    container_resource,
+    pod_field,
+)
 from devcluster.node_agent.volumes.sources import VolumeContext, object_data
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)`` by its value; an unknown name stays as written; ``$$`` gives one ``$``.
+
+    Source: k8s.io/kubernetes/third_party/forked/golang/expansion.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return "$"
+        return variables.get(name, match.group(0))
+
+    return _REFERENCE.sub(replace, text)
+
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")

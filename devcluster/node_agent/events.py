@@ -8,8 +8,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from devcluster.node_agent.api import Api
-from devcluster.node_agent.objects import Clock, Obj, timestamp
+from devcluster.node_agent.objects import Api, Clock, Obj, timestamp
 from scheduler.kube.client import KubeError
 
 COMPONENT = "secondary-scheduler-node-agent"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from devcluster.node_agent.expansion import expand
+from devcluster.node_agent.environment import expand
 
 
 class ImageMapError(ValueError):

@@ -6,13 +6,12 @@ import shutil
 
 from devcluster.node_agent.admission import Amounts, Rejection, pod_requests
 from devcluster.node_agent.container import ContainerRunner
+from devcluster.node_agent.containers import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, all_containers, is_sidecar, pod_name
-from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, restored_report, waiting
 from devcluster.node_agent.supported_fields import unsupported_fields
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
-from devcluster.node_agent.volumes.sources import references
-from devcluster.node_agent.volumes.tokens import TokenManager
+from devcluster.node_agent.volumes.sources import TokenManager, references
 from scheduler.kube.client import Conflict, KubeError, NotFound, api_path
 
 # Nobody waits for a pod whose object is already deleted.

@@ -9,8 +9,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.node_agent.api import Api
-from devcluster.node_agent.objects import Clock, Obj, micro_timestamp, timestamp
+from devcluster.node_agent.objects import Api, Clock, Obj, micro_timestamp, timestamp
 from scheduler.kube.client import AlreadyExists, KubeError, NotFound
 
 log = logging.getLogger(__name__)

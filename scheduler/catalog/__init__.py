@@ -5,19 +5,6 @@ import pydantic and `scheduler.kube.primitives`. The Pulumi program and the oper
 numpy, an HTTP client or a plugin's implementation; it does no I/O and reads no clock.
 """
 
-from scheduler.catalog.annotations import (
-    ANNOTATION_CACHE_CURRENT,
-    ANNOTATION_CACHE_MESSAGE,
-    ANNOTATION_CLUSTER_VERSION,
-    ANNOTATION_CONFIGURATION_HASH,
-    ANNOTATION_LOAD_FRESH,
-    ANNOTATION_LOAD_MESSAGE,
-    ANNOTATION_OVERCOMMITTED,
-    ANNOTATION_OVERCOMMITTED_MESSAGE,
-    ANNOTATION_UNREAD,
-    ANNOTATION_VERSION,
-    ANNOTATION_VERSION_MESSAGE,
-)
 from scheduler.catalog.args_intree import (
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
@@ -66,7 +53,6 @@ from scheduler.catalog.descriptor import (
     PolicyRule,
     Watch,
 )
-from scheduler.catalog.handover import HANDOVER_AUDIENCE, HANDOVER_DIRECTORY, HANDOVER_PATH
 from scheduler.catalog.intree import IN_TREE, REMOVED_IN_V1
 from scheduler.catalog.metricsources import (
     DEFAULT_ADDRESSES,
@@ -99,13 +85,26 @@ from scheduler.catalog.optin import (
     mutating_policies,
 )
 from scheduler.catalog.options import LoadLimitOptions, LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
-from scheduler.catalog.page import page_name, page_namespace_rules, page_rules
 from scheduler.catalog.registry import (
+    ANNOTATION_CACHE_CURRENT,
+    ANNOTATION_CACHE_MESSAGE,
+    ANNOTATION_CLUSTER_VERSION,
+    ANNOTATION_CONFIGURATION_HASH,
+    ANNOTATION_LOAD_FRESH,
+    ANNOTATION_LOAD_MESSAGE,
+    ANNOTATION_OVERCOMMITTED,
+    ANNOTATION_OVERCOMMITTED_MESSAGE,
+    ANNOTATION_UNREAD,
+    ANNOTATION_VERSION,
+    ANNOTATION_VERSION_MESSAGE,
     BASE_CLUSTER_ROLE,
     CANARY_SUFFIX,
     ENTRY_POINT_GROUP,
     FLOW_SCHEMAS,
     GO_CLUSTER_ROLES,
+    HANDOVER_AUDIENCE,
+    HANDOVER_DIRECTORY,
+    HANDOVER_PATH,
     INSTANCE_NAME,
     LOAD_WATCHER_SUFFIX,
     LOG_VERBOSITY,
@@ -129,6 +128,9 @@ from scheduler.catalog.registry import (
     lookup,
     operand_name,
     out_of_tree_descriptors,
+    page_name,
+    page_namespace_rules,
+    page_rules,
     plugin_rules,
     reads_load,
     rebalancer_name,

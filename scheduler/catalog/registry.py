@@ -1,9 +1,15 @@
-"""Plugins by name, and the ClusterRoles and object names that follow from them."""
+"""Plugins by name, and the ClusterRoles and object names that follow from them.
+
+Annotations with which a scheduler says on its Lease what only it knows: the operator and the fleet's gate read them.
+
+Changing a name breaks upgrades: during a rollout, old schedulers are read by a new operator and the other way round.
+"""
 
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Final
 
 from scheduler.catalog.args_trimaran import PeaksArgs, TrimaranArgs
 from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule
@@ -11,6 +17,35 @@ from scheduler.catalog.intree import IN_TREE
 from scheduler.catalog.schedulerplugins import OPTIONS_DESCRIPTOR, SCHEDULER_PLUGINS
 from scheduler.catalog.types import ArgsModel
 from scheduler.catalog.upstream import DEFAULT_KUBERNETES, KubernetesVersion
+
+HANDOVER_PATH = "/debug/handover"
+HANDOVER_AUDIENCE = "secondary-scheduler.io/handover"
+"""Of the tokens by which two replicas know each other. The API server takes them for nothing else."""
+HANDOVER_DIRECTORY = "/var/run/secrets/secondary-scheduler/handover"
+"""Where the scheduler's pod has its token of this audience, as the file `token`."""
+
+
+ANNOTATION_CACHE_CURRENT: Final = "secondary-scheduler.io/cache-current"
+"""`false` while the leader decides by what a cluster that went back to an older state has undone, else `true`."""
+ANNOTATION_CACHE_MESSAGE: Final = "secondary-scheduler.io/cache-current-message"
+"""When and how the cluster went back, and what has become of it; empty if it never did."""
+ANNOTATION_CLUSTER_VERSION: Final = "secondary-scheduler.io/cluster-version"
+"""The version of Kubernetes that the leader read, such as `1.36`."""
+ANNOTATION_CONFIGURATION_HASH: Final = "secondary-scheduler.io/configuration-hash"
+"""Of the configuration that is in effect; also on the pod template of the Deployment, which asks for it."""
+ANNOTATION_LOAD_FRESH: Final = "secondary-scheduler.io/load-data-fresh"
+"""`true` or `false`; absent where no plugin reads the load."""
+ANNOTATION_LOAD_MESSAGE: Final = "secondary-scheduler.io/load-data-message"
+ANNOTATION_OVERCOMMITTED: Final = "secondary-scheduler.io/nodes-overcommitted"
+"""`true` or `false`."""
+ANNOTATION_OVERCOMMITTED_MESSAGE: Final = "secondary-scheduler.io/nodes-overcommitted-message"
+ANNOTATION_UNREAD: Final = "secondary-scheduler.io/unread-resources"
+"""Resources that decisions go without, each with the reason; absent where there are none."""
+ANNOTATION_VERSION: Final = "secondary-scheduler.io/kubernetes-version"
+"""The version of kube-scheduler that the profiles behave as."""
+ANNOTATION_VERSION_MESSAGE: Final = "secondary-scheduler.io/kubernetes-version-message"
+"""Why that is not the cluster's version any more; empty where it is."""
+
 
 OPERATOR_NAMESPACE = "openshift-secondary-scheduler-operator"
 """Namespace of upstream's operator, and the default of ours."""
@@ -267,3 +302,45 @@ def shipped_cluster_roles() -> dict[str, tuple[PolicyRule, ...]]:
         REBALANCER_CLUSTER_ROLE: tuple(rebalancer_rules(usable)),
         METRICS_READER_CLUSTER_ROLE: _METRICS_READER_RULES,
     }
+
+
+_LIST = ("list",)
+_READ: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicationcontrollers")),
+    ("", ("services",)),
+    ("apps", ("replicasets", "statefulsets")),
+    ("appgroup.diktyo.x-k8s.io", ("appgroups",)),
+    ("metrics.k8s.io", ("nodes",)),
+    ("networktopology.diktyo.x-k8s.io", ("networktopologies",)),
+    ("policy", ("poddisruptionbudgets",)),
+    (
+        "resource.k8s.io",
+        ("deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"),
+    ),
+    ("scheduling.k8s.io", ("podgroups", "priorityclasses")),
+    ("scheduling.x-k8s.io", ("elasticquotas", "podgroups")),
+    ("security-profiles-operator.x-k8s.io", ("seccompprofiles",)),
+    ("storage.k8s.io", ("csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments")),
+    ("topology.node.k8s.io", ("noderesourcetopologies",)),
+)
+
+
+def page_name(operand: str = OPERAND) -> str:
+    """Return the name of a scheduler's page: of its objects in the scheduler's namespace."""
+    return f"{operand}{PAGE_SUFFIX}"
+
+
+def page_rules() -> tuple[PolicyRule, ...]:
+    """Return the page's own rights: to list what a snapshot holds and decisions depend on, and to ask who a visitor is
+    and what that one may read. Nothing of it is lent to a visitor."""
+    return (
+        *(PolicyRule((group,), resources, _LIST) for group, resources in _READ),
+        PolicyRule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+        PolicyRule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+    )
+
+
+def page_namespace_rules(operand: str = OPERAND) -> tuple[PolicyRule, ...]:
+    """Return the page's rights in the scheduler's namespace: to get the scheduler's Lease, whose versions tell that the
+    cluster went back to an older state."""
+    return (PolicyRule(("coordination.k8s.io",), ("leases",), ("get",), resource_names=(operand,)),)

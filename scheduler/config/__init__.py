@@ -24,7 +24,6 @@ from scheduler.config.compatibility import (
 )
 from scheduler.config.decode import nearest
 from scheduler.config.document import Document, check_size, plain_scalar, read_document
-from scheduler.config.election import LeaseFlags, overridden_lease_keys
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin, disables_nothing
 from scheduler.config.flavours import (
     CUSTOM,
@@ -47,6 +46,8 @@ from scheduler.config.model import (
     Extender,
     ExtenderTLSConfig,
     KubeSchedulerConfiguration,
+    LeaseFlags,
+    overridden_lease_keys,
 )
 from scheduler.config.problems import ConfigurationError, Problem, message_without_value, path_text
 from scheduler.config.render import configuration_hash, names_secret, redacted, render

@@ -9,14 +9,13 @@ from typing import Any
 from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion, Loc, is_subdomain
 from scheduler.config.args import ArgsReader, kubernetes_of, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
-from scheduler.config.checks import check_profiles, check_top_level
+from scheduler.config.checks import check_profiles, check_shadows, check_top_level, shadow_names, warn_of_load_limits
 from scheduler.config.decode import Usable
 from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named, with_unknown_plugins
 from scheduler.config.legacy import CONVERTED_VERSIONS
-from scheduler.config.loadlimits import warn_of_load_limits
 from scheduler.config.model import (
     API_VERSION,
     DEFAULT_SCHEDULER_NAME,
@@ -26,7 +25,6 @@ from scheduler.config.model import (
 )
 from scheduler.config.problems import UNKNOWN_FIELD, ConfigurationError, Problem, Severity
 from scheduler.config.render import hash_of
-from scheduler.config.shadows import check_shadows, shadow_names
 
 
 @dataclass(frozen=True)
@@ -280,7 +278,7 @@ def _check_image(document: Document, data: dict[str, Any], flavour: Flavour, ver
     if flavour.release is None:
         return []
     # Here, since our scheduler needs none of it.
-    from scheduler.config.imagecheck import check_release
+    from scheduler.config.checks import check_release
 
     return list(check_release(document, data, flavour.name, flavour.release, version))
 

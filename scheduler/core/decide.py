@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.core.byclass import choose_by_class, usable_columns
+from scheduler.core.classes import choose_by_class, usable_columns
 from scheduler.core.feasible import find_feasible, too_much_work
 from scheduler.core.placement import Choice, Placement, failed, load_ages, placed, rejected
 from scheduler.framework import (

@@ -10,9 +10,8 @@ The live engine is imported when it is asked for: `simulate` needs neither its H
 
 from typing import TYPE_CHECKING
 
-from scheduler.engine.assembly import Assembly, assemble
+from scheduler.engine.assembly import SYSTEM_CLOCKS, Assembly, assemble, plugin_environment, read_named_file
 from scheduler.engine.attempts import AttemptPipeline, GangReservation, is_reserved, refusal_message
-from scheduler.engine.environment import SYSTEM_CLOCKS, plugin_environment, read_named_file
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
@@ -21,16 +20,14 @@ if TYPE_CHECKING:
     from scheduler.engine.extenderhttp import ExtenderEndpoint
     from scheduler.engine.extenderrecords import AnswerRecord, RecordedAnswers, UnrecordedError
     from scheduler.engine.extenders import Extending
-    from scheduler.engine.handedover import MAX_HANDOVER_BYTES, HistoryError, decode_history
+    from scheduler.engine.handedover import MAX_HANDOVER_BYTES, HistoryError, Takeover, decode_history
     from scheduler.engine.inputs import NodeUpdate, reduce_node_update
     from scheduler.engine.loadfeeds import LoadFeeds
-    from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules
-    from scheduler.engine.nodefacts import node_facts
+    from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules, node_facts
     from scheduler.engine.nodeloads import show_requested
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
-    from scheduler.engine.takeover import Takeover
     from scheduler.engine.versions import VersionFollower, describe_versions, versions_text
 
 if not TYPE_CHECKING:
@@ -56,14 +53,14 @@ if not TYPE_CHECKING:
             "NodeUpdate": "inputs",
             "reduce_node_update": "inputs",
             "LoadFeeds": "loadfeeds",
-            "node_facts": "nodefacts",
+            "node_facts": "nodecheck",
             "show_requested": "nodeloads",
             "declared_watches": "objects",
             "new_reflector": "objects",
             "OvercommitReport": "overcommits",
             "EventRecorder": "recorder",
             "Regarding": "recorder",
-            "Takeover": "takeover",
+            "Takeover": "handedover",
             "VersionFollower": "versions",
             "describe_versions": "versions",
             "versions_text": "versions",

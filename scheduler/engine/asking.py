@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -12,9 +12,51 @@ from scheduler.core import Placement, PostFilterOutcome
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.extending import Extenders
 from scheduler.engine.gangs import GangOutcome
-from scheduler.engine.interview import AbandonedError, interview
-from scheduler.framework import Asking, Extender, PodInfo
+from scheduler.framework import Answer, Answered, Asking, Extender, ExtenderError, NodeView, PodInfo, Question
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
+
+
+class AbandonedError(Exception):
+    """The decision is of no use any more."""
+
+
+async def interview(
+    asking: Asking[T],
+    ask: Callable[[Question], Awaitable[Answer]],
+    view: Callable[[], NodeView],
+    is_wanted: Callable[[], bool],
+) -> T:
+    """Return what a computation returns once all its questions are answered.
+
+    Args:
+        asking: the computation.
+        ask: answers a question; its ExtenderError is raised in the computation.
+        view: returns the cluster as it is now.
+        is_wanted: asked after each answer.
+
+    Raises:
+        AbandonedError: it is no longer wanted. Nothing has come of it.
+    """
+    try:
+        question = next(asking)
+        while True:
+            answer: Answer | ExtenderError
+            try:
+                answer = await ask(question)
+            except ExtenderError as error:
+                answer = error
+            if not is_wanted():
+                raise AbandonedError
+            if isinstance(answer, ExtenderError):
+                question = asking.throw(answer)
+            else:
+                question = asking.send(Answered(answer, view()))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        asking.close()
+
 
 MOST_GANG_SECONDS: Final = 60.0
 """How long an attempt at a gang may ask."""

@@ -16,10 +16,10 @@ from typing import Final
 import structlog
 
 from scheduler.core import Placement, PostFilterOutcome, explain
-from scheduler.engine.attempttraces import AttemptTraces
 from scheduler.engine.decisions import DecisionHistory
 from scheduler.engine.failures import AttemptFailure
 from scheduler.engine.shadows import Shadows
+from scheduler.engine.timing import AttemptTraces
 from scheduler.framework import MonotonicSeconds, PodInfo, ProfileRunner, Status
 from scheduler.state import QueuedPod, Snapshot
 

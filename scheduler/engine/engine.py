@@ -13,24 +13,21 @@ from msgspec import Struct
 
 from scheduler.catalog import Watch
 from scheduler.config import Configuration, EffectiveProfile
-from scheduler.engine.assembly import assemble, assemble_shadows
+from scheduler.engine.assembly import SYSTEM_CLOCKS, assemble, assemble_shadows
 from scheduler.engine.attemptlog import AttemptLog
-from scheduler.engine.attempttraces import AttemptTraces
 from scheduler.engine.cycle import SchedulingCycle
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
-from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.engine.extending import Extenders
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.inspector import Inspector
 from scheduler.engine.nodecheck import NodeCheck, check_rules
-from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
+from scheduler.engine.objects import ObjectInputs, UnreadablePods, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.shadows import Shadows
-from scheduler.engine.timing import ProfileTiming, QueueTiming
-from scheduler.engine.unreadable import UnreadablePods
+from scheduler.engine.timing import AttemptTraces, ProfileTiming, QueueTiming
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ALL_EVENTS,

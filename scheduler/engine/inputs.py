@@ -10,8 +10,8 @@ import msgspec
 import structlog
 
 from scheduler.engine.failures import FailureReporter
+from scheduler.engine.objects import COUNTED, LEFT_OUT, NODE_CLOSED, LeftOut, UnreadablePods, ignore
 from scheduler.engine.overcommits import Overcommits
-from scheduler.engine.unreadable import COUNTED, LEFT_OUT, NODE_CLOSED, LeftOut, UnreadablePods, ignore
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD,

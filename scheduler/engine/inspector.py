@@ -19,7 +19,7 @@ from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisionrecords import API_VERSION
 from scheduler.engine.decisions import BEST_NODES, DecisionHistory
-from scheduler.engine.nodefacts import node_facts
+from scheduler.engine.nodecheck import node_facts
 from scheduler.engine.shadows import Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
 from scheduler.kube.primitives import format_time

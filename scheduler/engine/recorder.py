@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import structlog
 from msgspec import Struct
 
-from scheduler.engine.environment import SYSTEM_CLOCKS
+from scheduler.engine.assembly import SYSTEM_CLOCKS
 from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds
 from scheduler.kube.client import KubeClient, KubeError
 from scheduler.kube.primitives import format_micro_time

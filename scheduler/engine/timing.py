@@ -3,16 +3,197 @@
 Extension points are measured in every attempt, plugins in one of ten: upstream found that measuring each plugin each
 time costs more than the plugins (pkg/scheduler/framework/cycle_state.go, `recordPluginMetrics`). Queueing hints are
 measured one of ten times too: one event may ask the hints of thousands of pods.
+
+One trace per attempt to place a pod: how long each part took, and what came of it.
+
+The loop notes times and values only; the thread that sends makes spans of them. Each attempt is a trace of its own:
+nothing of a pod continues another trace (a `traceparent` annotation, say), as whoever creates pods could then make the
+scheduler trace what it should not, or write into traces of others.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
 
-from scheduler.framework import Code, Hint, Status
-from scheduler.observe import Count, Distribution, Metrics
+from scheduler.core import Placement, PostFilterOutcome
+from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
+from scheduler.framework import Code, Hint, PodInfo, Status
+from scheduler.observe import AttributeValue, Count, Distribution, Metrics, Span, SpanEvent, Trace
+from scheduler.state import QueuedPod
+
+ATTEMPT: Final = "SchedulingAttempt"
+DECISION: Final = "SchedulePod"
+POST_FILTER: Final = "PostFilter"
+PERMIT: Final = "WaitOnPermit"
+BINDING: Final = "BindingCycle"
+# Those of OpenTelemetry's semantic conventions, and our own.
+NAMESPACE, POD, UID, NODE = "k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.node.name"
+ERROR_TYPE: Final = "error.type"
+_OWN: Final = "secondary_scheduler."
+_MOST_OPEN: Final = 50_000
+"""Attempts that have begun and not ended: pods that wait for their gang, their volumes or a permission."""
+_MOST_SPANS: Final = 20
+"""Of an attempt: a gang may decide about a member many times."""
+_MOST_MESSAGE: Final = 500
+
+
+class _OpenAttempt:
+    """An attempt that has not ended. Times are those of the clock."""
+
+    __slots__ = ("binding_began", "last", "pre_bound", "spans", "started", "trace_id", "wall")
+
+    def __init__(self, trace_id: int, started: float, wall: int) -> None:
+        self.trace_id, self.started, self.wall = trace_id, started, wall
+        self.last = started
+        self.binding_began: float | None = None
+        self.pre_bound: float | None = None
+        self.spans: list[Span] = []
+
+    def add(self, span: Span) -> None:
+        if len(self.spans) < _MOST_SPANS:
+            self.spans.append(span)
+        self.last = span.ended
+
+
+class AttemptTraces:
+    """Follows attempts. All methods run on the scheduling loop.
+
+    Args:
+        sample: returns the ID of a new trace, or None where the attempt is not traced.
+        offer: takes the traces.
+        clock: seconds; the one that `started` of attempts is of.
+        wall: nanoseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        sample: Callable[[], int | None],
+        offer: Callable[[Trace], None],
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._sample, self._offer, self._clock, self._wall = sample, offer, clock, wall
+        self._open: OrderedDict[str, _OpenAttempt] = OrderedDict()
+        self._decided = clock()
+
+    def begin(self, queued: QueuedPod, started: float) -> None:
+        """An attempt began at this time of the clock."""
+        self.not_tried(queued.pod.uid)
+        trace_id = self._sample()
+        if trace_id is None:
+            return
+        wall = self._wall() - int((self._clock() - started) * 1e9)
+        self._open[queued.pod.uid] = _OpenAttempt(trace_id, started, wall)
+        if len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
+
+    def decided(self, placement: Placement) -> None:
+        """A pod was given a node, or none; it was the loop's only work since the attempt began, or since the decision
+        before, about another member of the gang."""
+        now = self._clock()
+        attempt = self._open.get(placement.pod.uid)
+        if attempt is not None:
+            attributes: dict[str, AttributeValue] = {
+                f"{_OWN}evaluated_nodes": placement.evaluated,
+                f"{_OWN}feasible_nodes": placement.feasible,
+            }
+            if placement.node is not None:
+                attributes[NODE] = placement.node
+                attributes[f"{_OWN}score"] = placement.total
+            attempt.add(Span(DECISION, max(attempt.last, self._decided), now, attributes))
+        self._decided = now
+
+    def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
+        """Preemption was tried for a pod that fits nowhere, right after the decision."""
+        attempt = self._open.get(pod.uid)
+        if attempt is None or outcome.status is None:
+            return
+        attributes: dict[str, AttributeValue] = {
+            f"{_OWN}status": STATUS[outcome.status.code],
+            f"{_OWN}victims": len(outcome.victims),
+        }
+        if outcome.nominated_node:
+            attributes[NODE] = outcome.nominated_node
+        attempt.add(Span(POST_FILTER, attempt.last, self._clock(), attributes))
+
+    def waited(self, pod: PodInfo, seconds: float, status: Status) -> None:
+        """A pod that has a node waited for a permission, or for the others of its gang."""
+        attempt = self._open.get(pod.uid)
+        if attempt is not None:
+            now = self._clock()
+            attempt.add(Span(PERMIT, max(attempt.started, now - seconds), now, {f"{_OWN}status": STATUS[status.code]}))
+
+    def binding(self, pod: PodInfo) -> None:
+        """PreBind begins."""
+        attempt = self._open.get(pod.uid)
+        if attempt is not None:
+            attempt.binding_began = self._clock()
+
+    def pre_bound(self, pod: PodInfo) -> None:
+        """PreBind ended with success."""
+        attempt = self._open.get(pod.uid)
+        if attempt is not None:
+            attempt.pre_bound = self._clock()
+
+    def bound(self, queued: QueuedPod) -> None:
+        """The pod was bound."""
+        attempt = self._open.pop(queued.pod.uid, None)
+        if attempt is not None:
+            self._end(attempt, queued, "scheduled", {}, None)
+
+    def not_tried(self, uid: str) -> None:
+        """An attempt counts for nothing: the pod returns to the queue as if there had been none."""
+        self._open.pop(uid, None)
+
+    def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
+        """An attempt ended without a node; the pod waits in this queue now, or is gone where that is ""."""
+        attempt = self._open.pop(queued.pod.uid, None)
+        if attempt is None:
+            return
+        message = failure.message[:_MOST_MESSAGE]
+        attributes: dict[str, AttributeValue] = {f"{_OWN}message": message}
+        if failure.rejectors:
+            attributes[f"{_OWN}rejected_by"] = sorted(failure.rejectors)
+        if queue:
+            attributes[f"{_OWN}queue"] = queue
+        if failure.reason == UNSCHEDULABLE:
+            self._end(attempt, queued, "unschedulable", attributes, None)
+            return
+        attributes[ERROR_TYPE] = failure.reason
+        self._end(attempt, queued, "error", attributes, message)
+
+    def _end(
+        self,
+        attempt: _OpenAttempt,
+        queued: QueuedPod,
+        result: str,
+        attributes: dict[str, AttributeValue],
+        error: str | None,
+    ) -> None:
+        pod, now = queued.pod, self._clock()
+        if attempt.binding_began is not None:
+            events = () if attempt.pre_bound is None else (SpanEvent("PreBind", attempt.pre_bound),)
+            attempt.add(Span(BINDING, attempt.binding_began, now, {}, events, error))
+        attributes |= {
+            NAMESPACE: pod.namespace,
+            POD: pod.name,
+            UID: pod.uid,
+            f"{_OWN}profile": pod.scheduler_name,
+            f"{_OWN}attempt": queued.attempts,
+            f"{_OWN}result": result,
+        }
+        if result == "scheduled":
+            node = next((span.attributes[NODE] for span in reversed(attempt.spans) if NODE in span.attributes), None)
+            if node is not None:
+                attributes[NODE] = node
+        root = Span(ATTEMPT, attempt.started, now, attributes, (), error)
+        self._offer(Trace(attempt.trace_id, attempt.started, attempt.wall, [root, *attempt.spans]))
+
 
 SAMPLED = 0.1
 """Share of the attempts in which plugins are measured; upstream's pluginMetricsSamplePercent."""

@@ -3,11 +3,11 @@
 May import `scheduler.config`, `scheduler.catalog` and `scheduler.kube.model`; does no I/O and reads no clock.
 """
 
-from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
+from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, filter_row, score_by_node
 from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores, PreFilterOutcome
-from scheduler.framework.clocks import STOPPED_CLOCKS, Clocks, MonotonicSeconds, WallSeconds
+from scheduler.framework.clocks import STOPPED_CLOCKS, AttemptTiming, Clocks, MonotonicSeconds, WallSeconds
 from scheduler.framework.cycle import OVER_BUDGET, PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState, RandomSource
-from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
+from scheduler.framework.diagnosis import NO_NODES, Diagnosis, NodeCodes, Rejection, unavailable
 from scheduler.framework.events import (
     ASSIGNED_POD,
     ASSIGNED_POD_ADD,
@@ -103,7 +103,6 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.load import MOST_AHEAD, REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin, RowFunctions, part_of
-from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import (
     FEW_PARTS,
@@ -118,9 +117,7 @@ from scheduler.framework.objects import (
     SeccompPaths,
     SpecInfo,
 )
-from scheduler.framework.onerow import filter_row
-from scheduler.framework.podbatch import PodBatch
-from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, PodWeights, TermCounts, TermKind
+from scheduler.framework.podcounts import NodeSet, PodBatch, PodClause, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
 from scheduler.framework.registrations import ALL_EVENTS
 from scheduler.framework.runner import ProfileRunner, Wrap
@@ -144,7 +141,6 @@ from scheduler.framework.status import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.timing import AttemptTiming
 from scheduler.framework.view import (
     Assignment,
     AssignmentLog,

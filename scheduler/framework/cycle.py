@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from scheduler.framework.timing import AttemptTiming
+from scheduler.framework.clocks import AttemptTiming
 from scheduler.framework.work import Work
 
 T = TypeVar("T")

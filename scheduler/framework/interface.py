@@ -23,10 +23,10 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from scheduler.framework.cycle import CycleState
+from scheduler.framework.diagnosis import NodeCodes
 from scheduler.framework.events import ClusterEvent, HintRegistration
 from scheduler.framework.extenders import Asking, Extender
 from scheduler.framework.handle import PluginContext, PodListener
-from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView, Objects

@@ -20,8 +20,9 @@ from scheduler.framework.calls import (
     timed,
     timed_to_end,
 )
+from scheduler.framework.clocks import AttemptTiming
 from scheduler.framework.cycle import CycleState
-from scheduler.framework.diagnosis import Diagnosis, Rejection
+from scheduler.framework.diagnosis import Diagnosis, NodeCodes, Rejection
 from scheduler.framework.events import HintRegistration
 from scheduler.framework.extenders import Asking, Extender
 from scheduler.framework.handle import (
@@ -57,10 +58,8 @@ from scheduler.framework.interface import (
     YieldingFilter,
 )
 from scheduler.framework.locality import local_version
-from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import PodInfo
-from scheduler.framework.prefiltering import pre_filter, pre_filter_late
 from scheduler.framework.registrations import registrations_of
 from scheduler.framework.status import (
     SUCCESS,
@@ -69,10 +68,72 @@ from scheduler.framework.status import (
     RowArray,
     Status,
     failure,
+    unresolvable,
 )
-from scheduler.framework.timing import AttemptTiming
 from scheduler.framework.view import NodeView, Objects
 from scheduler.framework.work import OverBudgetError
+
+
+def pre_filter(
+    plugins: Iterable[PreFilterPlugin],
+    state: CycleState,
+    pod: PodInfo,
+    view: NodeView,
+    skippable: frozenset[str],
+    late: list[PreFilterPlugin],
+) -> PreFilterOutcome:
+    """Return a status, the only nodes worth filtering (None: all), and the plugins that left the others out.
+
+    Plugins named in `skippable` are put on `late` instead of being called.
+
+    Raises:
+        PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
+    """
+    names: frozenset[str] | None = None
+    restricting: list[str] = []
+    remembered: Status | None = None
+    for plugin in plugins:
+        if plugin.name in skippable:
+            late.append(plugin)
+            continue
+        result, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
+        if status.is_skip:
+            state.skip_filter.add(plugin.name)
+            continue
+        if status.is_rejection:
+            status = status.with_plugin(plugin.name)
+            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return status, None, ()
+            remembered = remembered or status
+            continue
+        if not status.is_success:
+            raise PluginError(plugin.name, "PreFilter", status.message)
+        if result is not None and result.node_names is not None:
+            names = result.node_names if names is None else names & result.node_names
+            restricting.append(plugin.name)
+            if not names:
+                return _no_nodes(restricting), None, ()
+    return remembered or SUCCESS, names, tuple(restricting)
+
+
+def pre_filter_late(plugins: Iterable[PreFilterPlugin], state: CycleState, pod: PodInfo, view: NodeView) -> None:
+    """Call plugins that were skipped before, whose state or verdicts are needed after all.
+
+    Raises:
+        PluginError: a plugin raised.
+    """
+    for plugin in plugins:
+        _, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
+        if status.is_skip:
+            state.skip_filter.add(plugin.name)
+
+
+def _no_nodes(restricting: Sequence[str]) -> Status:
+    if len(restricting) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {restricting[0]}", plugin=restricting[0])
+    reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
+    return unresolvable(reason, plugin=restricting[-1])
+
 
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
 """Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything

@@ -7,8 +7,7 @@ from msgspec import Struct, field
 
 from scheduler.framework.load import LoadColumns
 from scheduler.framework.objects import NodeInfo, PodInfo, Resources, SpecInfo
-from scheduler.framework.podbatch import PodBatch
-from scheduler.framework.podcounts import NodeSet, PodQuery, PodWeights, TermCounts, TermKind
+from scheduler.framework.podcounts import NodeSet, PodBatch, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
 from scheduler.kube.model import Taint
 from scheduler.kube.primitives import Selector

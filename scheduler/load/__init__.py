@@ -25,10 +25,8 @@ from scheduler.load.configured import (
     provider_of,
     window_seconds,
 )
-from scheduler.load.matching import NodeAddresses, match_nodes, nodes_by_address
-from scheduler.load.nodes import KnownNode, list_nodes
-from scheduler.load.settings import LoadSettings
-from scheduler.load.source import Known, LoadError, LoadRefused, LoadSource
+from scheduler.load.nodes import KnownNode, NodeAddresses, list_nodes, match_nodes, nodes_by_address
+from scheduler.load.settings import Known, LoadError, LoadRefused, LoadSettings, LoadSource
 from scheduler.load.watcherformat import watcher_document
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scheduler.framework import MOST_AHEAD, LoadReading, is_fresh
-from scheduler.load.source import LoadError, LoadSource
+from scheduler.load.settings import LoadError, LoadSource
 
 _RETRY_SECONDS = 5.0
 _STOP_SECONDS = 15.0

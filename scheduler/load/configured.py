@@ -21,8 +21,7 @@ from scheduler.config import EffectiveProfile
 from scheduler.imports import import_requests
 from scheduler.kube.client import ClientConfig
 from scheduler.load.answers import MOST_BYTES
-from scheduler.load.settings import LoadSettings
-from scheduler.load.source import Known, LoadSource
+from scheduler.load.settings import Known, LoadSettings, LoadSource
 
 if TYPE_CHECKING:
     from scheduler.load.podseries import PodSeriesSource

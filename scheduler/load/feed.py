@@ -16,9 +16,8 @@ import structlog
 
 from scheduler.framework import FloatArray, LoadColumns, LoadReading, NodeView, is_fresh
 from scheduler.load.collector import Collector, LoadStatus
-from scheduler.load.matching import match_nodes, without_port
-from scheduler.load.settings import LoadSettings
-from scheduler.load.source import LoadSource
+from scheduler.load.nodes import match_nodes, without_port
+from scheduler.load.settings import LoadSettings, LoadSource
 from scheduler.observe import Metrics
 
 Prepare = Callable[[LoadReading], Sequence[Callable[[], None]]]

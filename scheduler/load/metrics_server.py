@@ -15,7 +15,7 @@ from scheduler.kube.primitives import QuantityError, TimestampError, epoch_secon
 from scheduler.load.answers import Answer, AnswerDecoder, AnswerError, most_bytes
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.nodes import list_nodes
-from scheduler.load.source import Known, LoadError
+from scheduler.load.settings import Known, LoadError
 
 Capacity = tuple[int, int]
 """CPU in milli-units and memory in bytes."""

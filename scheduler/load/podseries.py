@@ -13,8 +13,7 @@ from typing import Final
 
 from scheduler.load.figures import Rejections
 from scheduler.load.prometheus import PrometheusSource, is_amount
-from scheduler.load.settings import LoadSettings
-from scheduler.load.source import Known
+from scheduler.load.settings import Known, LoadSettings
 
 _CONTAINERS: Final = 'container!="",container!="POD"'
 """Without a pod's own cgroup, which sums its containers up, and without sandboxes."""

@@ -16,8 +16,7 @@ import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from scheduler.load.answers import AnswerError, most_bytes
-from scheduler.load.settings import LoadSettings
-from scheduler.load.source import Known, LoadError, LoadRefused
+from scheduler.load.settings import Known, LoadError, LoadRefused, LoadSettings
 
 _CHUNK = 64 * 1024
 _MAX_TOKEN = 64 * 1024

@@ -14,8 +14,7 @@ from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load.answers import Answer, AnswerDecoder, AnswerError
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.session import GuardedSession
-from scheduler.load.settings import LoadSettings
-from scheduler.load.source import Known, LoadError
+from scheduler.load.settings import Known, LoadError, LoadSettings
 
 DEFAULT_ADDRESS = "https://api.signalfx.com"
 _SERIES = (("cpu_average", "cpu.utilization"), ("memory_average", "memory.utilization"))

@@ -15,8 +15,7 @@ from scheduler.framework import LoadReading
 from scheduler.load.answers import MOST_BYTES, AnswerDecoder, AnswerError
 from scheduler.load.figures import Metric, Rejections, is_usable, load_of_metrics
 from scheduler.load.session import GuardedSession
-from scheduler.load.settings import LoadSettings
-from scheduler.load.source import Known, LoadError
+from scheduler.load.settings import Known, LoadError, LoadSettings
 
 WATCHER_PATH = "/watcher"
 _QUERY = "watcher"

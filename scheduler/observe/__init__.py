@@ -9,22 +9,25 @@ The endpoints are imported when they are asked for, in the server's thread: aioh
 from typing import TYPE_CHECKING
 
 from scheduler.lazy import lazy_attributes
-from scheduler.observe.answers import Answers, HandedOverAnswer, ReviewClient, SplitReviewClient
+from scheduler.observe.answers import (
+    Answers,
+    ChosenQuestion,
+    HandedOverAnswer,
+    NodeQuestion,
+    PodsQuestion,
+    Question,
+    QueueQuestion,
+    ReviewClient,
+    ShadowQuestion,
+    SplitReviewClient,
+    UnansweredError,
+)
 from scheduler.observe.authorization import Allowance, Authorizer
 from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed, validity
 from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.profiling import task_stacks
-from scheduler.observe.questions import (
-    ChosenQuestion,
-    NodeQuestion,
-    PodsQuestion,
-    Question,
-    QueueQuestion,
-    ShadowQuestion,
-    UnansweredError,
-)
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 from scheduler.observe.series import Count, Distribution, Histograms

@@ -4,19 +4,34 @@ server's thread.
 
 Whoever may read `/debug/decisions` sees all pods. The others want rights on the objects that they name
 (`authorization.access_to`); what is asked is read from the path that was authorized, and from nowhere else.
+
+The handler of `/debug/nodes`: each node's load as the scheduler sees it. Imported in the server's thread.
+
+Whoever may `get` nodes may read it (`authorization.access_to`): it says no more of a node than its object and a metrics
+server do, and names no pod.
+
+`/debug/handover`: the history of decisions, for the next leader alone. Imported in the server's thread.
+
+Whoever asks has shown a token of the audience that only the scheduler's pods are given (`endpoints`). The answer holds
+one of our own, by which the other side knows that it asked the right pod (docs/adr/0037).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
+from msgspec import Raw
 
-from scheduler.observe.answers import Answers
-from scheduler.observe.authorization import DECISIONS, NODES, QUEUE, SHADOW, named_in
-from scheduler.observe.questions import (
+from scheduler.catalog import HANDOVER_PATH
+from scheduler.observe.answers import (
+    Answers,
     ChosenQuestion,
+    HandedOverAnswer,
+    HandoverSource,
     NodeQuestion,
     PodsQuestion,
     Question,
@@ -24,6 +39,74 @@ from scheduler.observe.questions import (
     ShadowQuestion,
     UnansweredError,
 )
+from scheduler.observe.authorization import DECISIONS, NODES, QUEUE, SHADOW, named_in
+from scheduler.observe.refresh import GaugeRefresh
+
+
+class HandoverEndpoint:
+    """Serves the history."""
+
+    def __init__(self, source: HandoverSource, loop: GaugeRefresh) -> None:
+        self._source, self._loop = source, loop
+
+    def add_to(self, application: web.Application) -> None:
+        """Add the route."""
+        application.router.add_get(HANDOVER_PATH, self._hand_over)
+
+    async def _hand_over(self, request: web.Request) -> web.StreamResponse:
+        try:
+            history = await self._loop.ask(self._source.export)
+        except TimeoutError:
+            return web.Response(status=503, text="the scheduling loop is busy; try again\n")
+        except UnansweredError as error:
+            return web.Response(status=error.status, text=f"{error}\n")
+        response = web.Response(
+            body=msgspec.json.encode(HandedOverAnswer(self._source.token(), Raw(history))),
+            content_type="application/json",
+        )
+        await response.prepare(request)
+        await response.write_eof()
+        self._source.delivered()
+        return response
+
+
+_KIND: Final = {"apiVersion": "secondary-scheduler.io/v1", "kind": "NodeLoadReport"}
+
+
+class NodeLoadEndpoint:
+    """Answers from the node table, which the scheduling loop owns."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    def add_to(self, application: web.Application) -> None:
+        """Add the route."""
+        application.router.add_get(NODES, self._loads)
+
+    async def _loads(self, _: web.Request) -> web.Response:
+        ask = self._answers.node_loads
+        assert ask is not None  # the route exists only with it
+        try:
+            sources = await self._answers.gauges.ask(ask)
+        except TimeoutError:
+            return web.Response(status=503, text="the scheduling loop is busy; try again\n")
+        shown = [
+            {
+                "source": loads.source,
+                "fresh": loads.fresh,
+                "ageSeconds": round(loads.age_seconds, 1) if math.isfinite(loads.age_seconds) else None,
+                "nodes": _list(loads.nodes),
+            }
+            for loads in sources
+        ]
+        body = msgspec.json.encode({**_KIND, "sources": shown}) + b"\n"
+        return web.Response(body=body, content_type="application/json")
+
+
+def _list(nodes: Iterable[object]) -> list[object]:
+    """Go through the nodes here and not on the scheduling loop."""
+    return list(nodes)
+
 
 _MOST: Final = 500
 _DEFAULT_MOST: Final = 100

@@ -20,11 +20,8 @@ from scheduler.catalog import HANDOVER_PATH
 from scheduler.observe.answers import Answers
 from scheduler.observe.authorization import TOO_MANY, Authorizer
 from scheduler.observe.clients import user_of
-from scheduler.observe.decisions import DecisionEndpoints
-from scheduler.observe.handover import HandoverEndpoint
-from scheduler.observe.health import FailureLog, report
-from scheduler.observe.healthmetrics import HealthMetrics
-from scheduler.observe.nodeloads import NodeLoadEndpoint
+from scheduler.observe.decisions import DecisionEndpoints, HandoverEndpoint, NodeLoadEndpoint
+from scheduler.observe.health import FailureLog, HealthMetrics, report
 from scheduler.observe.pages import Page, ProcessStatus, flags_page
 from scheduler.observe.pprof import ProfilingEndpoints
 from scheduler.observe.resources import resource_metrics

@@ -8,6 +8,7 @@ contract. Membership: pure functions over data; owners, labels and field manager
 from scheduler.operand.deployment import (
     CERTS_VOLUME,
     CONTAINER_SECURITY,
+    FEWER_REPLICAS,
     METRICS_VOLUME,
     ROLLING_UPDATE,
     Operand,
@@ -17,21 +18,8 @@ from scheduler.operand.deployment import (
     is_fixed_flag,
     metric_credentials_volume,
     pod_security,
+    shortage_of,
     temporary_volume,
-)
-from scheduler.operand.names import (
-    ANNOTATION_CONFIGURATION_HASH,
-    CERTS_DIRECTORY,
-    CONFIG_DIRECTORY,
-    CONFIG_KEY,
-    CONFIG_VOLUME,
-    LABEL_APP,
-    METRIC_CREDENTIALS_DIRECTORY,
-    SECURE_PORT,
-    lease_role_name,
-    metrics_service_name,
-    secret_names,
-    serving_cert_secret_name,
 )
 from scheduler.operand.network import (
     API_SERVER_PORTS,
@@ -41,21 +29,36 @@ from scheduler.operand.network import (
     source_ports,
 )
 from scheduler.operand.objects import (
+    ANNOTATION_CONFIGURATION_HASH,
+    CERTS_DIRECTORY,
+    CONFIG_DIRECTORY,
+    CONFIG_KEY,
+    CONFIG_VOLUME,
+    EVICTION_POLICY_BINDING,
+    LABEL_APP,
+    METRIC_CREDENTIALS_DIRECTORY,
+    SECURE_PORT,
     account,
+    cel,
     cluster_role_ref,
     cluster_roles_for,
+    constraints,
     disruption_budget_spec,
+    evictions_policy,
     flow_schema_spec,
+    lease_role_name,
     lease_rules,
     metrics_service_annotations,
+    metrics_service_name,
     metrics_service_spec,
     role_ref,
     scrape_endpoint,
     scraped_service_spec,
     scraping_monitor_spec,
+    secret_names,
     service_monitor_spec,
+    serving_cert_secret_name,
 )
-from scheduler.operand.policies import EVICTION_POLICY_BINDING, cel, constraints, evictions_policy
 from scheduler.operand.rebalancer import (
     ANNOTATION_SETTINGS_HASH,
     HEALTH_PORT,
@@ -72,7 +75,6 @@ from scheduler.operand.rebalancer import (
     settings_map_name,
     settings_text,
 )
-from scheduler.operand.shortage import FEWER_REPLICAS, shortage_of
 
 __all__ = [
     "ANNOTATION_CONFIGURATION_HASH",

@@ -5,13 +5,13 @@ differences are deliberate: probes that react at once and tell liveness from rea
 only with a certificate, a numeric user, and rollouts triggered by the configuration's content.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from scheduler.catalog import HANDOVER_AUDIENCE, HANDOVER_DIRECTORY, OPERAND
 from scheduler.config import Flavour, flavour_of
-from scheduler.operand.names import (
+from scheduler.operand.objects import (
     CERTS_DIRECTORY,
     CONFIG_DIRECTORY,
     CONFIG_KEY,
@@ -20,6 +20,19 @@ from scheduler.operand.names import (
     METRIC_CREDENTIALS_DIRECTORY,
     SECURE_PORT,
 )
+
+FEWER_REPLICAS: Final = "FewerReplicas"
+"""Reason of the condition Available, whose message then begins with both numbers and why, up to a semicolon."""
+
+
+def shortage_of(conditions: Iterable[Mapping[str, Any]]) -> str:
+    """Return what the conditions of a SecondaryScheduler say about it, such as `1 of 2 wanted: one suitable node`; ""
+    where as many replicas run as are wanted."""
+    for condition in conditions:
+        if condition.get("type") == "Available" and condition.get("reason") == FEWER_REPLICAS:
+            return str(condition.get("message") or "").partition(";")[0]
+    return ""
+
 
 Json = dict[str, Any]
 

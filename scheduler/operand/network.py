@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from scheduler.catalog import PeaksArgs, TrimaranArgs
 from scheduler.config import Configuration
-from scheduler.operand.names import LABEL_APP, SECURE_PORT
+from scheduler.operand.objects import LABEL_APP, SECURE_PORT
 
 Json = dict[str, Any]
 

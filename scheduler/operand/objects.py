@@ -1,11 +1,13 @@
 """The contents of the objects around the scheduler's Deployment."""
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
+from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH as ANNOTATION_CONFIGURATION_HASH
+from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, OPERAND, cluster_role_name, static_cluster_roles
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY as METRIC_CREDENTIALS_DIRECTORY
 from scheduler.config import Flavour
-from scheduler.operand.names import LABEL_APP, SECURE_PORT, metrics_service_name, serving_cert_secret_name
 
 Json = dict[str, Any]
 
@@ -149,3 +151,86 @@ def scrape_endpoint(port: str, server_name: str = "") -> Json:
 
 def _pods(operand: str) -> dict[str, str]:
     return {LABEL_APP: operand}
+
+
+EVICTION_POLICY_BINDING: Json = {
+    "validationActions": ["Deny"],
+    # All pods of the namespace in which one is to be evicted.
+    "paramRef": {"selector": {}, "parameterNotFoundAction": "Deny"},
+}
+"""What binds the policy for evictions, without its name."""
+
+
+def cel(value: str | list[str]) -> str:
+    """Return a literal of CEL, whose strings and lists are written as JSON's."""
+    return json.dumps(value)
+
+
+def constraints(group: str, resources: list[str], operations: Sequence[str] = ("CREATE", "UPDATE")) -> Json:
+    """Return the constraints of a policy with the API server's defaults written out.
+
+    The field is atomic in server-side apply: without them it differs from what is there, and the update that adopts a
+    policy that `kubectl` applied ends with a conflict.
+    """
+    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": resources}
+    defaults = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    return {"resourceRules": [{**rule, "scope": "*"}], **defaults}
+
+
+def evictions_policy(namespace: str, account: str, scheduler_names: Iterable[str]) -> Json:
+    """Return the spec of the policy for a rebalancer's evictions: only of pods that name one of its profiles.
+
+    An Eviction does not show its pod. So the pods of its namespace are the policy's parameters: the API server judges
+    with each of them, from the copy of all pods that its Node authorizer keeps, and only the one of that name counts.
+
+    Args:
+        namespace, account: the rebalancer's ServiceAccount.
+        scheduler_names: of the profiles.
+    """
+    user = f"system:serviceaccount:{namespace}:{account}"
+    names = sorted(scheduler_names)
+    return {
+        "failurePolicy": "Fail",
+        "paramKind": {"apiVersion": "v1", "kind": "Pod"},
+        "matchConstraints": constraints("", ["pods/eviction"], ["CREATE"]),
+        "matchConditions": [{"name": "by-the-rebalancer", "expression": f"request.userInfo.username == {cel(user)}"}],
+        "validations": [
+            {
+                "expression": f"params.metadata.name != request.name || params.spec.schedulerName in {cel(names)}",
+                "message": f"the rebalancer evicts only pods whose spec.schedulerName is {' or '.join(names)}",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+CONFIG_KEY = "config.yaml"
+CONFIG_VOLUME = "etckubernetes"
+CONFIG_DIRECTORY = "/etc/kubernetes"
+CERTS_DIRECTORY = "/certs-dir"
+SECURE_PORT = 10259
+
+LABEL_APP = "app"
+
+
+def lease_role_name(operand: str) -> str:
+    """Return the name of Role and RoleBinding for a scheduler's Lease."""
+    return f"{operand}-operand"
+
+
+def metrics_service_name(operand: str) -> str:
+    """Return the name of the Service that Prometheus scrapes."""
+    return "metrics" if operand == OPERAND else f"{operand}-metrics"
+
+
+def serving_cert_secret_name(operand: str) -> str:
+    """Return the name of the Secret with the serving certificate, if one is provided."""
+    return f"{operand}-serving-cert"
+
+
+def secret_names(operand: str) -> tuple[str, ...]:
+    """Return the names of the Secrets that a scheduler usually mounts: serving certificate and metric credentials.
+
+    The operator looks whether these exist, and may read no others unless it is told their names.
+    """
+    return serving_cert_secret_name(operand), f"{operand}-metrics"

@@ -15,14 +15,17 @@ from scheduler.operand.deployment import (
     pod_security,
     temporary_volume,
 )
-from scheduler.operand.names import (
+from scheduler.operand.objects import (
     CONFIG_DIRECTORY,
     CONFIG_KEY,
     CONFIG_VOLUME,
     LABEL_APP,
     METRIC_CREDENTIALS_DIRECTORY,
+    lease_rules,
+    scrape_endpoint,
+    scraped_service_spec,
+    scraping_monitor_spec,
 )
-from scheduler.operand.objects import lease_rules, scrape_endpoint, scraped_service_spec, scraping_monitor_spec
 
 Json = dict[str, Any]
 

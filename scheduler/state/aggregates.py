@@ -15,7 +15,7 @@ import numpy as np
 
 from scheduler.framework import IntArray, NodeSet, PodInfo, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.kube.primitives import Selector
-from scheduler.state.holdings import Holdings
+from scheduler.state.assignments import Holdings
 from scheduler.state.labelgroups import (
     LabelGroup,
     LabelGroups,

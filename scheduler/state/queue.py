@@ -37,10 +37,8 @@ from scheduler.framework import (
     pod_update_events,
 )
 from scheduler.state.heap import KeyedHeap
-from scheduler.state.inflight import InFlight
 from scheduler.state.observer import UNOBSERVED, QueueObserver
-from scheduler.state.parked import Parked
-from scheduler.state.queued import QueuedPod, QueueName, Requeue
+from scheduler.state.queued import InFlight, Parked, QueuedPod, QueueName, Requeue
 from scheduler.state.waking import Hints, Waking
 
 Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]

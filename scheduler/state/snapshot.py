@@ -30,10 +30,8 @@ from scheduler.framework import (
 )
 from scheduler.kube.primitives import Selector
 from scheduler.state.aggregates import PodAggregates
-from scheduler.state.assignments import RecentAssignments
-from scheduler.state.holdings import moved_holders
-from scheduler.state.movedsums import MovedSums
-from scheduler.state.moves import Move, moved_by_domain, moved_by_node, moved_terms
+from scheduler.state.assignments import RecentAssignments, moved_holders
+from scheduler.state.moves import Move, MovedSums, moved_by_domain, moved_by_node, moved_terms
 from scheduler.state.namespaces import NamespaceSums, moved_sums
 from scheduler.state.nominations import NominatedSums, Nominator
 from scheduler.state.objects import ObjectStore

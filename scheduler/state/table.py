@@ -7,7 +7,7 @@ label, an image) stays in the NodeInfo, and becomes a column when a plugin first
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from scheduler.framework import (
     BoolArray,
     FloatArray,
     ImageColumn,
+    IntArray,
     LabelColumn,
     LoadColumns,
     LoadReading,
@@ -37,8 +38,47 @@ from scheduler.state.columns import (
     set_label,
     set_load_row,
 )
-from scheduler.state.priorities import LowestPriorities
 from scheduler.state.rowlog import RowLog
+
+NO_PODS = np.iinfo(np.int64).max
+"""Stands for a node without pods: no pod's priority is above it, so no pod preempts there."""
+
+
+class LowestPriorities:
+    """A column that is brought up to date when it is read.
+
+    Only preemption reads it, so placing pods must not pay for it: a minimum cannot be kept by adding and subtracting,
+    and would need a pass over the node's pods for each one that leaves.
+    """
+
+    def __init__(self) -> None:
+        self._column: IntArray = np.zeros(0, dtype=np.int64)
+        self._generation = -1
+
+    def column(
+        self, nodes: Sequence[NodeInfo | None], size: int, log: RowLog, pods_on: Callable[[str], Iterable[PodInfo]]
+    ) -> IntArray:
+        """Return the column, of `size` entries.
+
+        Args:
+            nodes: the node in each row, None in an empty one; there may be more than `size`.
+            size: rows in use.
+            log: the rows that changed; always the same log.
+            pods_on: the pods on a node, by the node's name.
+        """
+        if self._generation == log.end and len(self._column) == size:
+            return self._column
+        changed = log.since(self._generation) if len(self._column) == size else None
+        rows: Iterable[int] = range(size) if changed is None else set(changed.tolist())
+        if changed is None:
+            self._column = np.full(size, NO_PODS, dtype=np.int64)
+        for row in rows:
+            node = nodes[row]
+            pods = pods_on(node.name) if node is not None else ()
+            self._column[row] = min((pod.priority for pod in pods), default=NO_PODS)
+        self._generation = log.end
+        return self._column
+
 
 _FIRST_CAPACITY = 64
 _FEW_VALUES = 64

@@ -5,8 +5,7 @@ from typing import Any
 
 from scheduler.framework import FEW_PARTS, ClusterEvent, Concern, Hint, HintRegistration, PodInfo
 from scheduler.state.observer import QueueObserver
-from scheduler.state.parked import Group, Parked
-from scheduler.state.queued import QueuedPod, Requeue
+from scheduler.state.queued import Group, Parked, QueuedPod, Requeue
 
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""

@@ -15,7 +15,7 @@ import typer
 
 from scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted, printable_lines
-from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.output import examples
 from secondary_scheduler.importing import importing
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

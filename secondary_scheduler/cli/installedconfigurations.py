@@ -11,7 +11,7 @@ from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.redaction import MASK
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_document
 from secondary_scheduler.clustersnapshot.measuring import as_scheduled
-from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.clustersnapshot.reading import LoadOrigin
 from secondary_scheduler.clustersnapshot.taking import Document
 from secondary_scheduler.clusterstatus.installations import (
     MOST_INSTANCES,

@@ -11,6 +11,21 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+
+def examples(*lines: str) -> str:
+    """The epilog with these lines; each is a command, without the program's name, or a comment (`# …`)."""
+    shown = (line if line.startswith("#") else f"secondary-scheduler {line}" for line in lines)
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in shown)
+
+
+def escaped(text: str) -> str:
+    """One line without what Markdown, HTML or a forge would make of it: a table's bar, tags, mentions."""
+    flat = " ".join(text.split())
+    for special in "\\`*_~[]|":
+        flat = flat.replace(special, f"\\{special}")
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
+
+
 _MARGIN = 4
 """Columns by which tables are indented at most."""
 _NARROWEST = 12

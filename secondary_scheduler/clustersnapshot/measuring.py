@@ -22,7 +22,7 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.clustersnapshot.reading import LoadOrigin
 from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND
 
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, server_version
-from scheduler.load import nodes_by_address
+from scheduler.load import (
+    nodes_by_address,
+)
 from secondary_scheduler.clustersnapshot.measuring import read_load_document
-from secondary_scheduler.clustersnapshot.origin import LoadOrigin
-from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotResource, read_objects
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, LoadOrigin, SnapshotResource, read_objects
 from secondary_scheduler.nodeload import LOAD_API_VERSION, VERSION_KIND
 
 _TIMEOUT = 120.0

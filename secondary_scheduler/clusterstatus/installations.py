@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from scheduler.catalog import OPERATOR_NAMESPACE
 from scheduler.kube.client import ClientConfig, Forbidden, KubeError, NotFound, SyncConnection, api_path
 from scheduler.operand import CONFIG_KEY, CONFIG_VOLUME
-from secondary_scheduler.clusterstatus.customresource import API_VERSION
 from secondary_scheduler.clusterstatus.installed import InstalledComponent, component_of, server_version
 from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
+
+KIND: Final = "SecondaryScheduler"
+API_VERSION: Final = "operator.openshift.io/v1"
+
 
 Json = Mapping[str, Any]
 Place = tuple[str, str]

@@ -9,9 +9,8 @@ from typing import Any, NoReturn
 
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from scheduler.kube.primitives import TimestampError, parse_time
-from secondary_scheduler.clusterstatus.ages import age_of
-from secondary_scheduler.clusterstatus.listing import part, parts
-from secondary_scheduler.clusterstatus.named import node_of, read_named, suggestion
+from secondary_scheduler.clusterstatus.health import age_of
+from secondary_scheduler.clusterstatus.listing import node_of, part, parts, read_named, suggestion
 from secondary_scheduler.errors import CommandError, printable
 
 Json = Mapping[str, Any]

@@ -17,11 +17,10 @@ from scheduler.kube.model import Unstructured
 from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.controller import Controller
 from secondary_scheduler.operator.groups import StatusController, status_controllers
-from secondary_scheduler.operator.leases import NamespaceLeases
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import LEASE_NAME, Options, parse_options
 from secondary_scheduler.operator.reconcile import Json, ObjectKey
-from secondary_scheduler.operator.standby import LeaseHolder, Standby
+from secondary_scheduler.operator.standby import LeaseHolder, NamespaceLeases, Standby
 from secondary_scheduler.operator.writer import Writer
 from secondary_scheduler.serving import serve
 

@@ -12,7 +12,7 @@ from typing import Final
 from scheduler import __version__
 from scheduler.catalog import CredentialRules
 from scheduler.connectionlimits import ConnectionLimits, add_connection_flags, connection_limits
-from scheduler.credentialflags import add_credential_flags, credential_rules
+from scheduler.flags import add_credential_flags, credential_rules
 from secondary_scheduler.page.rights import NamespacedName
 
 PROGRAM: Final = "secondary-scheduler-page"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scheduler.catalog import CredentialRules
@@ -13,11 +13,61 @@ from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, configured_sources, load_source
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
-from secondary_scheduler.clustersnapshot.taking import read_snapshot
+from secondary_scheduler.clustersnapshot.taking import Document, read_snapshot
 from secondary_scheduler.errors import printable
 from secondary_scheduler.files import read_text
-from secondary_scheduler.page.reading import scene_of
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
+from secondary_scheduler.simulation.documents import Entry
+from secondary_scheduler.simulation.objects import RecordedObjects
+from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.settingup import Conditions
+from secondary_scheduler.views.runs import Limits
+from secondary_scheduler.views.scenes import Scene, decided_scene
+
+LIMITS = Limits(explained=20.0, total=40.0)
+"""Shorter than the command's: visitors wait for it."""
+_SOURCE = "the cluster"
+
+
+def scene_of(
+    documents: Iterable[Document],
+    configured: Callable[[int | None], Configuration],
+    *,
+    measured: LoadReading | None,
+    now: float,
+    remarks: Iterable[str] = (),
+    limits: Limits = LIMITS,
+) -> Scene:
+    """Decide on what a cluster holds.
+
+    Args:
+        documents: the cluster's objects.
+        configured: returns the scheduler's configuration on a cluster of a minor version.
+        measured: the nodes' load; None where there is none.
+        now: time of the decisions, seconds since the epoch.
+        remarks: what is missing, for readers.
+        limits: how long deciding may take.
+
+    Raises:
+        CommandError: a plugin refuses its args.
+    """
+    # Each line names an object; how many there are is enough, as readers differ in what they may read.
+    lines: list[str] = []
+    report = Report(lines.append)
+    objects = RecordedObjects(report)
+    objects.add(
+        Entry(Place(_SOURCE, number), document.api_version, document.kind, document.data)
+        for number, document in enumerate(documents, 1)
+    )
+    cluster = build_cluster(objects, report, PodSelection(configured(None).scheduler_names))
+    configuration = configured(cluster.minor)
+    conditions = Conditions(seed=0, now=now, measured=measured)
+    scene, about = decided_scene(_SOURCE, cluster, configuration, conditions, limits=limits)
+    shown = [*remarks, *about]
+    if report.invalid:
+        shown.append(f"objects that cannot be used, and are left out: {report.invalid}")
+    return replace(scene, remarks=tuple(shown))
+
 
 NOT_READ = frozenset({"Deployment", "PodMetrics"})
 """Of a snapshot, what no decision depends on: the page has no right to read it."""

@@ -25,10 +25,9 @@ from scheduler.kube.client import (
     api_path,
 )
 from secondary_scheduler.rebalancer.cluster import Cluster
-from secondary_scheduler.rebalancer.events import Announcer
 from secondary_scheduler.rebalancer.planner import Planner, Round
 from secondary_scheduler.rebalancer.rounds import EvictionAnswer, StatusDeleted
-from secondary_scheduler.rebalancer.status import Report, status_document
+from secondary_scheduler.rebalancer.status import Announcer, Report, status_document
 from secondary_scheduler.rebalancer.usage import UsageReader
 from secondary_scheduler.rebalancing import (
     Answer,

@@ -11,7 +11,7 @@ from pathlib import Path
 from scheduler import __version__
 from scheduler.catalog import OPERAND, OPERATOR_NAMESPACE, CredentialRules
 from scheduler.connectionlimits import DEFAULT_LIMITS, ConnectionLimits, add_connection_flags, connection_limits
-from scheduler.credentialflags import add_credential_flags, credential_rules
+from scheduler.flags import add_credential_flags, credential_rules
 from secondary_scheduler.rebalancer.status import Mode
 
 DEFAULT_NAME = "secondary-scheduler-rebalancer"

@@ -4,9 +4,17 @@ Pure: no I/O, no clock, no cluster. It gets the scheduler's state and plugins, t
 returns a plan. `rules` holds the safety rules, which docs/rebalancing.md lists. Who uses this reads the cluster.
 """
 
-from secondary_scheduler.rebalancing.history import ROUNDS_TO_STOP, History, Outcome, PastMove
+from secondary_scheduler.rebalancing.history import (
+    ROUNDS_TO_STOP,
+    History,
+    Memory,
+    Outcome,
+    PastMove,
+    UnreadableMemory,
+    decode_memory,
+    encode_memory,
+)
 from secondary_scheduler.rebalancing.loads import unevenness
-from secondary_scheduler.rebalancing.memory import Memory, UnreadableMemory, decode_memory, encode_memory
 from secondary_scheduler.rebalancing.objects import (
     MOVABLE_PODS,
     POD_METRICS,
@@ -25,14 +33,15 @@ from secondary_scheduler.rebalancing.observed import (
     command_flag,
     elects_leader,
     lease_of,
+    outcome_of,
+    replacement_of,
     scheduler_health,
 )
 from secondary_scheduler.rebalancing.oracle import Gain, Oracle
-from secondary_scheduler.rebalancing.outcomes import outcome_of, replacement_of
 from secondary_scheduler.rebalancing.planning import MOST_ROUNDS, Situation, make_plan
 from secondary_scheduler.rebalancing.plans import Move, NodeChange, PlanSummary, RebalancePlan
 from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
-from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
+from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth
 from secondary_scheduler.rebalancing.rules.reasons import STOPPING, Reason, Refusal
 from secondary_scheduler.rebalancing.settings import RESOURCES, RebalanceSettings, SettingsError, read_settings
 from secondary_scheduler.rebalancing.workloads import revision_of

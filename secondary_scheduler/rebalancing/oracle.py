@@ -22,7 +22,7 @@ from scheduler.core import Explanation, decide, explain, gang_plugins
 from scheduler.framework import Code, LoadReading, PodInfo, ProfileRunner
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.balance import lowered
-from secondary_scheduler.rebalancing.shares import Share
+from secondary_scheduler.rebalancing.loads import Share
 from secondary_scheduler.rebalancing.workloads import WAITING_FOR_THE_END
 
 _MOST_NAMED = 3

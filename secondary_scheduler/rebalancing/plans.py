@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from secondary_scheduler.rebalancing.loads import Limits, Loads
+from secondary_scheduler.rebalancing.loads import Limits, Loads, Share
 from secondary_scheduler.rebalancing.oracle import Gain
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
-from secondary_scheduler.rebalancing.shares import Share
 
 _EXAMPLES = 3
 

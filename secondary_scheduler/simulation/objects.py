@@ -13,8 +13,7 @@ from scheduler.catalog import minor_of
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.errors import InputError
 from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_KIND, VERSION_KIND
-from secondary_scheduler.simulation.documents import Entry, read_entries
-from secondary_scheduler.simulation.misread import OLD_GROUP, WORKLOADS, no_pods_of
+from secondary_scheduler.simulation.documents import OLD_GROUP, WORKLOADS, Entry, no_pods_of, read_entries
 from secondary_scheduler.simulation.report import Report, with_field
 
 _CLUSTER_WIDE = frozenset(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading, NodeInfo
 from secondary_scheduler.simulation.cluster import SimulatedCluster
-from secondary_scheduler.simulation.misread import of_labels
+from secondary_scheduler.simulation.documents import of_labels
 
 _CAPACITIES = {
     "cpu": (1, "in cores, such as 4 or 4000m"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scheduler.core import DecisionDetail, ScoredNode
-from secondary_scheduler.views.paging import page_of
+from secondary_scheduler.views.nodes import page_of
 from secondary_scheduler.views.runs import PodDecision, Run
 
 _MOST_NAMESPACES = 1000

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.kube.primitives import parse_time
-from secondary_scheduler.clusterstatus.ages import age_of, duration
-from secondary_scheduler.clusterstatus.facts import facts_of
-from secondary_scheduler.clusterstatus.health import current_conditions, is_expected
+from secondary_scheduler.clusterstatus.document import facts_of
+from secondary_scheduler.clusterstatus.health import age_of, current_conditions, duration, is_expected
 
 Json = Mapping[str, Any]
 _IN_FIGURES = frozenset({"replicas", "queue", "placed"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,18 @@ from scheduler.helpers.unmeasured import requested as requested_by
 from scheduler.kube.primitives import quantity_milli_value
 from scheduler.plugins.targetloadpacking.formula import predicted_cpu
 from scheduler.state import ClusterState
+
+PAGE = 100
+"""Rows of one."""
+_Row = TypeVar("_Row")
+
+
+def page_of(rows: Sequence[_Row], page: int) -> tuple[Sequence[_Row], int, int]:
+    """Return the rows of a page, its number and how many there are: from 1, the last one for a larger number."""
+    pages = max(1, -(-len(rows) // PAGE))
+    page = min(page, pages)
+    return rows[(page - 1) * PAGE : page * PAGE], page, pages
+
 
 RESOURCES = ("cpu", "memory")
 MEASURED, ESTIMATED, REQUESTED = "measured", "estimated", "requested"

@@ -11,10 +11,9 @@ from scheduler.core import DecisionDetail, Placement, detail_of
 from scheduler.engine import Assembly
 from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.simulation.cluster import SimulatedCluster
-from secondary_scheduler.simulation.copying import copy_cluster
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.results import UNDECIDED, result_of, waited
-from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, make_ready
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, copy_cluster, make_ready
 from secondary_scheduler.views.nodes import NodeColumns, node_columns
 
 _SCORED_NODES = 20_000

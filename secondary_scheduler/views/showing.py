@@ -17,7 +17,7 @@ from secondary_scheduler.views import decisions, nodes, pods, waiting
 from secondary_scheduler.views.asking import choice, page_number, text
 from secondary_scheduler.views.configuration import configuration_page
 from secondary_scheduler.views.nodepage import node_page
-from secondary_scheduler.views.runningpod import RunningPod
+from secondary_scheduler.views.pods import RunningPod
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene
 

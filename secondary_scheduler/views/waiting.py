@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secondary_scheduler.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
-from secondary_scheduler.views.paging import page_of
+from secondary_scheduler.views.nodes import page_of
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene
 

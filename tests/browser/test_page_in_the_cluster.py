@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from secondary_scheduler.page.sessions import COOKIE
+from secondary_scheduler.page.site import COOKIE
 from tests.support.browser import chromium, watched_page
 from tests.support.servedpage import TOKEN, served_page
 from tests.support.sharedscenes import crowded_scene

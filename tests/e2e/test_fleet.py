@@ -20,9 +20,8 @@ from kubernetes import config as kubernetes_config
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from secondary_scheduler.cli.fleet.engine import Engine
-from secondary_scheduler.cli.fleet.process import StopTimeouts
+from secondary_scheduler.cli.fleet.process import StopTimeouts, find_pulumi
 from secondary_scheduler.cli.fleet.project import find_project
-from secondary_scheduler.cli.fleet.pulumi_command import find_pulumi
 from secondary_scheduler.cli.fleet.results import Operation
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.fleet import CHECKOUT, TOKEN, Fleet, dead_kubeconfig

@@ -33,7 +33,7 @@ from devcluster.demo.moving import LoadMove
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import DEPLOYMENTS, POD_COUNT, TAINT, DemoWorkload
 from devcluster.inventory import COLD, HOT, simulated_nodes
-from devcluster.loads import LoadClient
+from devcluster.load_generator import LoadClient
 from devcluster.spec import ClusterSpec
 from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 from tests.support.waiting import eventually

@@ -11,7 +11,7 @@ import requests
 
 from scheduler import __version__
 from secondary_scheduler.page.rights import AUDIENCE
-from secondary_scheduler.page.sessions import COOKIE
+from secondary_scheduler.page.site import COOKIE
 from tests.support.live_stack import NAME, NAMESPACE, Live, live_stack
 from tests.support.waiting import PATIENCE_SECONDS
 

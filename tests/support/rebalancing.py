@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.config import load_configuration
 from scheduler.framework import LoadReading, NodeLoad
-from secondary_scheduler.cli.rebalance.facts import read_facts
+from secondary_scheduler.cli.rebalance.running import read_facts
 from secondary_scheduler.rebalancing import (
     History,
     Oracle,

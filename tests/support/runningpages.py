@@ -17,13 +17,12 @@ from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
-from secondary_scheduler.cli.ui.recordingscene import read_recording_scenes
+from secondary_scheduler.cli.ui.reading import SceneRequest, read_recording_scenes, read_scene
 from secondary_scheduler.clusterstatus.asking import LiveState, decisions_part, metrics_part
 from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, read_installations
 from secondary_scheduler.clusterstatus.instances import instances_of
-from secondary_scheduler.views.runningpod import RunningPod, running_pod
+from secondary_scheduler.views.pods import RunningPod, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
 from tests.unit.cli.fakeapi import FakeConnection

@@ -9,7 +9,7 @@ import msgspec
 from scheduler.config import Configuration, load_configuration
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from secondary_scheduler.clustersnapshot.taking import Document
-from secondary_scheduler.page.reading import scene_of
+from secondary_scheduler.page.taking import scene_of
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.watcherload import read_load
 from secondary_scheduler.views.scenes import Scene

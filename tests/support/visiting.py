@@ -12,9 +12,8 @@ from aiohttp.test_utils import TestServer
 
 from secondary_scheduler.page.rights import Rights
 from secondary_scheduler.page.running import Running
-from secondary_scheduler.page.sessions import COOKIE, Sessions
 from secondary_scheduler.page.sharing import SharedScene
-from secondary_scheduler.page.site import PageSite, application
+from secondary_scheduler.page.site import COOKIE, PageSite, Sessions, application
 from secondary_scheduler.views.scenes import Scene
 
 HOST = "page.example.com"

@@ -20,10 +20,17 @@ from kubernetes.client.exceptions import ApiException
 from rich.console import Console
 
 from devcluster.demo.elsewhere.configuration import SCHEDULER_NAME, cluster_objects
-from devcluster.demo.elsewhere.loads import Loads, MadeUpLoads, MeasuredLoads
 from devcluster.demo.elsewhere.running import Check, InCluster, local_process
 from devcluster.demo.elsewhere.target import Target, TargetNode, refusal
-from devcluster.demo.elsewhere.workload import NEVER_STARTED, Workload, delete_namespace, wait
+from devcluster.demo.elsewhere.workload import (
+    NEVER_STARTED,
+    Loads,
+    MadeUpLoads,
+    MeasuredLoads,
+    Workload,
+    delete_namespace,
+    wait,
+)
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.report import NodeRow, placement_table
 from devcluster.errors import ClusterStateError, DevClusterError, ServiceError

@@ -16,9 +16,8 @@ from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
 from devcluster.demo.elsewhere.configuration import cluster_objects, configuration, deployment
-from devcluster.demo.elsewhere.loads import Loads
 from devcluster.demo.elsewhere.target import Target
-from devcluster.demo.elsewhere.workload import wait
+from devcluster.demo.elsewhere.workload import Loads, wait
 from devcluster.errors import ServiceError
 from scheduler.kube.client import ClientConfig, ConfigError
 

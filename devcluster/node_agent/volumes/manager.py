@@ -5,16 +5,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from devcluster.node_agent.fields import FieldError
-from devcluster.node_agent.objects import ContainerConfigError, DataStore, NotSyncedError, Obj, all_containers
+from devcluster.node_agent.objects import (
+    ContainerConfigError,
+    DataStore,
+    FieldError,
+    NotSyncedError,
+    Obj,
+    all_containers,
+)
 from devcluster.node_agent.sandbox import VolumeMount
 from devcluster.node_agent.volumes.sources import (
     MissingSourceError,
+    TokenManager,
     VolumeContext,
     token_requests,
     volume_payload,
 )
-from devcluster.node_agent.volumes.tokens import TokenManager
 from devcluster.node_agent.volumes.writer import FileContent, write_payload
 from scheduler.kube.client import KubeError
 

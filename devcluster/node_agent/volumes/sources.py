@@ -3,10 +3,19 @@
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from devcluster.node_agent.fields import container_resource, pod_field
-from devcluster.node_agent.objects import DataKind, DataStore, Obj, all_containers
+from devcluster.node_agent.objects import (
+    Api,
+    Clock,
+    DataKind,
+    DataStore,
+    Obj,
+    all_containers,
+    container_resource,
+    pod_field,
+)
 from devcluster.node_agent.volumes.writer import FileContent
 
 DEFAULT_MODE = 0o644
@@ -149,3 +158,56 @@ def _downward(volume: dict[str, Any], context: VolumeContext) -> dict[str, FileC
             text = container_resource(context.pod, "", item["resourceFieldRef"], context.allocatable)
         files[item["path"]] = FileContent(text.encode(), item.get("mode") or mode)
     return files
+
+
+RENEW_AT = 0.8
+RENEW_AFTER_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    value: str
+    renew_at: float
+
+
+class TokenManager:
+    """The tokens of one pod."""
+
+    def __init__(self, api: Api, pod: Obj, clock: Clock) -> None:
+        self._api = api
+        self._pod = pod
+        self._clock = clock
+        self._tokens: dict[TokenRequest, _Token] = {}
+
+    async def tokens(self, wanted: set[TokenRequest]) -> dict[TokenRequest, str]:
+        """A valid token for each request; KubeError if the API server refuses a first one."""
+        return {request: await self._token(request) for request in wanted}
+
+    async def _token(self, request: TokenRequest) -> str:
+        known = self._tokens.get(request)
+        if known is not None and self._clock() < known.renew_at:
+            return known.value
+        metadata, account = self._pod["metadata"], self._pod["spec"].get("serviceAccountName") or "default"
+        answer = await self._api.create(
+            f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {
+                    "audiences": [request.audience] if request.audience else [],
+                    "expirationSeconds": request.expiration_seconds,
+                    "boundObjectRef": {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "name": metadata["name"],
+                        "uid": metadata["uid"],
+                    },
+                },
+            },
+        )
+        expires = datetime.fromisoformat(answer["status"]["expirationTimestamp"]).timestamp()
+        now = self._clock()
+        life = min((expires - now) * RENEW_AT, RENEW_AFTER_SECONDS)
+        token = _Token(str(answer["status"]["token"]), now + life)
+        self._tokens[request] = token
+        return token.value

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.checkpoint import Checkpoint
 from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient, explain
 from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import refreshed
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
     ANNOTATION_FORCE,
     ANNOTATION_PROPAGATION,
     ANNOTATION_SKIP_AWAIT,
+    Checkpoint,
     annotation,
     describe,
     identity,
@@ -20,12 +20,12 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
     namespaced_built_in,
     split_identity,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path
 from devcluster.pulumi_stand_ins.kubernetes_provider.readiness import Failed, Pending
 from devcluster.pulumi_stand_ins.kubernetes_provider.settings import ProviderSettings
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import (
     UNKNOWN,
     Object,
+    Path,
     contains_unknown,
     reveal,
     with_secrets_of,

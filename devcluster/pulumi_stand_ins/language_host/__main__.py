@@ -1,6 +1,6 @@
 import sys
 
-from devcluster.pulumi_stand_ins.plugin_process import prepare
+from devcluster.pulumi_stand_ins.serving import prepare
 
 
 def _main() -> None:

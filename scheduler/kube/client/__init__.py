@@ -45,10 +45,9 @@ from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from scheduler.kube.client.etcdrestore import CONTROL_PLANE_LEASES, EtcdRestore, EtcdRestores, LeasePoll
-    from scheduler.kube.client.http import KubeClient
+    from scheduler.kube.client.http import KubeClient, server_version
     from scheduler.kube.client.listwatch import Reflector, Sink, unchanged
     from scheduler.kube.client.pages import PageReader
-    from scheduler.kube.client.serverversion import server_version
     from scheduler.kube.client.sync import SyncClient, SyncConnection
     from scheduler.kube.client.watchstate import ReflectorState, ReflectorTiming
 
@@ -116,7 +115,7 @@ if not TYPE_CHECKING:
             "Sink": "listwatch",
             "SyncClient": "sync",
             "SyncConnection": "sync",
-            "server_version": "serverversion",
+            "server_version": "http",
             "ReflectorTiming": "watchstate",
             "unchanged": "listwatch",
         },

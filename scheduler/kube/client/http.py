@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, Self
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.kube.client.config import ClientConfig
 from scheduler.kube.client.connection import ERROR_BODY, Answer, Connection, ConnectionClosed, Stream
@@ -37,6 +38,29 @@ from scheduler.kube.client.paths import JSON, JSON_WITHOUT_MANAGED_FIELDS, MERGE
 from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
 from scheduler.kube.client.responses import MalformedAnswer
 from scheduler.kube.client.writing import RequestWriter
+
+_PATH: Final = "/version"
+
+
+class _Version(Struct, rename="camel"):
+    git_version: str
+
+
+_decoder = msgspec.json.Decoder(_Version)
+
+
+async def server_version(client: KubeClient, *, timeout: float) -> str:
+    """Return the API server's version, such as `v1.36.3`; whoever is authenticated may read it (`system:discovery`).
+
+    Raises:
+        KubeError: there is no answer within `timeout` seconds, a refusal, or an answer without a version.
+    """
+    body = await client.get(_PATH, timeout=timeout)
+    try:
+        return _decoder.decode(body).git_version
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedResponse(f"GET {_PATH}: {error}") from error
+
 
 Body = bytes | Mapping[str, Any] | msgspec.Struct
 Params = Mapping[str, str | int]

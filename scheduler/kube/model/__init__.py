@@ -6,15 +6,28 @@ A kind that is missing here is a subclass of `Object` with the fields wanted, an
 """
 
 from scheduler.kube.model.builtin import (
+    ContainerImage,
+    GangSchedulingPolicy,
     Lease,
     LeaseSpec,
     Namespace,
+    Node,
+    NodeAddress,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
     PodDisruptionBudget,
+    PodGroupCondition,
+    PodGroupSchedulingPolicy,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
+    SchedulingPodGroup,
+    SchedulingPodGroupSpec,
+    SchedulingPodGroupStatus,
     Service,
     StatefulSet,
+    Taint,
 )
 from scheduler.kube.model.codec import (
     Codec,
@@ -68,15 +81,6 @@ from scheduler.kube.model.meta import (
     compiled_selector,
     newer_version,
 )
-from scheduler.kube.model.node import (
-    ContainerImage,
-    Node,
-    NodeAddress,
-    NodeCondition,
-    NodeSpec,
-    NodeStatus,
-    Taint,
-)
 from scheduler.kube.model.pod import (
     Affinity,
     Container,
@@ -104,14 +108,6 @@ from scheduler.kube.model.pod import (
     Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
-)
-from scheduler.kube.model.podgroups import (
-    GangSchedulingPolicy,
-    PodGroupCondition,
-    PodGroupSchedulingPolicy,
-    SchedulingPodGroup,
-    SchedulingPodGroupSpec,
-    SchedulingPodGroupStatus,
 )
 from scheduler.kube.model.requests import (
     DEFAULT_CPU,

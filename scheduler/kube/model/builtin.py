@@ -1,10 +1,146 @@
-"""Small built-in kinds: what selects pods, budgets, priorities, Leases."""
+"""Small built-in kinds: what selects pods, budgets, priorities, Leases.
+
+scheduling.k8s.io PodGroup: pods that Kubernetes itself wants placed together. The fields read here are alike in
+v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37), but for `disruptionMode`.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
 
-from scheduler.kube.model.meta import Int32, Labels, LabelSelector, Object, require_short
+from msgspec import Meta, Struct
+
+from scheduler.kube.model.meta import (
+    FewResources,
+    Int32,
+    Int64,
+    Labels,
+    LabelSelector,
+    Listed,
+    NodeName,
+    Object,
+    require_short,
+)
+
+
+class Taint(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.Taint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.NodeSpec."""
+
+    unschedulable: bool = False
+    taints: Listed[Taint] = ()
+    provider_id: str = ""
+    pod_cidrs: Listed[str] = ()
+
+
+class ContainerImage(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.ContainerImage: an image present on the node, under all its names."""
+
+    names: Listed[str] = ()
+    size_bytes: Int64 = 0
+
+
+class NodeAddress(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.NodeAddress."""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeCondition(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.NodeCondition without its times."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class NodeStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """v1.NodeStatus."""
+
+    capacity: FewResources = {}
+    allocatable: FewResources = {}
+    images: Annotated[tuple[ContainerImage, ...], Meta(max_length=8192)] = ()
+    addresses: Listed[NodeAddress] = ()
+    conditions: Listed[NodeCondition] = ()
+    declared_features: Listed[str] = ()
+
+
+class Node(Object, frozen=True, gc=False, rename="camel"):
+    """v1.Node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> NodeName:
+        """The node's name, which pods are bound to."""
+        return NodeName(self.metadata.name)
+
+
+class GangSchedulingPolicy(Struct, frozen=True, gc=False, rename="camel"):
+    """GangSchedulingPolicy: how many pods must be placed at once."""
+
+    min_count: Int32 = 1
+
+
+class PodGroupSchedulingPolicy(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupSchedulingPolicy; without `gang` it is the basic policy, which wants nothing together."""
+
+    gang: GangSchedulingPolicy | None = None
+
+
+class AllDisruptionMode(Struct, frozen=True, gc=False):
+    """AllDisruptionMode: it has no fields."""
+
+
+class DisruptionMode(Struct, frozen=True, gc=False, rename="camel"):
+    """DisruptionMode of 1.37: with `all`, pods of the group are preempted together or not at all."""
+
+    all: AllDisruptionMode | None = None
+
+
+class SchedulingPodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupSpec; `disruption_mode` may be a word in alpha versions."""
+
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    disruption_mode: DisruptionMode | str | None = None
+
+    @property
+    def is_disrupted_as_one(self) -> bool:
+        """Whether its pods are preempted together or not at all."""
+        return isinstance(self.disruption_mode, DisruptionMode) and self.disruption_mode.all is not None
+
+
+class PodGroupCondition(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.Condition, with all fields: conditions are written as a whole list."""
+
+    type: str = ""
+    status: str = ""
+    observed_generation: Int64 = 0
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class SchedulingPodGroupStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupStatus."""
+
+    conditions: Listed[PodGroupCondition] = ()
+
+
+class SchedulingPodGroup(Object, frozen=True, gc=False, rename="camel"):
+    """PodGroup of scheduling.k8s.io: pods name it in `spec.schedulingGroup.podGroupName`."""
+
+    spec: SchedulingPodGroupSpec = SchedulingPodGroupSpec()
+    status: SchedulingPodGroupStatus = SchedulingPodGroupStatus()
 
 
 # --- Namespaces, Services and controllers -----------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: nodes lack features of the kubelet that a pod needs (plugins/nodedeclaredfeatures of 1.36).
 
-What a pod needs follows from its spec alone (`scheduler.helpers.features`); a node that declares nothing has none.
+What a pod needs follows from its spec alone (`scheduler.helpers.reduce`); a node that declares nothing has none.
 """
 
 from collections.abc import Sequence

@@ -21,10 +21,10 @@ from secondary_scheduler.cli.keptconfiguration import keep_configuration
 from secondary_scheduler.cli.refusals import explained
 from secondary_scheduler.cli.shapes import Each, Fields, Table, scalars
 from secondary_scheduler.clusterstatus.asking import Question
-from secondary_scheduler.clusterstatus.customresource import KIND
 from secondary_scheduler.clusterstatus.document import live_status, questions_to
 from secondary_scheduler.clusterstatus.forwarding import get
 from secondary_scheduler.clusterstatus.installations import (
+    KIND,
     MOST_INSTANCES,
     CallerLimits,
     Installations,
@@ -33,8 +33,7 @@ from secondary_scheduler.clusterstatus.installations import (
 from secondary_scheduler.clusterstatus.installed import role_of
 from secondary_scheduler.clusterstatus.instances import instances_of
 from secondary_scheduler.clusterstatus.leaders import is_schedulers
-from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
-from secondary_scheduler.clusterstatus.named import name_of
+from secondary_scheduler.clusterstatus.listing import list_items, name_of, part, parts, read_object
 from secondary_scheduler.yamltext import documents, dump_yaml
 
 _TIMEOUT: Final = 20.0

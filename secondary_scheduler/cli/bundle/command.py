@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AsServiceAccountOption,
     ContextOption,
     KubeconfigOption,
     OnlyNamespaceOption,
 )
+from secondary_scheduler.cli.output import examples
 from secondary_scheduler.cli.reading import require_writable
 from secondary_scheduler.cli.typed import duration
 

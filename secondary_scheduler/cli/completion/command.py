@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.output import examples
 
 _EXAMPLES = examples(
     "completion bash > /etc/bash_completion.d/secondary-scheduler",

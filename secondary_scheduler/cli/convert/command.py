@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.output import examples
 from secondary_scheduler.cli.reading import choose_flavour, require_writable
 from secondary_scheduler.files import read_text
 

@@ -10,8 +10,7 @@ from typer.core import TyperGroup
 
 from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.examples import examples
-from secondary_scheduler.cli.explain.output import write
+from secondary_scheduler.cli.explain.rendering import write
 from secondary_scheduler.cli.explain.request import (
     LoadOption,
     NowOption,
@@ -30,7 +29,7 @@ from secondary_scheduler.cli.kubeoptions import (
     SchedulerPodOption,
     namespace_name,
 )
-from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.output import FullOutputFormat, examples
 from secondary_scheduler.cli.schedulers import PORT, Schedulers, UnknownPodError, find_schedulers
 from secondary_scheduler.cli.snapshotoptions import ConfigOption, SchedulerOption
 from secondary_scheduler.cli.typed import require_apart
@@ -74,7 +73,7 @@ class _Group(TyperGroup):
 def _subjects(call: typer.Context, incomplete: str) -> list[str]:
     """The pods, or behind `deployment/` the Deployments, of the namespace that is named, or of the context's."""
     from secondary_scheduler.cli.explain.objects import type_of
-    from secondary_scheduler.clusterstatus.named import API_VERSIONS
+    from secondary_scheduler.clusterstatus.listing import API_VERSIONS
 
     word, slash, name = incomplete.rpartition("/")
     kind = type_of(word) if slash else "pod"
@@ -171,7 +170,7 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
     from scheduler.kube.client import KubeError, SyncConnection
     from secondary_scheduler.cli.explain.objects import pods_of, summary_of
     from secondary_scheduler.cli.refusals import refusal
-    from secondary_scheduler.clusterstatus.named import name_of, node_of, read_named
+    from secondary_scheduler.clusterstatus.listing import name_of, node_of, read_named
     from secondary_scheduler.clusterstatus.unknownpods import why_unknown, with_forgotten
 
     summary: dict[str, Any] | None = None
@@ -239,7 +238,7 @@ def explain_queue(
     request = offline_request(call, snapshot, config, load, now)
     if request is not None:
         with importing():
-            from secondary_scheduler.cli.explain.offlineviews import queue_offline
+            from secondary_scheduler.cli.explain.offline import queue_offline
         answer, valid = queue_offline(request, set(namespace or ()), limit)
         write(answer, output, lambda shown, wide: lines(shown))
         _end(valid)
@@ -282,7 +281,7 @@ def explain_node(
     request = offline_request(call, snapshot, config, load, now)
     if request is not None:
         with importing():
-            from secondary_scheduler.cli.explain.offlineviews import node_offline
+            from secondary_scheduler.cli.explain.offline import node_offline
         answer, valid = node_offline(request, name, limit)
         write(answer, output, lambda shown, wide: lines(shown))
         _end(valid)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from scheduler.kube.client import SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.clusterstatus.listing import list_items, part, parts
-from secondary_scheduler.clusterstatus.named import name_of, node_of
+from secondary_scheduler.clusterstatus.listing import list_items, name_of, node_of, part, parts
 
 Json = dict[str, Any]
 _TYPES = {

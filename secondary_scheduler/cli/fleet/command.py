@@ -11,10 +11,9 @@ import typer
 
 from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import ExitCode
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.fleet.results import FleetPlan, Operation, StackResult, exit_code
 from secondary_scheduler.cli.kubeoptions import FullOutputOption
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
 from secondary_scheduler.cli.reading import require_writable
 
 if TYPE_CHECKING:
@@ -150,9 +149,9 @@ def _run(
     from rich.console import Console
 
     from secondary_scheduler.cli.fleet import report
-    from secondary_scheduler.cli.fleet.markdown import comment
     from secondary_scheduler.cli.fleet.project import arrange_in_waves, find_project, select
-    from secondary_scheduler.cli.fleet.waves import run_waves
+    from secondary_scheduler.cli.fleet.report import comment
+    from secondary_scheduler.cli.fleet.work import run_waves
 
     if markdown is not None:
         require_writable(markdown, "--markdown")
@@ -189,7 +188,7 @@ def _work(
     plan: FleetPlan, project: Project, stopping: threading.Event, say: Callable[[str], None]
 ) -> Callable[[Stack], StackResult]:
     # Here, since pulumi takes longer to import than all the rest.
-    from secondary_scheduler.cli.fleet.pulumi_command import find_pulumi
+    from secondary_scheduler.cli.fleet.process import find_pulumi
     from secondary_scheduler.cli.fleet.work import StackWork
 
     return StackWork(find_pulumi(), project, plan, stopping, say)

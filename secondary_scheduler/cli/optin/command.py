@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
@@ -20,13 +19,13 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     NamespaceOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples, fitted
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
     from scheduler.kube.client import SyncConnection
     from secondary_scheduler.cli.optin.probing import Answer
-    from secondary_scheduler.cli.optin.verdict import Situation
+    from secondary_scheduler.cli.optin.status import Situation
     from secondary_scheduler.cli.optinpolicies import Policy, Reason
 
 _STATUS = examples("opt-in status", "opt-in status -A", "opt-in status -n shop -o json")
@@ -110,7 +109,7 @@ def check(
 
 
 def _situation(connection: SyncConnection, namespace: str) -> Situation:
-    from secondary_scheduler.cli.optin.verdict import Situation
+    from secondary_scheduler.cli.optin.status import Situation
     from secondary_scheduler.cli.optinpolicies import gate_enabled, served_version
     from secondary_scheduler.clusterstatus.listing import read_object
 

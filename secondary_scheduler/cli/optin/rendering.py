@@ -8,8 +8,7 @@ from typing import Any
 
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.optin.probing import Answer
-from secondary_scheduler.cli.optin.status import NamespaceStatus, Unserved
-from secondary_scheduler.cli.optin.verdict import Situation
+from secondary_scheduler.cli.optin.status import NamespaceStatus, Situation, Unserved
 from secondary_scheduler.cli.optinpolicies import Reason
 from secondary_scheduler.cli.output import aligned
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
+from secondary_scheduler.cli.output import examples
 from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanRequest
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.snapshotoptions import (

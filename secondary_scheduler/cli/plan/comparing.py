@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from secondary_scheduler.cli.replay.placement import PodPlacement
+from secondary_scheduler.cli.replay.replaying import PodPlacement
 
 
 class Change(enum.StrEnum):

@@ -18,7 +18,7 @@ from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
 from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, SideSummary
 from secondary_scheduler.cli.plan.summary import clock, markdown_lines, nothing_compared, summary_lines
-from secondary_scheduler.cli.replay.figures import FIGURES, LOAD, REQUESTS, STATISTICS, Peak
+from secondary_scheduler.cli.replay.replaying import FIGURES, LOAD, REQUESTS, STATISTICS, Peak
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "PlanResult"

@@ -12,7 +12,7 @@ from scheduler.framework import FloatArray
 from secondary_scheduler.balance import NodeFigures, Spread, spread_of
 from secondary_scheduler.cli.plan.comparing import Comparison
 from secondary_scheduler.cli.plan.options import Over
-from secondary_scheduler.cli.replay.figures import FIGURES, Worst, figure_values
+from secondary_scheduler.cli.replay.replaying import FIGURES, Worst, figure_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,14 @@ from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.cli.plan.comparing import compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
 from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, ReplayedTime, SideSummary
-from secondary_scheduler.cli.replay.placement import PodPlacement
-from secondary_scheduler.cli.replay.replaying import Replay, pod_names
+from secondary_scheduler.cli.replay.replaying import PodPlacement, Replay, pod_names
+from secondary_scheduler.simulation.changing import without_taken_off
 from secondary_scheduler.simulation.cluster import PodSelection
-from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
-from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
-from secondary_scheduler.simulation.takenoff import without_taken_off
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up, taken_over
 from secondary_scheduler.simulation.watcherload import read_load
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.markdowntext import escaped
+from secondary_scheduler.cli.output import escaped
 from secondary_scheduler.cli.plan.comparing import Change, ComparedPod
 from secondary_scheduler.cli.plan.options import Over
 from secondary_scheduler.cli.plan.results import PlanResult
-from secondary_scheduler.cli.replay.figures import FIGURES, LOAD
+from secondary_scheduler.cli.replay.replaying import FIGURES, LOAD
 
 _TITLES = {
     Over.PENDING: "pending pods",

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption, NamespaceOption
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
 from secondary_scheduler.cli.reading import require_file
 from secondary_scheduler.cli.typed import require_apart
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
     OF_A_CLUSTER,
@@ -20,7 +19,7 @@ from secondary_scheduler.cli.loadoptions import (
     WindowOption,
     load_origin,
 )
-from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.output import FullOutputFormat, examples
 from secondary_scheduler.cli.reading import require_file, require_single_stdin
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
 from secondary_scheduler.cli.rebalance.process import run

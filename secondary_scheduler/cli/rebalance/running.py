@@ -5,42 +5,170 @@ Apart from the command itself, because importing this takes longer than reading 
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
 import typer
+from msgspec import Struct
 
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading, configured_extenders
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.model import DecodeError
+from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds
 from scheduler.load import window_seconds
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.errors import InputError, printable
-from secondary_scheduler.cli.liveload import add_load
+from secondary_scheduler.cli.loadoptions import add_load
 from secondary_scheduler.cli.rebalance import output as forms
-from secondary_scheduler.cli.rebalance.facts import read_facts
-from secondary_scheduler.cli.rebalance.health import read_health
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
 from secondary_scheduler.cli.snapshotfile import cluster_to_read
 from secondary_scheduler.clustersnapshot.taking import read_snapshot
+from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, installations_of
+from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.files import read_text
 from secondary_scheduler.rebalancing import (
+    MOVABLE_PODS,
+    POD_METRICS,
+    WORKLOADS,
     ClusterFacts,
     History,
+    ObservedScheduler,
     Oracle,
+    PodFacts,
     RebalanceSettings,
     SchedulerHealth,
     SettingsError,
     Situation,
+    Workload,
+    facts_of_pod,
     make_plan,
     read_settings,
+    scheduler_health,
+    usage_of,
 )
 from secondary_scheduler.simulation.cluster import PodSelection
 from secondary_scheduler.simulation.documents import Entry, read_objects
-from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
-from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
+from secondary_scheduler.simulation.report import Place, Report, with_field
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
 from secondary_scheduler.simulation.watcherload import read_load
+
+
+def read_health(
+    config: ClientConfig, configuration: Configuration, now: float, say: Callable[[str], None]
+) -> SchedulerHealth | None:
+    """Return the health of the scheduler of a configuration; None where the caller may not read enough to tell.
+
+    Args:
+        config: the cluster.
+        configuration: what the plan is made with.
+        now: seconds since the epoch.
+        say: gets what the caller may not read.
+
+    Raises:
+        KubeError: the API server does not answer.
+    """
+    limits = CallerLimits()
+    read = installations_of(config, None, limits, everywhere=True, command="rebalance")
+    return health_in(read, limits, configuration, now, say)
+
+
+def health_in(
+    read: Installations,
+    limits: CallerLimits,
+    configuration: Configuration,
+    now: float,
+    say: Callable[[str], None],
+) -> SchedulerHealth | None:
+    """Return the same from what was read."""
+    names = frozenset(configuration.scheduler_names)
+    instance = next((each for each in instances_of(read) if names & _served(each, read)), None)
+    if instance is None and limits.lines:
+        for line in limits.lines:
+            say(f"scheduler not asked: {line}")
+        return None
+    if instance is None:
+        observed = ObservedScheduler(f"a scheduler of {', '.join(sorted(names)[:3])}")
+    else:
+        title = "/".join(instance.place)
+        # One that was found was readable, in whatever namespace.
+        if not instance.lease_readable or (instance.scheduler is None and not instance.deployment_readable):
+            say(f"scheduler {title} not asked: this user needs to list leases and deployments in its namespace")
+            return None
+        deployment = instance.scheduler.deployment if instance.scheduler is not None else None
+        observed = ObservedScheduler(title, deployment, instance.lease, instance.resource, instance.elects)
+    return scheduler_health(observed, planned=configuration.hash, now=now)
+
+
+def _served(instance: Instance, read: Installations) -> frozenset[str]:
+    configuration = configuration_of(instance, read)
+    return frozenset(configuration.scheduler_names) if isinstance(configuration, Configuration) else frozenset()
+
+
+class _Created(Struct, rename="camel"):
+    creation_timestamp: str | None = None
+
+
+class _Metadata(Struct):
+    metadata: _Created | None = None
+
+
+_metadata = msgspec.json.Decoder(_Metadata)
+
+
+class _PodsWhenAsked(Mapping[str, PodFacts]):
+    """Facts about pods, decoded when they are asked for: of 50,000 pods few are on overloaded nodes."""
+
+    def __init__(self, objects: RecordedObjects) -> None:
+        self._objects = {f"{obj.namespace}/{obj.name}": obj for obj in objects.of("Pod")}
+        self._decoded: dict[str, PodFacts] = {}
+
+    def __getitem__(self, key: str) -> PodFacts:
+        if key not in self._decoded:
+            try:
+                self._decoded[key] = facts_of_pod(MOVABLE_PODS.decode(self._objects[key].entry.data))
+            except (DecodeError, OverflowError):
+                # The scheduler's own reading of it has been reported.
+                raise KeyError(key) from None
+        return self._decoded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+
+def read_facts(objects: RecordedObjects, report: Report) -> ClusterFacts:
+    """Return the facts; what cannot be used is reported, and missing then."""
+    workloads: dict[tuple[str, str, str], Workload] = {}
+    for kind, codec in WORKLOADS.items():
+        for obj in objects.of(kind):
+            try:
+                workloads[kind, obj.namespace, obj.name] = codec.decode(obj.entry.data)
+            except (DecodeError, OverflowError) as error:
+                report.leave_out(obj.entry.place, obj.title, with_field(error))
+    usage = {}
+    for obj in objects.of("PodMetrics"):
+        try:
+            usage[f"{obj.namespace}/{obj.name}"] = usage_of(POD_METRICS.decode(obj.entry.data))
+        except (DecodeError, OverflowError, QuantityError, TimestampError) as error:
+            report.leave_out(obj.entry.place, obj.title, with_field(error))
+    created = {obj.name: at for obj in objects.of("Node") if not math.isnan(at := _created(obj))}
+    return ClusterFacts(_PodsWhenAsked(objects), workloads, usage, created)
+
+
+def _created(obj: NamedObject) -> float:
+    try:
+        metadata = _metadata.decode(obj.entry.data).metadata
+        return epoch_seconds(metadata.creation_timestamp or "") if metadata is not None else math.nan
+    except (msgspec.MsgspecError, UnicodeDecodeError, TimestampError):
+        return math.nan
 
 
 @dataclass(frozen=True, slots=True)

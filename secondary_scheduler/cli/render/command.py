@@ -15,7 +15,7 @@ import typer
 
 from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
+from secondary_scheduler.cli.output import examples
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.render.stack import StackValues

@@ -7,8 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from secondary_scheduler.cli.render.directory import RenderedFile
-from secondary_scheduler.cli.render.images import FIELDS_OF_KINDS, ImageReference, images_of
-from secondary_scheduler.cli.render.manifests import RenderedObject, dump, files, heading
+from secondary_scheduler.cli.render.manifests import (
+    FIELDS_OF_KINDS,
+    ImageReference,
+    RenderedObject,
+    dump,
+    files,
+    heading,
+    images_of,
+)
 
 KUSTOMIZATION = "kustomization.yaml"
 IMAGE_FIELDS = "image-fields.yaml"

@@ -11,13 +11,11 @@ from typing import Protocol
 import msgspec
 
 from scheduler.core import Placement
-from scheduler.framework import LoadReading, PodInfo
-from secondary_scheduler.balance import NodeFigures, is_measured, lowered, node_figures
+from scheduler.framework import FloatArray, LoadReading, PodInfo
+from secondary_scheduler.balance import NodeFigures, is_measured, lowered, node_figures, spread_of
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.replay.figures import Worst
-from secondary_scheduler.cli.replay.placement import PodPlacement
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
 from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, without_node
@@ -25,6 +23,63 @@ from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import ReadyCluster, set_load
 from secondary_scheduler.simulation.watcherload import read_load
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacement:
+    """Where one configuration places a pod, or why nowhere."""
+
+    scheduler_name: str
+    node: str | None
+    message: str | None = None
+
+
+REQUESTS = "requests"
+LOAD = "estimatedLoad"
+FIGURES = ((REQUESTS, "cpu"), (REQUESTS, "memory"), (LOAD, "cpu"), (LOAD, "memory"))
+"""What is said of each node, by kind and resource."""
+STATISTICS = ("stddev", "p95", "max")
+
+
+def figure_values(figures: NodeFigures, kind: str, resource: str) -> FloatArray:
+    """Return a figure of `FIGURES` per node, in per cent."""
+    if kind == REQUESTS:
+        return figures.cpu_requests if resource == "cpu" else figures.memory_requests
+    return figures.cpu_load if resource == "cpu" else figures.memory_load
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The highest of a value, and the first time it was reached, in seconds since the epoch."""
+
+    value: float
+    time: float
+
+
+@dataclass(slots=True)
+class Worst:
+    """The highest values over time.
+
+    Attributes:
+        spreads: by figure of `FIGURES` and statistic; those that were never known are missing.
+        waiting: pods without a node.
+    """
+
+    spreads: dict[tuple[str, str, str], Peak] = field(default_factory=dict)
+    waiting: Peak = field(default_factory=lambda: Peak(0.0, 0.0))
+
+    def note(self, moment: float, figures: NodeFigures, waiting: int) -> None:
+        """Take in how things are at a time."""
+        if waiting > self.waiting.value:
+            self.waiting = Peak(float(waiting), moment)
+        for kind, resource in FIGURES:
+            spread = spread_of(figure_values(figures, kind, resource))
+            for statistic in STATISTICS if spread is not None else ():
+                value = float(getattr(spread, statistic))
+                peak = self.spreads.get((kind, resource, statistic))
+                if peak is None or value > peak.value:
+                    self.spreads[kind, resource, statistic] = Peak(value, moment)
+
 
 TICK = 1.0
 """Seconds of a recording that are one step: what arrives within them is decided together, in queue order."""

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, FullOutputOption, KubeconfigOption
-from secondary_scheduler.cli.output import FullOutputFormat
+from secondary_scheduler.cli.output import FullOutputFormat, examples
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, Request
 from secondary_scheduler.cli.snapshotoptions import (

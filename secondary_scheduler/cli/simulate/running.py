@@ -6,24 +6,115 @@ Apart from the command itself, because importing this takes longer than reading 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
 
+import msgspec
 import typer
 
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
-from secondary_scheduler.cli.output import FullOutputFormat
-from secondary_scheduler.cli.simulate import output as forms
+from secondary_scheduler.cli.errors import printable
+from secondary_scheduler.cli.output import FullOutputFormat, aligned
 from secondary_scheduler.cli.simulate.options import Detail, Request
 from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster
-from secondary_scheduler.simulation.configured import taken_over
 from secondary_scheduler.simulation.deciding import Outcome, Simulation, all_explained, none_explained
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import read_recorded
 from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
-from secondary_scheduler.simulation.settingup import Conditions, set_up
+from secondary_scheduler.simulation.settingup import Conditions, set_up, taken_over
 from secondary_scheduler.simulation.watcherload import read_load
+
+API_VERSION = "secondary-scheduler.io/v1"
+KIND = "SimulationResult"
+_CHUNK = 1 << 16
+_encode = msgspec.json.Encoder().encode
+
+
+def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
+    """Write the result; one decision per line."""
+    out.write(b'{"apiVersion":' + _encode(API_VERSION) + b',"kind":' + _encode(KIND) + b',"decisions":[')
+    separator = b"\n"
+    for outcome in outcomes:
+        buffer = bytearray(separator)
+        # Without its closing brace: the nodes follow one by one.
+        buffer += _encode(_head(outcome))[:-1]
+        buffer += b',"nodes":{'
+        comma = b""
+        for name, node in _nodes(outcome, detail):
+            buffer += comma + _encode(name) + b":" + _encode(node)
+            comma = b","
+            if len(buffer) > _CHUNK:
+                out.write(buffer)
+                buffer.clear()
+        out.write(buffer + b"}}")
+        separator = b",\n"
+    out.write(b"\n]}\n")
+    out.flush()
+
+
+def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
+    """Write the result as YAML."""
+    # Here, since JSON and tables need no YAML library to be imported.
+    from secondary_scheduler.yamltext import dump_yaml
+
+    out.write(f"apiVersion: {API_VERSION}\nkind: {KIND}\ndecisions:".encode())
+    ending = b" []\n"
+    for outcome in outcomes:
+        decision = {**_head(outcome), "nodes": dict(_nodes(outcome, detail))}
+        out.write(b"\n" + dump_yaml([decision]).removesuffix(b"\n"))
+        ending = b"\n"
+    out.write(ending)
+    out.flush()
+
+
+def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> None:
+    """Write a line per pod; `wide` adds the plugins' weighted scores for the chosen node."""
+    header = ["POD", "NODE", "SCORE", "FEASIBLE", *(["SCORES"] if wide else []), "MESSAGE"]
+    rows = [header]
+    for outcome in outcomes:
+        placement, node = outcome.placement, outcome.node
+        total, feasible, scores = "-", "-", "-"
+        if placement is not None:
+            feasible = f"{placement.feasible}/{placement.evaluated}"
+            total = str(placement.total) if node is not None and placement.feasible > 1 else "-"
+        if node is not None and outcome.explanation is not None:
+            chosen = outcome.explanation.node(node)
+            total = str(chosen.total)
+            scores = ",".join(f"{plugin}={score.weighted}" for plugin, score in chosen.scores.items()) or "-"
+        message = outcome.message or "; ".join(_remarks(outcome))
+        row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), message]
+        rows.append([printable(cell) for cell in row])
+    out.write("".join(f"{line}\n" for line in aligned(rows, ("FEASIBLE", "SCORE"), whole=wide)).encode())
+    out.flush()
+
+
+def _remarks(outcome: Outcome) -> Iterable[str]:
+    if outcome.victims:
+        yield f"after removing {', '.join(outcome.victims)}"
+    if outcome.placement is not None and outcome.placement.remark:
+        yield outcome.placement.remark
+
+
+def _head(outcome: Outcome) -> dict[str, Any]:
+    head: dict[str, Any] = {
+        "pod": outcome.pod,
+        "schedulerName": outcome.scheduler_name,
+        "node": outcome.node,
+        "message": outcome.message,
+    }
+    if outcome.victims:
+        head["victims"] = list(outcome.victims)
+    if outcome.node is not None and outcome.placement is not None and outcome.placement.remark:
+        head["remark"] = outcome.placement.remark
+    return head
+
+
+def _nodes(outcome: Outcome, detail: Detail) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    if outcome.explanation is None:
+        return
+    for name, node in outcome.explanation.nodes(detail):
+        yield name, node.to_dict()
 
 
 def run(request: Request) -> bool:
@@ -74,8 +165,8 @@ def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -
 
 def _write(outcomes: Iterator[Outcome], output: FullOutputFormat, detail: Detail, out: IO[bytes]) -> None:
     if output is FullOutputFormat.JSON:
-        forms.write_json(outcomes, out, detail)
+        write_json(outcomes, out, detail)
     elif output is FullOutputFormat.YAML:
-        forms.write_yaml(outcomes, out, detail)
+        write_yaml(outcomes, out, detail)
     else:
-        forms.write_table(outcomes, out, wide=output is FullOutputFormat.WIDE)
+        write_table(outcomes, out, wide=output is FullOutputFormat.WIDE)

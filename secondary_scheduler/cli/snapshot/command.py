@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
     AllowInsecureOption,
@@ -21,9 +20,10 @@ from secondary_scheduler.cli.loadoptions import (
     WindowOption,
     load_origin,
 )
+from secondary_scheduler.cli.output import examples
 from secondary_scheduler.cli.reading import require_writable
 from secondary_scheduler.cli.typed import duration, was_typed
-from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.clustersnapshot.reading import LoadOrigin
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     AsServiceAccountOption,
@@ -19,7 +18,7 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     OnlyNamespaceOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples, fitted
 from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 

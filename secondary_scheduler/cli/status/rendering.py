@@ -10,9 +10,8 @@ from typing import Any
 
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned, text_width
-from secondary_scheduler.clusterstatus.ages import age_of
-from secondary_scheduler.clusterstatus.facts import facts_of
-from secondary_scheduler.clusterstatus.health import State, current_conditions, is_expected, is_without_replica
+from secondary_scheduler.clusterstatus.document import facts_of
+from secondary_scheduler.clusterstatus.health import State, age_of, current_conditions, is_expected, is_without_replica
 
 Json = Mapping[str, Any]
 Paint = Callable[[str, State], str]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AsServiceAccountOption,
     ContextOption,
@@ -18,8 +17,8 @@ from secondary_scheduler.cli.kubeoptions import (
     SchedulerNamespaceOption,
     SchedulerPodOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
-from secondary_scheduler.cli.top.sorting import SortKey
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples, fitted
+from secondary_scheduler.cli.top.usage import SortKey
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned
 from secondary_scheduler.cli.top.usage import requested_share
-from secondary_scheduler.clusterstatus.ages import duration
+from secondary_scheduler.clusterstatus.health import duration
 
 Json = Mapping[str, Any]
 _HEADING = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,17 @@ from typing import Any
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.top.loads import Estimate, Loads, NodeLoad
 from secondary_scheduler.cli.top.reading import NodeCapacity, NodeSums, PodSums, most_common
-from secondary_scheduler.cli.top.sorting import SortKey
+
+
+class SortKey(enum.StrEnum):
+    """Values of `--sort-by`: largest first, but for names."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    PODS = "pods"
+    REQUESTS = "requests"
+    NAME = "name"
+
 
 Json = dict[str, Any]
 _SCHEDULERS = 10

@@ -15,13 +15,11 @@ from aiohttp import web
 from scheduler import __version__
 from scheduler.config import Configuration, differences
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.ui import guard, moments, timeline, whatif
+from secondary_scheduler.cli.ui import guard, live, timeline, whatif
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import SceneRequest
-from secondary_scheduler.cli.ui.recordingscene import RecordingScenes
+from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest
 from secondary_scheduler.views import nodes, rendering
-from secondary_scheduler.views.asking import BadQuery, choice, read_form
-from secondary_scheduler.views.guarding import HEADERS, MOST_BODY, Handler, Refused
+from secondary_scheduler.views.asking import HEADERS, MOST_BODY, BadQuery, Handler, Refused, choice, read_form
 from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, View, asked_pod, show_decision, show_why
@@ -93,7 +91,7 @@ class Site:
             scene=_scene(request),
             moment=None
             if self.scenes is None or index is None
-            else moments.choice_of(request, self.scenes, index, self.root),
+            else live.choice_of(request, self.scenes, index, self.root),
             has_time=self.scene.time > 0,
             version=__version__,
             account=None,
@@ -137,7 +135,7 @@ def application(site: Site) -> web.Application:
 
 
 def _roots(site: Site) -> tuple[str, ...]:
-    return (site.root,) if site.scenes is None else (site.root, f"{site.root}{moments.PREFIX}")
+    return (site.root,) if site.scenes is None else (site.root, f"{site.root}{live.PREFIX}")
 
 
 async def _stop_working(app: web.Application) -> None:
@@ -163,9 +161,9 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
 async def _answer(site: Site, request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         if site.scenes is not None:
-            request[_MOMENT] = index = moments.moment_of(request, site.scenes)
+            request[_MOMENT] = index = live.moment_of(request, site.scenes)
             request[_SCENE] = site.scenes.at(index)
-            if target := moments.moved(request, site.scenes, site.root):
+            if target := live.moved(request, site.scenes, site.root):
                 return web.Response(status=303, headers={"Location": target})
         return await handler(request)
     except BadQuery as problem:

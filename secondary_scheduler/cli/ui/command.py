@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AsServiceAccountOption,
     ContextOption,
@@ -26,6 +25,7 @@ from secondary_scheduler.cli.loadoptions import (
     WindowOption,
     load_origin,
 )
+from secondary_scheduler.cli.output import examples
 from secondary_scheduler.cli.reading import require_file, require_single_stdin
 from secondary_scheduler.cli.schedulers import PORT
 from secondary_scheduler.cli.snapshotoptions import (

@@ -16,7 +16,7 @@ from typing import Final
 
 from aiohttp import web
 
-from secondary_scheduler.views.guarding import Refused, check_form, host_of
+from secondary_scheduler.views.asking import Refused, check_form, host_of
 
 ADDRESS: Final = "127.0.0.1"
 _NAMES: Final = frozenset({ADDRESS, "localhost"})

@@ -14,8 +14,7 @@ from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.guard import ADDRESS
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
-from secondary_scheduler.cli.ui.recordingscene import read_recording_scenes
+from secondary_scheduler.cli.ui.reading import SceneRequest, read_recording_scenes, read_scene
 
 _SHUTDOWN_SECONDS = 3.0
 """For answers that are under way."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import FullOutputOption
-from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
 from secondary_scheduler.cli.reading import choose_flavour, require_single_stdin
 from secondary_scheduler.files import read_text
 

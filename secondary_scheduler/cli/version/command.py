@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.examples import examples
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
@@ -16,7 +15,7 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     NamespaceOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text, fitted
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples, fitted
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:

@@ -1,10 +1,22 @@
-"""One loop for both kinds: objects and pods come in by watches, what a pure function makes of them goes out."""
+"""One loop for both kinds: objects and pods come in by watches, what a pure function makes of them goes out.
+
+What the status of an ElasticQuota should be (elasticquota_controller.go of scheduler-plugins 0.34.7).
+
+It is what the running pods of the namespace request together, counted as the scheduler counts it: with sidecars,
+resources of the pod as a whole, resizes in place, and the overhead that upstream adds up and drops.
+
+What the status of a PodGroup should be (pkg/controllers/podgroup_controller.go of scheduler-plugins 0.34.7).
+
+One step at a time, as upstream: the change that a step makes brings the next one. Upstream counts the pods of all
+namespaces that name a group like this one; here a group counts those of its own.
+"""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 import structlog
 
 from scheduler.kube.client import (
@@ -29,12 +41,148 @@ from scheduler.kube.model import (
     Object,
     Pod,
     PodGroup,
+    PodGroupStatus,
+    ResourceList,
+    add_amounts,
+    amount_text,
     effective_quota,
+    pod_requests,
 )
-from secondary_scheduler.operator.groups import elasticquotas, podgroups
+from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_milli_value, quantity_value
 from secondary_scheduler.operator.groups.objects import ObjectSink, PodSink, ReducedPod, identity
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.queue import WorkQueue
+
+PENDING, SCHEDULING, RUNNING = "Pending", "Scheduling", "Running"
+FINISHED, FAILED = "Finished", "Failed"
+TERMINAL = frozenset({FINISHED, FAILED})
+GIVE_UP_AFTER = 48 * 3600.0
+"""Seconds between a group's creation and the time it says its scheduling began. Nothing writes that time any more; a
+group that has it from an older controller is left alone as before."""
+
+
+class Member(NamedTuple):
+    """What counts of a pod that names a group; `owners` are the names of its owners."""
+
+    name: str
+    namespace: str
+    created: str
+    phase: str
+    owners: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pod: Pod) -> "Member":
+        """Return what counts of a pod."""
+        meta = pod.metadata
+        owners = tuple(owner.name for owner in meta.owner_references)
+        return cls(meta.name, meta.namespace, meta.creation_timestamp, pod.status.phase, owners)
+
+
+def is_overdue(group: PodGroup) -> bool:
+    """Tell whether a group was waiting for so long that its pods may have been collected as garbage."""
+    status = group.status
+    if status.phase not in (SCHEDULING, PENDING) or status.running or not status.schedule_start_time:
+        return False
+    try:
+        waited = epoch_seconds(status.schedule_start_time) - epoch_seconds(group.metadata.creation_timestamp)
+    except TimestampError:
+        return False
+    return waited > GIVE_UP_AFTER
+
+
+def next_status(group: PodGroup, members: Sequence[Member]) -> PodGroupStatus:
+    """Return the status after one step; the same one where there is nothing to change."""
+    status, wanted = group.status, group.spec.min_member
+    if status.phase in TERMINAL or is_overdue(group):
+        return status
+    if not status.phase:
+        return _with(status, phase=PENDING)
+    if status.phase == PENDING:
+        if len(members) < wanted:
+            return status
+        return _with(status, phase=SCHEDULING, occupied_by=_occupied_by(members) or status.occupied_by)
+    counts = {phase: sum(member.phase == phase for member in members) for phase in ("Running", "Succeeded", "Failed")}
+    running, succeeded, failed = counts.values()
+    return _with(
+        status,
+        phase=_phase(len(members), running, succeeded, failed, wanted),
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+    )
+
+
+def _phase(members: int, running: int, succeeded: int, failed: int, wanted: int) -> str:
+    if members < wanted:
+        return PENDING
+    if succeeded >= wanted:
+        return FINISHED
+    if failed and failed + running + succeeded >= wanted:
+        return FAILED
+    return RUNNING if succeeded + running >= wanted else SCHEDULING
+
+
+def _occupied_by(members: Sequence[Member]) -> str:
+    """Name the owners of the oldest pod; upstream takes the first one of a list in no order."""
+    if not members:
+        return ""
+    oldest = min(members, key=lambda member: (member.created, member.name))
+    return ",".join(sorted(f"{oldest.namespace}/{owner}" for owner in oldest.owners))
+
+
+def patch_of(before: PodGroupStatus, after: PodGroupStatus) -> dict[str, Any]:
+    """Return the fields that differ, as they stand in the object."""
+    names = {"occupied_by": "occupiedBy"}
+    return {
+        names.get(field, field): getattr(after, field)
+        for field in ("phase", "occupied_by", "running", "succeeded", "failed")
+        if getattr(after, field) != getattr(before, field)
+    }
+
+
+def _with(status: PodGroupStatus, **changes: object) -> PodGroupStatus:
+    return msgspec.structs.replace(status, **changes)
+
+
+Amounts = Mapping[str, int]
+"""CPU in milli-units, everything else in whole units."""
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """Return what a pod occupies.
+
+    Raises:
+        QuantityError: an amount cannot be read.
+    """
+    return pod_requests(pod, use_status=True).requests
+
+
+def used_of(quota: ElasticQuota, pods: Iterable[Amounts]) -> dict[str, int]:
+    """Return what the running pods of a quota's namespace use; resources the quota names are there even when nobody
+    uses them."""
+    used = dict.fromkeys([*(quota.spec.min or {}), *(quota.spec.max or {})], 0)
+    for amounts in pods:
+        add_amounts(used, amounts)
+    return used
+
+
+def is_reported(quota: ElasticQuota, used: Amounts) -> bool:
+    """Tell whether a quota's status says this, in whatever notation."""
+    try:
+        return dict(_read(quota.status.used)) == used
+    except QuantityError:
+        return False
+
+
+def resource_list(used: Amounts) -> dict[str, str]:
+    """Return amounts as they stand in an object."""
+    return {name: amount_text(name, amount) for name, amount in sorted(used.items())}
+
+
+def _read(amounts: ResourceList) -> Iterator[tuple[str, int]]:
+    for name, amount in amounts.items():
+        yield name, quantity_milli_value(amount) if name == "cpu" else quantity_value(amount)
+
 
 O = TypeVar("O", bound=Object)  # noqa: E741 -- an object
 P = TypeVar("P")
@@ -78,18 +226,18 @@ def _first(objects: Iterable[O]) -> O | None:
     return next(iter(objects), None)
 
 
-def _group_status(group: PodGroup, members: Collection[podgroups.Member]) -> dict[str, Any]:
-    if podgroups.is_overdue(group):
+def _group_status(group: PodGroup, members: Collection[Member]) -> dict[str, Any]:
+    if is_overdue(group):
         log.warning("waiting for more than 48 hours: the status stays as it is", podgroup=group.metadata.key)
-    return podgroups.patch_of(group.status, podgroups.next_status(group, list(members)))
+    return patch_of(group.status, next_status(group, list(members)))
 
 
-def _quota_status(quota: ElasticQuota, pods: Collection[elasticquotas.Amounts]) -> dict[str, Any]:
-    used = elasticquotas.used_of(quota, pods)
-    if elasticquotas.is_reported(quota, used):
+def _quota_status(quota: ElasticQuota, pods: Collection[Amounts]) -> dict[str, Any]:
+    used = used_of(quota, pods)
+    if is_reported(quota, used):
         return {}
     removed = dict.fromkeys(quota.status.used.keys() - used.keys())
-    return {"used": {**removed, **elasticquotas.resource_list(used)}}
+    return {"used": {**removed, **resource_list(used)}}
 
 
 POD_GROUPS = StatusKind(
@@ -97,7 +245,7 @@ POD_GROUPS = StatusKind(
     plural="podgroups",
     codec=PODGROUPS,
     label_selector=POD_GROUP_LABEL,
-    reduce=podgroups.Member.of,
+    reduce=Member.of,
     group_of=lambda pod: pod.metadata.labels.get(POD_GROUP_LABEL, ""),
     group=lambda group: group.metadata.name,
     select=_first,
@@ -109,7 +257,7 @@ ELASTIC_QUOTAS = StatusKind(
     plural="elasticquotas",
     codec=ELASTICQUOTAS,
     field_selector="status.phase=Running",
-    reduce=elasticquotas.requests_of,
+    reduce=requests_of,
     group_of=lambda pod: "",
     group=lambda quota: "",
     select=effective_quota,

@@ -1,12 +1,19 @@
-"""`reconcile`: from what is observed to what is to be done."""
+"""`reconcile`: from what is observed to what is to be done.
+
+Objects that make a scheduler safer or better observed, and without which it runs all the same.
+
+A failure to write one is reported as a warning and blocks nothing else.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from scheduler.config import InvalidSpecError, SecondarySchedulerSpec, parse_spec
-from secondary_scheduler.operator.reconcile import canary, names, objects, optional
-from secondary_scheduler.operator.reconcile.applying import writes
+from scheduler import operand
+from scheduler.catalog import FLOW_SCHEMAS, lookup
+from scheduler.config import InvalidSpecError, SecondarySchedulerSpec, UnknownFlavourError, flavour_named, parse_spec
+from scheduler.operand import is_fixed_flag
+from secondary_scheduler.operator.reconcile import canary, names, objects
 from secondary_scheduler.operator.reconcile.configuration import (
     EffectiveConfiguration,
     InstanceProblem,
@@ -17,7 +24,13 @@ from secondary_scheduler.operator.reconcile.configuration import (
     read_copy,
     select_configuration,
 )
-from secondary_scheduler.operator.reconcile.deployment import deployment, desired_revision, lease_flags
+from secondary_scheduler.operator.reconcile.deployment import (
+    Replicas,
+    deployment,
+    desired_replicas,
+    desired_revision,
+    lease_flags,
+)
 from secondary_scheduler.operator.reconcile.model import (
     Action,
     Delete,
@@ -28,14 +41,13 @@ from secondary_scheduler.operator.reconcile.model import (
     SetFinalizers,
     is_terminating,
 )
+from secondary_scheduler.operator.reconcile.objects import new_object, writes
 from secondary_scheduler.operator.reconcile.platform import kubernetes_mismatch
 from secondary_scheduler.operator.reconcile.rebalancer import (
     POLICY_KINDS,
     decide_rebalancer,
     rebalancer_keys,
 )
-from secondary_scheduler.operator.reconcile.refusals import refusals
-from secondary_scheduler.operator.reconcile.replicas import Replicas, desired_replicas
 from secondary_scheduler.operator.reconcile.revision import Revision, newest, read_run
 from secondary_scheduler.operator.reconcile.rollout import Decision, decide
 from secondary_scheduler.operator.reconcile.status import Findings, build_status, events_for
@@ -47,6 +59,80 @@ from secondary_scheduler.operator.reconcile.workload import (
     workload_problems,
 )
 
+
+def refusals(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]:
+    """Everything of that kind, by field."""
+    if not spec.scheduler_image:
+        yield InstanceProblem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
+    try:
+        known = not spec.flavour or bool(flavour_named(spec.flavour))
+    except UnknownFlavourError as error:
+        known = False
+        yield InstanceProblem("SpecInvalid", f"spec.flavour: {error}")
+    if known:
+        yield from _of_extra_plugins(spec)
+    for index, argument in enumerate(spec.extra_args):
+        if is_fixed_flag(argument):
+            yield InstanceProblem(
+                "SpecInvalid",
+                f"spec.extraArgs[{index}]: {argument.partition('=')[0]} is set by the operator and must not be given: "
+                "spec.schedulerConfig names the configuration, spec.leaderElection sets the timings",
+            )
+
+
+def _of_extra_plugins(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]:
+    flavour = spec.image_flavour
+    if spec.extra_plugins and flavour.family != "custom":
+        yield InstanceProblem(
+            "SpecInvalid",
+            f"spec.extraPlugins is only for custom images, and this one is {flavour.name}: "
+            "set spec.flavour to custom if you built it",
+        )
+    for index, plugin in enumerate(spec.extra_plugins):
+        descriptor = lookup(plugin.name)
+        if descriptor is not None and descriptor.points:
+            yield InstanceProblem(
+                "SpecInvalid",
+                f'spec.extraPlugins[{index}].name: "{plugin.name}" is a plugin of the catalogue and needs no '
+                "entry here: remove it",
+            )
+
+
+KINDS = frozenset({"PodDisruptionBudget", "NetworkPolicy", "FlowSchema", "ServiceMonitor"})
+
+
+def optional_objects(
+    observed: Observed, spec: SecondarySchedulerSpec, replicas: int, egress: Collection[int] | None
+) -> Iterator[Json]:
+    """What is wanted of these kinds, as far as the API server serves them and none is among `spec.without`.
+
+    `egress` are the TCP ports that the scheduler needs beside the API server's; None if they are not known.
+    """
+    everything = _all_optional_objects(observed, replicas, egress, spec.scrape_namespaces)
+    return (body for body in everything if body["kind"] not in spec.without)
+
+
+def _all_optional_objects(
+    observed: Observed, replicas: int, egress: Collection[int] | None, scrape_namespaces: Collection[str]
+) -> Iterator[Json]:
+    scheduler = observed.names.operand
+    if replicas > 1:
+        # A single one has no budget: it would make its node undrainable.
+        yield _object(observed, "PodDisruptionBudget", scheduler, operand.disruption_budget_spec(scheduler))
+    network = operand.scheduler_network_policy_spec(scheduler, egress, scrape_namespaces)
+    yield _object(observed, "NetworkPolicy", scheduler, network)
+    for purpose in FLOW_SCHEMAS:
+        spec = operand.flow_schema_spec(purpose, scheduler, observed.namespace)
+        yield _object(observed, "FlowSchema", observed.names.flow_schema(purpose), spec)
+    if "ServiceMonitor" not in observed.unserved:
+        monitor = operand.service_monitor_spec(scheduler, observed.namespace, openshift=observed.openshift)
+        yield _object(observed, "ServiceMonitor", scheduler, monitor)
+
+
+def _object(observed: Observed, kind: str, name: str, spec: Json) -> Json:
+    return new_object(observed, kind, name, observed.names.labels, spec=spec)
+
+
 TEARDOWN_TIMEOUT = timedelta(seconds=60)
 """How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
 
@@ -55,7 +141,7 @@ NAMESPACE_TERMINATING = InstanceProblem(
 )
 
 _OWNED_KINDS = (
-    *sorted(optional.KINDS),
+    *sorted(KINDS),
     "ClusterRoleBinding",
     "RoleBinding",
     "Role",
@@ -66,7 +152,7 @@ _OWNED_KINDS = (
 )
 
 
-_DISPENSABLE_KINDS = optional.KINDS | {"Node", "APIServer", "Namespace", *POLICY_KINDS}
+_DISPENSABLE_KINDS = KINDS | {"Node", "APIServer", "Namespace", *POLICY_KINDS}
 """Kinds that a scheduler can do without."""
 
 _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
@@ -198,7 +284,7 @@ def _apply_actions(
         if canary_run is not None:
             parts = canary.objects(observed, spec, canary_run, effective.text, probe=decision.probe)
             wanted += [(part, needed) for part in parts]
-        for body in optional.optional_objects(observed, spec, replicas, _egress(observed, spec, effective)):
+        for body in optional_objects(observed, spec, replicas, _egress(observed, spec, effective)):
             wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
     yield from writes(observed, wanted)
 
@@ -228,7 +314,7 @@ def _unneeded_budgets(observed: Observed, replicas: int) -> Iterator[Delete]:
 
 
 def _disabled_objects(observed: Observed, spec: SecondarySchedulerSpec) -> Iterator[Delete]:
-    for kind in sorted(optional.KINDS & spec.without):
+    for kind in sorted(KINDS & spec.without):
         for obj in _owned(observed, kind):
             if not is_terminating(obj):
                 yield _delete(obj, f"spec.without names {kind}")

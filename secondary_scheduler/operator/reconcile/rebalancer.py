@@ -16,7 +16,6 @@ from scheduler.config import (
     SecondarySchedulerSpec,
     read_rebalancer_spec,
 )
-from secondary_scheduler.operator.reconcile.applying import writes
 from secondary_scheduler.operator.reconcile.configuration import EffectiveConfiguration, read_copy
 from secondary_scheduler.operator.reconcile.model import (
     Action,
@@ -27,7 +26,7 @@ from secondary_scheduler.operator.reconcile.model import (
     Observed,
     is_terminating,
 )
-from secondary_scheduler.operator.reconcile.objects import new_object
+from secondary_scheduler.operator.reconcile.objects import new_object, writes
 from secondary_scheduler.operator.reconcile.rollout import Decision
 from secondary_scheduler.operator.reconcile.workload import assess_rollout, pod_problem_text, pods_of
 

@@ -18,7 +18,7 @@ import yaml
 
 from devcluster import processes
 from devcluster.cluster import LocalCluster
-from devcluster.loads import LoadClient
+from devcluster.load_generator import LoadClient
 from devcluster.spec import ClusterSpec
 from tests.support.waiting import PATIENCE_SECONDS
 

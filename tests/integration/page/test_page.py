@@ -21,7 +21,7 @@ from kubernetes import config as kubernetes_config
 from devcluster.cluster import LocalCluster
 from scheduler.catalog import page_rules
 from secondary_scheduler.page.rights import AUDIENCE
-from secondary_scheduler.page.sessions import COOKIE
+from secondary_scheduler.page.site import COOKIE
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [

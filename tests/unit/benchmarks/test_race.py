@@ -10,7 +10,7 @@ import pytest
 from benchmarks.race import report
 from benchmarks.race.command import main
 from benchmarks.race.contestants import NULL, OURS, PEER, configuration, interpreter
-from benchmarks.race.figures import (
+from benchmarks.race.report import (
     ContestantRun,
     Round,
     drain_rate,

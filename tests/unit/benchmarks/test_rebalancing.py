@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.rebalancing.command import table
 from benchmarks.rebalancing.contestants import CONTESTANTS, Moving, policy
-from benchmarks.rebalancing.observer import Eviction, Observer, Spread
-from benchmarks.rebalancing.stage import Audit, Result
+from benchmarks.rebalancing.stage import Audit, Eviction, Observer, Result, Spread
 from benchmarks.rebalancing.world import BASE_CPU, LABEL, NAMESPACE, Guard, World, make_world, manifests
 from devcluster.inventory import simulated_nodes
 from devcluster.pod_loads import CPU_ANNOTATION

@@ -12,11 +12,11 @@ import pytest
 
 from scheduler.config import Configuration, load_configuration
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.cli import liveload, snapshotfile
+from secondary_scheduler.cli import loadoptions, snapshotfile
 from secondary_scheduler.cli.installedconfigurations import Running
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration
 from secondary_scheduler.clustersnapshot.measuring import as_scheduled
-from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.clustersnapshot.reading import LoadOrigin
 from secondary_scheduler.clustersnapshot.taking import Document
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
@@ -117,7 +117,7 @@ def test_a_live_load_is_asked_with_the_window_the_queries_and_the_label_of_the_s
     objects = RecordedObjects(report)
     objects.add([Entry(Place(SERVER, 1), "v1", "Node", NODE)])
     configuration = averaging("7m", ", queries: {cpuAverage: 'my_cpu[7m]'}")
-    liveload.add_load(objects, origin(prometheus.url), configuration, SERVER, report)
+    loadoptions.add_load(objects, origin(prometheus.url), configuration, SERVER, report)
     (document,) = objects.of("NodeLoad")
     assert json.loads(bytes(document.entry.data))["window"]["duration"] == "7m"
     assert "my_cpu[7m]" in queries(prometheus)

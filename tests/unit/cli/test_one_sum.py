@@ -24,10 +24,10 @@ from scheduler.kube.model import Pod
 from scheduler.plugins.noderesourcetopologymatch.needs import NeedsOfPods
 from scheduler.state import ClusterState
 from secondary_scheduler.balance import node_figures
-from secondary_scheduler.operator.groups.elasticquotas import requests_of
-from secondary_scheduler.rebalancing.shares import share_of
+from secondary_scheduler.operator.groups.status import requests_of
+from secondary_scheduler.rebalancing.loads import share_of
+from secondary_scheduler.simulation.changing import without_taken_off
 from secondary_scheduler.simulation.cluster import SimulatedCluster
-from secondary_scheduler.simulation.takenoff import without_taken_off
 from secondary_scheduler.views.nodes import node_columns
 from tests.support.simulating import load as load_file
 from tests.support.simulating import node as node_object

@@ -13,9 +13,9 @@ import yaml
 
 from devcluster.demo.elsewhere.__main__ import main
 from devcluster.demo.elsewhere.configuration import configuration
-from devcluster.demo.elsewhere.loads import MadeUpLoads
 from devcluster.demo.elsewhere.running import kubeconfig_text
 from devcluster.demo.elsewhere.target import TargetNode
+from devcluster.demo.elsewhere.workload import MadeUpLoads
 from scheduler.config import load_configuration
 from scheduler.kube.client import ClientConfig
 from scheduler.load import parse_watcher

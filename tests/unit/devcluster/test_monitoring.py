@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from devcluster import inventory, prometheus_gateway
 from devcluster.errors import SpecError
-from devcluster.load_generator import LoadChange, LoadGenerator, SimulatedLoad, application
-from devcluster.loads import fraction
+from devcluster.load_generator import LoadChange, LoadGenerator, SimulatedLoad, application, fraction
 from devcluster.services import monitoring
 
 Serve = Callable[[web.Application], Awaitable[str]]

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from scheduler import __version__
 from secondary_scheduler.cli.app import build
 from secondary_scheduler.cli.checking import check_file
-from stacks.credentials import SECRET_KEYS
+from stacks.checking import SECRET_KEYS
 from stacks.settings import StackSettings
 from tests.support.pages import CHECKOUT, GUIDES, INDEX, File, Step, anchor, blocks, guides, inventory, pages, text_of
 

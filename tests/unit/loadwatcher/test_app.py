@@ -11,7 +11,7 @@ import pytest
 
 from secondary_scheduler.loadwatcher import app
 from secondary_scheduler.loadwatcher.__main__ import main
-from secondary_scheduler.loadwatcher.serving import Listen, WatcherError
+from secondary_scheduler.loadwatcher.app import Listen, WatcherError
 
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from scheduler.load import LoadSettings, WatcherSource
-from secondary_scheduler.loadwatcher.serving import Listen, WatcherService
+from secondary_scheduler.loadwatcher.app import Listen, WatcherService
 from tests.support.rawclient import send_garbage
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.unit.scheduler.load.fakes import FakeService, send, service

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.kube.model import ElasticQuota, Pod, PodStatus
-from secondary_scheduler.operator.groups.elasticquotas import is_reported, requests_of, resource_list, used_of
+from secondary_scheduler.operator.groups.status import is_reported, requests_of, resource_list, used_of
 
 
 def container(**requests: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from scheduler.kube.model import Pod, PodGroup, PodGroupStatus
-from secondary_scheduler.operator.groups.podgroups import Member, is_overdue, next_status, patch_of
+from secondary_scheduler.operator.groups.status import Member, is_overdue, next_status, patch_of
 
 VECTORS = json.loads((Path(__file__).parents[2] / "conformance/vectors/coscheduling.json").read_text())
 

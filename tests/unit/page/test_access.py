@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession
 
-from secondary_scheduler.page.sessions import COOKIE, IDLE_SECONDS, LONGEST_SECONDS, MOST_OF_A_USER, MOST_SESSIONS
-from secondary_scheduler.views.guarding import HEADERS
+from secondary_scheduler.page.site import COOKIE, IDLE_SECONDS, LONGEST_SECONDS, MOST_OF_A_USER, MOST_SESSIONS
+from secondary_scheduler.views.asking import HEADERS
 from secondary_scheduler.views.scenes import Scene
 from tests.support.sharedscenes import MARK, shared_scene
 from tests.support.visiting import HOST, OWN, Visit, visiting

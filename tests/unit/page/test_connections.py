@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from scheduler.connectionlimits import ConnectionLimits
-from secondary_scheduler.page.sessions import COOKIE
+from secondary_scheduler.page.site import COOKIE
 from tests.support.rawclient import Client, connect, send_garbage
 from tests.support.servedpage import page_process
 from tests.support.sharedscenes import shared_scene

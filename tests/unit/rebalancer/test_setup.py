@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from secondary_scheduler.rebalancer.app import SetupError, read_setup, unchanged
 from secondary_scheduler.rebalancer.options import Options, parse_options
-from secondary_scheduler.rebalancer.setup import SetupError, read_setup, unchanged
 from secondary_scheduler.rebalancer.status import Mode
 from tests.support.simulating import LOAD_AWARE, run
 

@@ -18,7 +18,7 @@ from secondary_scheduler.rebalancing import (
     decode_memory,
     encode_memory,
 )
-from secondary_scheduler.rebalancing.memory import MOST_BYTES
+from secondary_scheduler.rebalancing.history import MOST_BYTES
 
 NAMES = st.text("abcdefgh-.", min_size=1, max_size=20)
 TIMES = st.floats(min_value=0, max_value=4e9)

@@ -15,11 +15,9 @@ from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import decode_node, decode_pod
 from secondary_scheduler.balance import NodeFigures
 from secondary_scheduler.rebalancing import History, Outcome, PastMove, Reason, SchedulerHealth, read_settings
-from secondary_scheduler.rebalancing.loads import NodeLoads
+from secondary_scheduler.rebalancing.loads import NodeLoads, Share
 from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
-from secondary_scheduler.rebalancing.rules.moves import effect_on_all, effect_on_pair
-from secondary_scheduler.rebalancing.rules.pace import MoveBudget
-from secondary_scheduler.rebalancing.shares import Share
+from secondary_scheduler.rebalancing.rules.moves import MoveBudget, effect_on_all, effect_on_pair
 from tests.support.rebalancing import NOW, START, Object, Scene, moved, one_hot_node, owned, replica_set, running
 from tests.support.simulating import node
 

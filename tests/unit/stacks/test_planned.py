@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.config import Configuration, load_configuration
-from stacks import planned
-from stacks.planned import log_plan, plan_lines
+from stacks import applied
+from stacks.applied import log_plan, plan_lines
 from stacks.settings import PlanSettings
 from tests.support.waiting import eventually
 
@@ -53,7 +53,7 @@ class Logged:
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> Logged:
     log = Logged()
-    monkeypatch.setattr(planned.pulumi.log, "info", log.messages.append)
+    monkeypatch.setattr(applied.pulumi.log, "info", log.messages.append)
     return log
 
 
@@ -150,7 +150,7 @@ def test_a_command_that_hangs_is_stopped_with_what_it_started(directory: Path, m
                 timeout = 0
             return super().wait(timeout)
 
-    monkeypatch.setattr(planned.subprocess, "Popen", OnceStarted)
+    monkeypatch.setattr(applied.subprocess, "Popen", OnceStarted)
     script = (
         "import os, subprocess, sys, threading\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import threading; threading.Event().wait()'])\n"

@@ -17,8 +17,7 @@ from components.settings import (
     ShadowSettings,
     SharedNodesSettings,
 )
-from stacks.installing import AlertSettings, OptionalObjects
-from stacks.settings import ClusterSettings, OperatorSettings, StackSettings
+from stacks.settings import AlertSettings, ClusterSettings, OperatorSettings, OptionalObjects, StackSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())

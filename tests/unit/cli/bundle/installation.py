@@ -15,7 +15,7 @@ from secondary_scheduler.cli.bundle.archive import Members
 from secondary_scheduler.cli.bundle.collecting import Collector
 from secondary_scheduler.clusterstatus import asking, installations
 from secondary_scheduler.clusterstatus.forwarding import Answer
-from secondary_scheduler.clusterstatus.named import name_of
+from secondary_scheduler.clusterstatus.listing import name_of
 
 NAMESPACE = "schedulers"
 Json = dict[str, Any]

@@ -12,8 +12,7 @@ import pytest
 from components.drift import FORCED_TYPES
 from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli.fleet import drift
-from secondary_scheduler.cli.fleet.drift import StackObject, drift_of
-from secondary_scheduler.cli.fleet.driftcheck import DriftCheck, objects_of
+from secondary_scheduler.cli.fleet.drift import DriftCheck, StackObject, drift_of, objects_of
 from secondary_scheduler.cli.fleet.results import Change, Drift
 from tests.support.pages import CHECKOUT
 

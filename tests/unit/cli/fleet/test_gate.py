@@ -14,7 +14,7 @@ import pytest
 
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.sync import SyncConnection
-from secondary_scheduler.cli.fleet.connecting import connection_problem
+from secondary_scheduler.cli.fleet.engine import connection_problem
 from secondary_scheduler.cli.fleet.gate import ExpectedScheduler, Gate, GateResult, expected_scheduler
 
 NS = "/namespaces/openshift-secondary-scheduler-operator"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secondary_scheduler.cli.fleet.markdown import LIMIT, comment, fair_shares, marker
+from secondary_scheduler.cli.fleet.report import LIMIT, comment, fair_shares, marker
 from secondary_scheduler.cli.fleet.results import (
     GateCheck,
     Operation,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from secondary_scheduler.cli.fleet.engine import failure_reason
 from secondary_scheduler.cli.fleet.events import EventCollector, change_counts, one_line, plain_text
-from secondary_scheduler.cli.fleet.reasons import failure_reason
 from secondary_scheduler.cli.redaction import Redactor, secret_parts
 
 LOCKED = """\

@@ -14,7 +14,7 @@ import pytest
 from secondary_scheduler.cli.errors import ExitCode, Interrupted
 from secondary_scheduler.cli.fleet.project import Stack
 from secondary_scheduler.cli.fleet.results import StackOutcome, StackResult, exit_code
-from secondary_scheduler.cli.fleet.waves import run_waves
+from secondary_scheduler.cli.fleet.work import run_waves
 
 
 def stacks(*names: str, wave: str = "rest") -> list[Stack]:

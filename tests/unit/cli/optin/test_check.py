@@ -11,7 +11,7 @@ from scheduler.kube.primitives import Selector, selector_from_set
 from secondary_scheduler.cli import optinpolicies as policies
 from secondary_scheduler.cli.optin.probing import ORDINARY, Answer, Case, cases
 from secondary_scheduler.cli.optin.rendering import as_expected, check_lines
-from secondary_scheduler.cli.optin.verdict import Situation
+from secondary_scheduler.cli.optin.status import Situation
 from secondary_scheduler.cli.optinpolicies import Binding, Policy, Reason
 
 LABEL = {"secondary-scheduler.io/pods": "true"}

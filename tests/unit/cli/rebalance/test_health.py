@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.config import load_configuration
-from secondary_scheduler.cli.rebalance.health import health_in
+from secondary_scheduler.cli.rebalance.running import health_in
 from secondary_scheduler.clusterstatus.installations import CallerLimits, read_installations
 from secondary_scheduler.rebalancing import Reason, SchedulerHealth
 from tests.support.rebalancing import moved, one_hot_node

@@ -12,9 +12,8 @@ import yaml
 from scheduler import __version__
 from scheduler.catalog import LOG_VERBOSITY
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.render.chart import chart
+from secondary_scheduler.cli.render.chart import Places, chart
 from secondary_scheduler.cli.render.manifests import build
-from secondary_scheduler.cli.render.templates import Places
 from stacks.settings import StackSettings
 from tests.support.jsonschemas import mistakes
 from tests.support.rendering import Project

@@ -21,7 +21,7 @@ from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.cli.simulate.output import write_json
+from secondary_scheduler.cli.simulate.running import write_json
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.deciding import Simulation, all_explained
 from secondary_scheduler.simulation.objects import read_recorded

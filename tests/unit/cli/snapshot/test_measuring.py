@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.load import LoadError, parse_watcher
 from secondary_scheduler.clustersnapshot.measuring import read_load_document
-from secondary_scheduler.clustersnapshot.origin import LoadOrigin
+from secondary_scheduler.clustersnapshot.reading import LoadOrigin
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 NAMES = {"n1": "n1", "10.0.0.1": "n1", "n2": "n2"}

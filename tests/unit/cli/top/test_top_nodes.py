@@ -20,8 +20,7 @@ from secondary_scheduler.cli.top import loads as asking
 from secondary_scheduler.cli.top.loads import Estimate, Loads, NodeLoad, Source
 from secondary_scheduler.cli.top.reading import read_nodes, read_pods
 from secondary_scheduler.cli.top.rendering import lines
-from secondary_scheduler.cli.top.sorting import SortKey
-from secondary_scheduler.cli.top.usage import usage_document
+from secondary_scheduler.cli.top.usage import SortKey, usage_document
 from secondary_scheduler.clusterstatus.forwarding import Answer
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status.installation import NOW

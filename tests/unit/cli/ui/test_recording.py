@@ -11,8 +11,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.reading import SceneRequest
-from secondary_scheduler.cli.ui.recordingscene import RecordingScenes, read_recording_scenes
+from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest, read_recording_scenes
 from secondary_scheduler.simulation.results import PLACED, UNSCHEDULABLE
 from secondary_scheduler.views.runs import Limits
 from tests.support.recordedscenes import write_recorded_scene

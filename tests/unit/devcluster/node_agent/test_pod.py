@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from devcluster.node_agent.addresses import AddressPool
+from devcluster.node_agent.containers import NodeRuntime
 from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.images import ImageMap
 from devcluster.node_agent.objects import DataKind, Obj
 from devcluster.node_agent.pod import PodWorker
 from devcluster.node_agent.probing import Prober
 from devcluster.node_agent.process_containers import ProcessContainers
-from devcluster.node_agent.runtime import NodeRuntime
 from devcluster.node_agent.sandbox.directory import DirectorySandbox
 
 POD: Obj = {

@@ -15,7 +15,7 @@ from devcluster.node_agent.containers import ContainerRequest
 from devcluster.node_agent.logs import CriDecoder
 from devcluster.node_agent.objects import ContainerConfigError, Obj
 from devcluster.node_agent.podman import PodmanUnavailableError, find_podman
-from devcluster.node_agent.podman.arguments import (
+from devcluster.node_agent.podman.containers import (
     ImageConfig,
     Placement,
     command_line,

@@ -9,7 +9,7 @@ import pytest
 
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.container import Backoff
-from devcluster.node_agent.expansion import expand
+from devcluster.node_agent.environment import expand
 from devcluster.node_agent.images import (
     ImageMapError,
     NoSuchExecutableError,

@@ -12,19 +12,26 @@ from typing import Any
 import pytest
 
 from devcluster.node_agent.environment import container_environment
-from devcluster.node_agent.fields import FieldError, container_resource, pod_field
-from devcluster.node_agent.objects import ContainerConfigError, DataKind, NotSyncedError, Obj
+from devcluster.node_agent.objects import (
+    ContainerConfigError,
+    DataKind,
+    FieldError,
+    NotSyncedError,
+    Obj,
+    container_resource,
+    pod_field,
+)
 from devcluster.node_agent.sandbox import VolumeMount
 from devcluster.node_agent.volumes.manager import VolumeManager
 from devcluster.node_agent.volumes.sources import (
     MissingSourceError,
+    TokenManager,
     TokenRequest,
     VolumeContext,
     references,
     token_requests,
     volume_payload,
 )
-from devcluster.node_agent.volumes.tokens import TokenManager
 from devcluster.node_agent.volumes.writer import FileContent, write_payload
 
 

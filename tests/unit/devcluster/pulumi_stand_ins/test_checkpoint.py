@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.checkpoint import Checkpoint
+from devcluster.pulumi_stand_ins.kubernetes_provider.objects import Checkpoint
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import (
     Object,
     contains_secret,

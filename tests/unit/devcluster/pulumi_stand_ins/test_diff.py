@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.diff import ChangeKind, Difference, difference
-from devcluster.pulumi_stand_ins.kubernetes_provider.paths import parse, render
-from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, Object
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, Object, parse, render
 
 MUTABLE = frozenset({"ConfigMap", "Secret"})
 

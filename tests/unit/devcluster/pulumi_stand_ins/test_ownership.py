@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from devcluster.pulumi_stand_ins.kubernetes_provider.writes import (
     is_fresh,
     is_owned,
     take_over_fields,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 
 OURS = "pulumi-kubernetes-1234"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.paths import ANY, covers, overlaps, parse, render
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import ANY, covers, overlaps, parse, render
 from tests.support.selection import tries
 
 steps = st.lists(st.text(min_size=1).filter(lambda s: s != ANY) | st.integers(0, 99), min_size=1).filter(

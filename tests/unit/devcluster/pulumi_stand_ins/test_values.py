@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devcluster.pulumi_stand_ins.kubernetes_provider import values
-from devcluster.pulumi_stand_ins.kubernetes_provider.protocol import decode, encode
+from devcluster.pulumi_stand_ins.kubernetes_provider.servicer import decode, encode
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, secret
 from tests.support.selection import tries
 

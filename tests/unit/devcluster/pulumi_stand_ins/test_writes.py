@@ -11,8 +11,7 @@ import pytest
 
 from devcluster.pulumi_stand_ins.kubernetes_provider import writes
 from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import NoMatch
-from devcluster.pulumi_stand_ins.kubernetes_provider.paths import parse
-from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object, parse
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     Cancellation,
     UserInterrupt,

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from scheduler.cel.regex import Pattern, PatternError
+from scheduler.cel.strings import Pattern, PatternError
 
 
 def nothing(steps: int) -> None:

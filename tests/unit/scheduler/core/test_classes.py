@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.catalog import ExtensionPoint
 from scheduler.core import classes, decide, shared
-from scheduler.core.byclass import usable_columns
+from scheduler.core.classes import usable_columns
 from scheduler.framework import (
     SUCCESS,
     CycleState,

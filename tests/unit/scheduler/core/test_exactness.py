@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import classes, decide, explain, shared
-from scheduler.core.byclass import usable_columns
-from scheduler.core.classes import ClassColumns
+from scheduler.core.classes import ClassColumns, usable_columns
 from scheduler.core.shared import SharedAnswers
 from scheduler.framework import (
     CycleState,

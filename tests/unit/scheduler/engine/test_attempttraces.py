@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.attemptlog import AttemptLog
-from scheduler.engine.attempttraces import AttemptTraces
+from scheduler.engine.timing import AttemptTraces
 from scheduler.kube.client.errors import api_error
 from scheduler.observe import Span, Trace
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started

@@ -17,7 +17,7 @@ from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFai
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
-from scheduler.observe.questions import PodsQuestion
+from scheduler.observe.answers import PodsQuestion
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.nodename import NodeName
 from scheduler.state import QueuedPod

@@ -17,7 +17,7 @@ from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.inspector import Inspector
 from scheduler.engine.rejectioncounts import RejectionCounts
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
-from scheduler.observe.questions import (
+from scheduler.observe.answers import (
     ChosenQuestion,
     NodeQuestion,
     PodsQuestion,

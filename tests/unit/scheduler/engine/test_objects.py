@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from scheduler.catalog import Watch
-from scheduler.engine.environment import SYSTEM_CLOCKS
+from scheduler.engine.assembly import SYSTEM_CLOCKS
 from scheduler.engine.objects import ObjectInputs, is_custom, new_reflector
 from scheduler.framework import SUCCESS
 from scheduler.kube.client import ClientConfig, KubeClient

@@ -17,8 +17,8 @@ from scheduler.engine.decisions import HistoryLimits
 from scheduler.engine.shadows import LONG_QUEUE, Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner, WallSeconds
 from scheduler.observe import Metrics
+from scheduler.observe.answers import ShadowQuestion, UnansweredError
 from scheduler.observe.authorization import access_to
-from scheduler.observe.questions import ShadowQuestion, UnansweredError
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started

@@ -48,7 +48,7 @@ async def begun(**reflectors: Listed) -> AsyncIterator[tuple[Takeover, asyncio.E
 async def test_nothing_is_decided_until_all_was_read_and_a_failed_read_is_tried_again(
     resource: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.engine.takeover._RETRY_SECONDS", 0)
+    monkeypatch.setattr("scheduler.engine.handedover._RETRY_SECONDS", 0)
     failures = [KubeError("the API server does not answer")] * 2
     listed = {"pods": Listed(), "resourceclaims": Listed(optional=True)} | {resource: Listed(*failures)}
     async with begun(**listed) as (takeover, ready):

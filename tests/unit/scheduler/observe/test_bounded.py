@@ -16,7 +16,7 @@ from aiohttp import web
 
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, bounded, port_of, serving, serving_context, use_self_signed
-from scheduler.observe.connections import SECONDS, Drop, Wait
+from scheduler.observe.bounded import SECONDS, Drop, Wait
 from tests.support.rawclient import GARBAGE, Client, connect
 from tests.support.waiting import eventually_on_loop
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from scheduler.connectionlimits import ConnectionLimits, client_of
-from scheduler.observe.connections import SECONDS, Connection, Connections, Drop, Wait
+from scheduler.observe.bounded import SECONDS, Connection, Connections, Drop, Wait
 
 
 class Port:

@@ -24,10 +24,9 @@ from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
 from devcluster import pki
-from scheduler.observe.answers import Answers
+from scheduler.observe.answers import Answers, PodsQuestion, Question, QueueQuestion, UnansweredError
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
-from scheduler.observe.questions import PodsQuestion, Question, QueueQuestion, UnansweredError
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
 from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads

@@ -3,7 +3,7 @@
 import msgspec
 
 from scheduler.framework import PodInfo
-from scheduler.state.directory import PodDirectory
+from scheduler.state.cluster import PodDirectory
 from tests.unit.scheduler.core.builders import pod
 
 LABEL = "group"

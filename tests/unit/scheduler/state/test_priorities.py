@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.state import ClusterState
-from scheduler.state.priorities import NO_PODS
+from scheduler.state.table import NO_PODS
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 
 Step = tuple[str, int, int]
