@@ -20,8 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.race import cluster as servers
-from benchmarks.race import contestants
+from benchmarks.race import cluster as servers, contestants
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS
 from benchmarks.race.observe import Observer

@@ -28,8 +28,7 @@ from pathlib import Path
 import psutil
 import yaml
 
-from benchmarks.race import cluster as servers
-from benchmarks.race import contestants
+from benchmarks.race import cluster as servers, contestants
 from benchmarks.race.cluster import unchecked_tls
 from devcluster import ports
 from devcluster.errors import DevClusterError

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.endurance import Sample, sizes, thinned
-from benchmarks.race import cluster as servers
-from benchmarks.race import contestants
+from benchmarks.race import cluster as servers, contestants
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, Contestant
 from benchmarks.race.kept import KeptCluster, add_option

@@ -16,8 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.race import cluster as servers
-from benchmarks.race import contestants, watcher
+from benchmarks.race import cluster as servers, contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, PEER, Contestant
 from benchmarks.race.observe import Observer

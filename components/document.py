@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from scheduler.catalog import CredentialRules as CredentialRules
-from scheduler.catalog import ExtensionPoint
-from scheduler.catalog import PolicyRule as PolicyRule
+from scheduler.catalog import CredentialRules as CredentialRules, ExtensionPoint, PolicyRule as PolicyRule
 from scheduler.config import (
     Configuration,
     ConfigurationError,

@@ -13,8 +13,7 @@ import pulumi
 from .installation import InstallMode
 from .kube_object import OptionalObjects as _OptionalObjects
 from .metric_credentials import MetricAccess
-from .scheduler_installation import SchedulerInstallation as _SchedulerInstallation
-from .scheduler_installation import SchedulerInstallationArgs as _Args
+from .scheduler_installation import SchedulerInstallation as _SchedulerInstallation, SchedulerInstallationArgs as _Args
 
 NAME = "secondary-scheduler"
 """The package's name, with which every type token begins."""

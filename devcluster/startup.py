@@ -21,8 +21,7 @@ from devcluster.layout import Layout, write_credentials
 from devcluster.ports import LOOPBACK
 from devcluster.processes import ServiceProcess
 from devcluster.progress import Reporter
-from devcluster.services import control_plane, monitoring, nodes
-from devcluster.services import olm as olm_services
+from devcluster.services import control_plane, monitoring, nodes, olm as olm_services
 from devcluster.spec import ClusterSpec
 from devcluster.state import RecordedCluster, StateDirectory, other_clusters
 from devcluster.toolchain import binaries

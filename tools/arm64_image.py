@@ -30,9 +30,11 @@ from tools.image import PARTS, BuildError, Part, run  # noqa: E402
 from tools.locked_wheels import Target, WheelError, fetch, unpack  # noqa: E402
 from tools.sbom import write as write_sbom  # noqa: E402
 from tools.version import version  # noqa: E402
-from tools.wheels import BuildError as WheelBuildError  # noqa: E402
-from tools.wheels import build as build_wheel  # noqa: E402
-from tools.wheels import source_date_epoch  # noqa: E402
+from tools.wheels import (  # noqa: E402
+    BuildError as WheelBuildError,
+    build as build_wheel,
+    source_date_epoch,
+)
 
 PLATFORM = "linux/arm64"
 TARGET = Target("3.11", "aarch64", glibc=36)

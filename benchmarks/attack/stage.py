@@ -19,8 +19,7 @@ from benchmarks.attack.attacks import Attack
 from benchmarks.attack.figures import Turn, Victim, Waits, well_after
 from benchmarks.attack.objects import TENANT, VICTIM_LABELS, cluster_object, node_name, tenant_object
 from benchmarks.manifests import node
-from benchmarks.race import cluster as servers
-from benchmarks.race import contestants
+from benchmarks.race import cluster as servers, contestants
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, PEER, Contestant
 from benchmarks.race.observe import Observer

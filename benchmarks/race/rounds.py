@@ -14,8 +14,7 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks.race import cluster as servers
-from benchmarks.race import contestants, watcher
+from benchmarks.race import cluster as servers, contestants, watcher
 from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import NULL, OURS, PEER, Contestant
 from benchmarks.race.kept import KeptCluster

@@ -7,93 +7,66 @@ command line reads stack files without it. It imports nothing of `components` ou
 """
 
 from .credentials import (
-    CREDENTIALS,
-    TOKEN_IN_CONFIG_MAP,
-    CredentialFiles,
-    MetricCredentialValues,
-    mounted_credentials,
-    unset_variable,
+    CREDENTIALS as CREDENTIALS,
+    TOKEN_IN_CONFIG_MAP as TOKEN_IN_CONFIG_MAP,
+    CredentialFiles as CredentialFiles,
+    MetricCredentialValues as MetricCredentialValues,
+    mounted_credentials as mounted_credentials,
+    unset_variable as unset_variable,
 )
-from .flavour import flavour_of_settings
-from .load_watcher import LOAD_WATCHER_PORT, ManagedLoadWatcher, load_watcher_name
-from .metric_settings import CredentialSettings, ExistingSecret, MetricProviderSettings
-from .opt_in import DEFAULT_SCHEDULER, OptInPlan, OptInSettings, OptInTarget, plan_opt_in
-from .page import PagePlan, PageSettings, plan_page
-from .partition import NodePartitionSettings, SharedNodesSettings
-from .problems import from_validation_error, shown_value
-from .profile import CheckedConfiguration, build_profile, checked_configuration
-from .profile_settings import ExtraPluginSettings, PluginChoice, PluginSettings, ProfileSettings, ShadowSettings
-from .reading import ReadSettings, read_settings
-from .rebalance import RebalancerPlan, RebalancerSettings, plan_rebalancer, pruned_by
-from .scraping import scrape_problems
-from .selectors import LabelSelectorSettings
+from .flavour import flavour_of_settings as flavour_of_settings
+from .load_watcher import (
+    LOAD_WATCHER_PORT as LOAD_WATCHER_PORT,
+    ManagedLoadWatcher as ManagedLoadWatcher,
+    load_watcher_name as load_watcher_name,
+)
+from .metric_settings import (
+    CredentialSettings as CredentialSettings,
+    ExistingSecret as ExistingSecret,
+    MetricProviderSettings as MetricProviderSettings,
+)
+from .opt_in import (
+    DEFAULT_SCHEDULER as DEFAULT_SCHEDULER,
+    OptInPlan as OptInPlan,
+    OptInSettings as OptInSettings,
+    OptInTarget as OptInTarget,
+    plan_opt_in as plan_opt_in,
+)
+from .page import PagePlan as PagePlan, PageSettings as PageSettings, plan_page as plan_page
+from .partition import NodePartitionSettings as NodePartitionSettings, SharedNodesSettings as SharedNodesSettings
+from .problems import from_validation_error as from_validation_error, shown_value as shown_value
+from .profile import (
+    CheckedConfiguration as CheckedConfiguration,
+    build_profile as build_profile,
+    checked_configuration as checked_configuration,
+)
+from .profile_settings import (
+    ExtraPluginSettings as ExtraPluginSettings,
+    PluginChoice as PluginChoice,
+    PluginSettings as PluginSettings,
+    ProfileSettings as ProfileSettings,
+    ShadowSettings as ShadowSettings,
+)
+from .reading import ReadSettings as ReadSettings, read_settings as read_settings
+from .rebalance import (
+    RebalancerPlan as RebalancerPlan,
+    RebalancerSettings as RebalancerSettings,
+    plan_rebalancer as plan_rebalancer,
+    pruned_by as pruned_by,
+)
+from .scraping import scrape_problems as scrape_problems
+from .selectors import LabelSelectorSettings as LabelSelectorSettings
 from .values import (
-    SECRET_ARGUMENT,
-    FileName,
-    Image,
-    ObjectName,
-    Repository,
-    ResourceQuantity,
-    SecretDataKey,
-    ServerAddress,
-    SettingsModel,
-    Subdomain,
-    Version,
-    absent_if_empty,
+    SECRET_ARGUMENT as SECRET_ARGUMENT,
+    FileName as FileName,
+    Image as Image,
+    ObjectName as ObjectName,
+    Repository as Repository,
+    ResourceQuantity as ResourceQuantity,
+    SecretDataKey as SecretDataKey,
+    ServerAddress as ServerAddress,
+    SettingsModel as SettingsModel,
+    Subdomain as Subdomain,
+    Version as Version,
+    absent_if_empty as absent_if_empty,
 )
-
-__all__ = [
-    "CREDENTIALS",
-    "DEFAULT_SCHEDULER",
-    "LOAD_WATCHER_PORT",
-    "SECRET_ARGUMENT",
-    "TOKEN_IN_CONFIG_MAP",
-    "CheckedConfiguration",
-    "CredentialFiles",
-    "CredentialSettings",
-    "ExistingSecret",
-    "ExtraPluginSettings",
-    "FileName",
-    "Image",
-    "LabelSelectorSettings",
-    "ManagedLoadWatcher",
-    "MetricCredentialValues",
-    "MetricProviderSettings",
-    "NodePartitionSettings",
-    "ObjectName",
-    "OptInPlan",
-    "OptInSettings",
-    "OptInTarget",
-    "PagePlan",
-    "PageSettings",
-    "PluginChoice",
-    "PluginSettings",
-    "ProfileSettings",
-    "ReadSettings",
-    "RebalancerPlan",
-    "RebalancerSettings",
-    "Repository",
-    "ResourceQuantity",
-    "SecretDataKey",
-    "ServerAddress",
-    "SettingsModel",
-    "ShadowSettings",
-    "SharedNodesSettings",
-    "Subdomain",
-    "Version",
-    "absent_if_empty",
-    "build_profile",
-    "checked_configuration",
-    "flavour_of_settings",
-    "from_validation_error",
-    "load_watcher_name",
-    "mounted_credentials",
-    "plan_opt_in",
-    "plan_page",
-    "plan_rebalancer",
-    "pruned_by",
-    "read_settings",
-    "scrape_problems",
-    "shown_value",
-    "unset_variable",
-]

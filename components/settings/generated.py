@@ -11,8 +11,7 @@ from scheduler.config import Flavour, Problem, path_text
 
 from .credentials import TOKEN_IN_CONFIG_MAP, CredentialFiles, MetricCredentialValues, unset_variable
 from .metric_settings import MetricProviderSettings
-from .partition import KEY as PARTITION
-from .partition import NODE_AFFINITY, NodePartitionSettings, conflicting_args
+from .partition import KEY as PARTITION, NODE_AFFINITY, NodePartitionSettings, conflicting_args
 from .profile_settings import (
     PluginChoice,
     PluginSettings,

@@ -13,8 +13,7 @@ from types import FrameType
 from typing import get_args
 
 import requests
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 from rich.console import Console
 
 from devcluster import environment

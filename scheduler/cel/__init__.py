@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.cel.errors import CelError, CompileError, CostExceeded, EvaluationError
+from scheduler.cel.errors import (
+    CelError as CelError,
+    CompileError as CompileError,
+    CostExceeded as CostExceeded,
+    EvaluationError as EvaluationError,
+)
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from scheduler.cel.device import Outcome, SelectableDevice, Selector
+    from scheduler.cel.device import Outcome as Outcome, SelectableDevice as SelectableDevice, Selector as Selector
 
 if not TYPE_CHECKING:
     # Few clusters have a device class; the evaluator is imported with the first selector.
     __getattr__ = lazy_attributes(__name__, {"Outcome": "device", "SelectableDevice": "device", "Selector": "device"})
-
-__all__ = ["CelError", "CompileError", "CostExceeded", "EvaluationError", "Outcome", "SelectableDevice", "Selector"]

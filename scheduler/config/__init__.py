@@ -12,68 +12,95 @@ comparison and the conversion of configurations.
 from typing import TYPE_CHECKING
 
 from scheduler.config.compatibility import (
-    ClusterVersions,
-    Incompatibility,
-    OperatorRelease,
-    incompatibilities,
-    kubernetes_minor,
-    lease_timings,
-    operator_of,
-    operator_of_csv,
-    parse_version,
+    ClusterVersions as ClusterVersions,
+    Incompatibility as Incompatibility,
+    OperatorRelease as OperatorRelease,
+    incompatibilities as incompatibilities,
+    kubernetes_minor as kubernetes_minor,
+    lease_timings as lease_timings,
+    operator_of as operator_of,
+    operator_of_csv as operator_of_csv,
+    parse_version as parse_version,
 )
-from scheduler.config.decode import nearest
-from scheduler.config.document import Document, check_size, plain_scalar, read_document
-from scheduler.config.expand import EffectiveProfile, EnabledPlugin, disables_nothing
+from scheduler.config.decode import nearest as nearest
+from scheduler.config.document import (
+    Document as Document,
+    check_size as check_size,
+    plain_scalar as plain_scalar,
+    read_document as read_document,
+)
+from scheduler.config.expand import (
+    EffectiveProfile as EffectiveProfile,
+    EnabledPlugin as EnabledPlugin,
+    disables_nothing as disables_nothing,
+)
 from scheduler.config.flavours import (
-    CUSTOM,
-    OURS,
-    ExtraPlugin,
-    Flavour,
-    UnknownFlavourError,
-    custom_flavour,
-    flavour_named,
-    flavour_names,
-    flavour_of,
-    image_flavour,
-    split_image,
+    CUSTOM as CUSTOM,
+    OURS as OURS,
+    ExtraPlugin as ExtraPlugin,
+    Flavour as Flavour,
+    UnknownFlavourError as UnknownFlavourError,
+    custom_flavour as custom_flavour,
+    flavour_named as flavour_named,
+    flavour_names as flavour_names,
+    flavour_of as flavour_of,
+    image_flavour as image_flavour,
+    split_image as split_image,
 )
-from scheduler.config.load import Configuration, default_configuration, load_configuration
+from scheduler.config.load import (
+    Configuration as Configuration,
+    default_configuration as default_configuration,
+    load_configuration as load_configuration,
+)
 from scheduler.config.model import (
-    API_VERSION,
-    DEFAULT_SCHEDULER_NAME,
-    KIND,
-    Extender,
-    ExtenderTLSConfig,
-    KubeSchedulerConfiguration,
-    LeaseFlags,
-    overridden_lease_keys,
+    API_VERSION as API_VERSION,
+    DEFAULT_SCHEDULER_NAME as DEFAULT_SCHEDULER_NAME,
+    KIND as KIND,
+    Extender as Extender,
+    ExtenderTLSConfig as ExtenderTLSConfig,
+    KubeSchedulerConfiguration as KubeSchedulerConfiguration,
+    LeaseFlags as LeaseFlags,
+    overridden_lease_keys as overridden_lease_keys,
 )
-from scheduler.config.problems import ConfigurationError, Problem, message_without_value, path_text
-from scheduler.config.render import configuration_hash, names_secret, redacted, render
+from scheduler.config.problems import (
+    ConfigurationError as ConfigurationError,
+    Problem as Problem,
+    message_without_value as message_without_value,
+    path_text as path_text,
+)
+from scheduler.config.render import (
+    configuration_hash as configuration_hash,
+    names_secret as names_secret,
+    redacted as redacted,
+    render as render,
+)
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from scheduler.config.bound import bound_rules
-    from scheduler.config.complete import completed
-    from scheduler.config.difference import differences, profile_differences
+    from scheduler.config.bound import bound_rules as bound_rules
+    from scheduler.config.complete import completed as completed
+    from scheduler.config.difference import differences as differences, profile_differences as profile_differences
     from scheduler.config.found import (
-        CONFIG_KEY,
-        FoundConfiguration,
-        Manifests,
-        find_configuration,
+        CONFIG_KEY as CONFIG_KEY,
+        FoundConfiguration as FoundConfiguration,
+        Manifests as Manifests,
+        find_configuration as find_configuration,
     )
     from scheduler.config.rebalancing import (
-        REBALANCED_RESOURCES,
-        RebalancerSpec,
-        RebalanceSettings,
-        RebalanceSettingsError,
-        read_rebalance_settings,
-        read_rebalancer_spec,
-        rebalancer_obstacles,
+        REBALANCED_RESOURCES as REBALANCED_RESOURCES,
+        RebalancerSpec as RebalancerSpec,
+        RebalanceSettings as RebalanceSettings,
+        RebalanceSettingsError as RebalanceSettingsError,
+        read_rebalance_settings as read_rebalance_settings,
+        read_rebalancer_spec as read_rebalancer_spec,
+        rebalancer_obstacles as rebalancer_obstacles,
     )
-    from scheduler.config.rewrite import convert_text
-    from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
+    from scheduler.config.rewrite import convert_text as convert_text
+    from scheduler.config.spec import (
+        InvalidSpecError as InvalidSpecError,
+        SecondarySchedulerSpec as SecondarySchedulerSpec,
+        parse_spec as parse_spec,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -100,72 +127,3 @@ if not TYPE_CHECKING:
             "parse_spec": "spec",
         },
     )
-
-__all__ = [
-    "API_VERSION",
-    "CONFIG_KEY",
-    "CUSTOM",
-    "DEFAULT_SCHEDULER_NAME",
-    "KIND",
-    "OURS",
-    "REBALANCED_RESOURCES",
-    "ClusterVersions",
-    "Configuration",
-    "ConfigurationError",
-    "Document",
-    "EffectiveProfile",
-    "EnabledPlugin",
-    "Extender",
-    "ExtenderTLSConfig",
-    "ExtraPlugin",
-    "Flavour",
-    "FoundConfiguration",
-    "Incompatibility",
-    "InvalidSpecError",
-    "KubeSchedulerConfiguration",
-    "LeaseFlags",
-    "Manifests",
-    "OperatorRelease",
-    "Problem",
-    "RebalanceSettings",
-    "RebalanceSettingsError",
-    "RebalancerSpec",
-    "SecondarySchedulerSpec",
-    "UnknownFlavourError",
-    "bound_rules",
-    "check_size",
-    "completed",
-    "configuration_hash",
-    "convert_text",
-    "custom_flavour",
-    "default_configuration",
-    "differences",
-    "disables_nothing",
-    "find_configuration",
-    "flavour_named",
-    "flavour_names",
-    "flavour_of",
-    "image_flavour",
-    "incompatibilities",
-    "kubernetes_minor",
-    "lease_timings",
-    "load_configuration",
-    "message_without_value",
-    "names_secret",
-    "nearest",
-    "operator_of",
-    "operator_of_csv",
-    "overridden_lease_keys",
-    "parse_spec",
-    "parse_version",
-    "path_text",
-    "plain_scalar",
-    "profile_differences",
-    "read_document",
-    "read_rebalance_settings",
-    "read_rebalancer_spec",
-    "rebalancer_obstacles",
-    "redacted",
-    "render",
-    "split_image",
-]

@@ -3,69 +3,48 @@
 May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 """
 
-from scheduler.core.asking import decide_asking, sample_size
-from scheduler.core.comparing import ComparedDecision, JudgedNode, compare_decisions
-from scheduler.core.decide import decide
+from scheduler.core.asking import decide_asking as decide_asking, sample_size as sample_size
+from scheduler.core.comparing import (
+    ComparedDecision as ComparedDecision,
+    JudgedNode as JudgedNode,
+    compare_decisions as compare_decisions,
+)
+from scheduler.core.decide import decide as decide
 from scheduler.core.detail import (
-    DecisionDetail,
-    LoadInput,
-    RejectedNodes,
-    ScoredNode,
-    detail_of,
-    load_of_node,
-    rejected_nodes,
+    DecisionDetail as DecisionDetail,
+    LoadInput as LoadInput,
+    RejectedNodes as RejectedNodes,
+    ScoredNode as ScoredNode,
+    detail_of as detail_of,
+    load_of_node as load_of_node,
+    rejected_nodes as rejected_nodes,
 )
-from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
-from scheduler.core.feasible import BUDGET_REJECTOR
+from scheduler.core.explain import (
+    Explanation as Explanation,
+    NodeExplanation as NodeExplanation,
+    Score as Score,
+    explain as explain,
+)
+from scheduler.core.feasible import BUDGET_REJECTOR as BUDGET_REJECTOR
 from scheduler.core.gang import (
-    GangDecision,
-    Interested,
-    decide_gang_asking,
-    gang_message,
-    gang_plugins,
-    nobody,
-    place_gang,
+    GangDecision as GangDecision,
+    Interested as Interested,
+    decide_gang_asking as decide_gang_asking,
+    gang_message as gang_message,
+    gang_plugins as gang_plugins,
+    nobody as nobody,
+    place_gang as place_gang,
 )
-from scheduler.core.onenode import NodeVerdict, PluginVerdict, judge_node, without_own_use
-from scheduler.core.placement import Placement
-from scheduler.core.postfilter import PostFilterOutcome, post_filters_asking, run_post_filters
-from scheduler.core.shortage import NodeShortage, Shortage, find_shortage
-
-__all__ = [
-    "BUDGET_REJECTOR",
-    "ComparedDecision",
-    "DecisionDetail",
-    "Explanation",
-    "GangDecision",
-    "Interested",
-    "JudgedNode",
-    "LoadInput",
-    "NodeExplanation",
-    "NodeShortage",
-    "NodeVerdict",
-    "Placement",
-    "PluginVerdict",
-    "PostFilterOutcome",
-    "RejectedNodes",
-    "Score",
-    "ScoredNode",
-    "Shortage",
-    "compare_decisions",
-    "decide",
-    "decide_asking",
-    "decide_gang_asking",
-    "detail_of",
-    "explain",
-    "find_shortage",
-    "gang_message",
-    "gang_plugins",
-    "judge_node",
-    "load_of_node",
-    "nobody",
-    "place_gang",
-    "post_filters_asking",
-    "rejected_nodes",
-    "run_post_filters",
-    "sample_size",
-    "without_own_use",
-]
+from scheduler.core.onenode import (
+    NodeVerdict as NodeVerdict,
+    PluginVerdict as PluginVerdict,
+    judge_node as judge_node,
+    without_own_use as without_own_use,
+)
+from scheduler.core.placement import Placement as Placement
+from scheduler.core.postfilter import (
+    PostFilterOutcome as PostFilterOutcome,
+    post_filters_asking as post_filters_asking,
+    run_post_filters as run_post_filters,
+)
+from scheduler.core.shortage import NodeShortage as NodeShortage, Shortage as Shortage, find_shortage as find_shortage

@@ -10,25 +10,57 @@ The live engine is imported when it is asked for: `simulate` needs neither its H
 
 from typing import TYPE_CHECKING
 
-from scheduler.engine.assembly import SYSTEM_CLOCKS, Assembly, assemble, plugin_environment, read_named_file
-from scheduler.engine.attempts import AttemptPipeline, GangReservation, is_reserved, refusal_message
+from scheduler.engine.assembly import (
+    SYSTEM_CLOCKS as SYSTEM_CLOCKS,
+    Assembly as Assembly,
+    assemble as assemble,
+    plugin_environment as plugin_environment,
+    read_named_file as read_named_file,
+)
+from scheduler.engine.attempts import (
+    AttemptPipeline as AttemptPipeline,
+    GangReservation as GangReservation,
+    is_reserved as is_reserved,
+    refusal_message as refusal_message,
+)
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from scheduler.engine.decisions import HISTORY_BYTES, DecisionHistory, HistoryLimits
-    from scheduler.engine.engine import Engine, Outputs, Permissions
-    from scheduler.engine.extenderhttp import ExtenderEndpoint
-    from scheduler.engine.extenderrecords import AnswerRecord, RecordedAnswers, UnrecordedError
-    from scheduler.engine.extenders import Extending
-    from scheduler.engine.handedover import MAX_HANDOVER_BYTES, HistoryError, Takeover, decode_history
-    from scheduler.engine.inputs import NodeUpdate, reduce_node_update
-    from scheduler.engine.loadfeeds import LoadFeeds
-    from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules, node_facts
-    from scheduler.engine.nodeloads import show_requested
-    from scheduler.engine.objects import declared_watches, new_reflector
-    from scheduler.engine.overcommits import OvercommitReport
-    from scheduler.engine.recorder import EventRecorder, Regarding
-    from scheduler.engine.versions import VersionFollower, describe_versions, versions_text
+    from scheduler.engine.decisions import (
+        HISTORY_BYTES as HISTORY_BYTES,
+        DecisionHistory as DecisionHistory,
+        HistoryLimits as HistoryLimits,
+    )
+    from scheduler.engine.engine import Engine as Engine, Outputs as Outputs, Permissions as Permissions
+    from scheduler.engine.extenderhttp import ExtenderEndpoint as ExtenderEndpoint
+    from scheduler.engine.extenderrecords import (
+        AnswerRecord as AnswerRecord,
+        RecordedAnswers as RecordedAnswers,
+        UnrecordedError as UnrecordedError,
+    )
+    from scheduler.engine.extenders import Extending as Extending
+    from scheduler.engine.handedover import (
+        MAX_HANDOVER_BYTES as MAX_HANDOVER_BYTES,
+        HistoryError as HistoryError,
+        Takeover as Takeover,
+        decode_history as decode_history,
+    )
+    from scheduler.engine.inputs import NodeUpdate as NodeUpdate, reduce_node_update as reduce_node_update
+    from scheduler.engine.loadfeeds import LoadFeeds as LoadFeeds
+    from scheduler.engine.nodecheck import (
+        MAX_ANSWER_BYTES as MAX_ANSWER_BYTES,
+        check_rules as check_rules,
+        node_facts as node_facts,
+    )
+    from scheduler.engine.nodeloads import show_requested as show_requested
+    from scheduler.engine.objects import declared_watches as declared_watches, new_reflector as new_reflector
+    from scheduler.engine.overcommits import OvercommitReport as OvercommitReport
+    from scheduler.engine.recorder import EventRecorder as EventRecorder, Regarding as Regarding
+    from scheduler.engine.versions import (
+        VersionFollower as VersionFollower,
+        describe_versions as describe_versions,
+        versions_text as versions_text,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -66,46 +98,3 @@ if not TYPE_CHECKING:
             "versions_text": "versions",
         },
     )
-
-
-__all__ = [
-    "HISTORY_BYTES",
-    "MAX_ANSWER_BYTES",
-    "MAX_HANDOVER_BYTES",
-    "SYSTEM_CLOCKS",
-    "AnswerRecord",
-    "Assembly",
-    "AttemptPipeline",
-    "DecisionHistory",
-    "Engine",
-    "EventRecorder",
-    "ExtenderEndpoint",
-    "Extending",
-    "GangReservation",
-    "HistoryError",
-    "HistoryLimits",
-    "LoadFeeds",
-    "NodeUpdate",
-    "Outputs",
-    "OvercommitReport",
-    "Permissions",
-    "RecordedAnswers",
-    "Regarding",
-    "Takeover",
-    "UnrecordedError",
-    "VersionFollower",
-    "assemble",
-    "check_rules",
-    "declared_watches",
-    "decode_history",
-    "describe_versions",
-    "is_reserved",
-    "new_reflector",
-    "node_facts",
-    "plugin_environment",
-    "read_named_file",
-    "reduce_node_update",
-    "refusal_message",
-    "show_requested",
-    "versions_text",
-]

@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import ClientTimeout, TCPConnector
 
-from scheduler.config import Extender as ExtenderConfiguration
-from scheduler.config import ExtenderTLSConfig
+from scheduler.config import Extender as ExtenderConfiguration, ExtenderTLSConfig
 from scheduler.engine.extenderwire import NonsenseError, one_line
 from scheduler.framework import ExtenderError
 from scheduler.kube.client import ClientConfig, ConfigError, Credentials, proxy_variable

@@ -12,31 +12,49 @@ read no load.
 from typing import TYPE_CHECKING
 
 from scheduler.lazy import lazy_attributes
-from scheduler.load.answers import MOST_BYTES, Answer, AnswerDecoder, AnswerError, most_bytes
-from scheduler.load.collector import Collector, LoadStatus
-from scheduler.load.configured import (
-    METRICS_SERVER,
-    WATCHER,
-    configured_sources,
-    is_averaged,
-    load_settings,
-    load_source,
-    pod_series_source,
-    provider_of,
-    window_seconds,
+from scheduler.load.answers import (
+    MOST_BYTES as MOST_BYTES,
+    Answer as Answer,
+    AnswerDecoder as AnswerDecoder,
+    AnswerError as AnswerError,
+    most_bytes as most_bytes,
 )
-from scheduler.load.nodes import KnownNode, NodeAddresses, list_nodes, match_nodes, nodes_by_address
-from scheduler.load.settings import Known, LoadError, LoadRefused, LoadSettings, LoadSource
-from scheduler.load.watcherformat import watcher_document
+from scheduler.load.collector import Collector as Collector, LoadStatus as LoadStatus
+from scheduler.load.configured import (
+    METRICS_SERVER as METRICS_SERVER,
+    WATCHER as WATCHER,
+    configured_sources as configured_sources,
+    is_averaged as is_averaged,
+    load_settings as load_settings,
+    load_source as load_source,
+    pod_series_source as pod_series_source,
+    provider_of as provider_of,
+    window_seconds as window_seconds,
+)
+from scheduler.load.nodes import (
+    KnownNode as KnownNode,
+    NodeAddresses as NodeAddresses,
+    list_nodes as list_nodes,
+    match_nodes as match_nodes,
+    nodes_by_address as nodes_by_address,
+)
+from scheduler.load.settings import (
+    Known as Known,
+    LoadError as LoadError,
+    LoadRefused as LoadRefused,
+    LoadSettings as LoadSettings,
+    LoadSource as LoadSource,
+)
+from scheduler.load.watcherformat import watcher_document as watcher_document
 
 if TYPE_CHECKING:
-    from scheduler.load.feed import LoadFeed, PreparesLoad
-    from scheduler.load.metrics_server import MetricsServerSource
-    from scheduler.load.podseries import PodSeriesSource, PodUse, PodUses
-    from scheduler.load.prometheus import PrometheusSource
-    from scheduler.load.session import GuardedSession, tls_advice
-    from scheduler.load.signalfx import SignalFxSource
-    from scheduler.load.watcher import WatcherSource, parse_watcher
+    from scheduler.load.feed import LoadFeed as LoadFeed, PreparesLoad as PreparesLoad
+    from scheduler.load.metrics_server import MetricsServerSource as MetricsServerSource
+    from scheduler.load.podseries import PodSeriesSource as PodSeriesSource, PodUse as PodUse, PodUses as PodUses
+    from scheduler.load.prometheus import PrometheusSource as PrometheusSource
+    from scheduler.load.session import GuardedSession as GuardedSession, tls_advice as tls_advice
+    from scheduler.load.signalfx import SignalFxSource as SignalFxSource
+    from scheduler.load.watcher import WatcherSource as WatcherSource, parse_watcher as parse_watcher
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -56,46 +74,3 @@ if not TYPE_CHECKING:
             "tls_advice": "session",
         },
     )
-
-
-__all__ = [
-    "METRICS_SERVER",
-    "MOST_BYTES",
-    "WATCHER",
-    "Answer",
-    "AnswerDecoder",
-    "AnswerError",
-    "Collector",
-    "GuardedSession",
-    "Known",
-    "KnownNode",
-    "LoadError",
-    "LoadFeed",
-    "LoadRefused",
-    "LoadSettings",
-    "LoadSource",
-    "LoadStatus",
-    "MetricsServerSource",
-    "NodeAddresses",
-    "PodSeriesSource",
-    "PodUse",
-    "PodUses",
-    "PreparesLoad",
-    "PrometheusSource",
-    "SignalFxSource",
-    "WatcherSource",
-    "configured_sources",
-    "is_averaged",
-    "list_nodes",
-    "load_settings",
-    "load_source",
-    "match_nodes",
-    "most_bytes",
-    "nodes_by_address",
-    "parse_watcher",
-    "pod_series_source",
-    "provider_of",
-    "tls_advice",
-    "watcher_document",
-    "window_seconds",
-]

@@ -10,84 +10,51 @@ from typing import TYPE_CHECKING
 
 from scheduler.lazy import lazy_attributes
 from scheduler.observe.answers import (
-    Answers,
-    ChosenQuestion,
-    HandedOverAnswer,
-    NodeQuestion,
-    PodsQuestion,
-    Question,
-    QueueQuestion,
-    ReviewClient,
-    ShadowQuestion,
-    SplitReviewClient,
-    UnansweredError,
+    Answers as Answers,
+    ChosenQuestion as ChosenQuestion,
+    HandedOverAnswer as HandedOverAnswer,
+    NodeQuestion as NodeQuestion,
+    PodsQuestion as PodsQuestion,
+    Question as Question,
+    QueueQuestion as QueueQuestion,
+    ReviewClient as ReviewClient,
+    ShadowQuestion as ShadowQuestion,
+    SplitReviewClient as SplitReviewClient,
+    UnansweredError as UnansweredError,
 )
-from scheduler.observe.authorization import Allowance, Authorizer
-from scheduler.observe.certificate import SelfSigned, follow_renewals, serving_context, use_self_signed, validity
-from scheduler.observe.clients import ClientAuthorities
-from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
-from scheduler.observe.metrics import Metrics
-from scheduler.observe.profiling import task_stacks
-from scheduler.observe.refresh import GaugeRefresh
-from scheduler.observe.resources import PodResources
-from scheduler.observe.series import Count, Distribution, Histograms
-from scheduler.observe.server import Server, bind, port_of
-from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
-from scheduler.observe.spans import AttributeValue, Span, SpanEvent, Trace
-from scheduler.observe.tracing import Tracing, TracingRefused, new_tracing
-from scheduler.observe.workqueue import WorkQueueMetrics
+from scheduler.observe.authorization import Allowance as Allowance, Authorizer as Authorizer
+from scheduler.observe.certificate import (
+    SelfSigned as SelfSigned,
+    follow_renewals as follow_renewals,
+    serving_context as serving_context,
+    use_self_signed as use_self_signed,
+    validity as validity,
+)
+from scheduler.observe.clients import ClientAuthorities as ClientAuthorities
+from scheduler.observe.health import Check as Check, HealthChecks as HealthChecks, LoopWatchdog as LoopWatchdog
+from scheduler.observe.metrics import Metrics as Metrics
+from scheduler.observe.profiling import task_stacks as task_stacks
+from scheduler.observe.refresh import GaugeRefresh as GaugeRefresh
+from scheduler.observe.resources import PodResources as PodResources
+from scheduler.observe.series import Count as Count, Distribution as Distribution, Histograms as Histograms
+from scheduler.observe.server import Server as Server, bind as bind, port_of as port_of
+from scheduler.observe.sourceloads import (
+    LoadEstimate as LoadEstimate,
+    NodeLoadRow as NodeLoadRow,
+    SourceLoads as SourceLoads,
+)
+from scheduler.observe.spans import (
+    AttributeValue as AttributeValue,
+    Span as Span,
+    SpanEvent as SpanEvent,
+    Trace as Trace,
+)
+from scheduler.observe.tracing import Tracing as Tracing, TracingRefused as TracingRefused, new_tracing as new_tracing
+from scheduler.observe.workqueue import WorkQueueMetrics as WorkQueueMetrics
 
 if TYPE_CHECKING:
-    from scheduler.observe.bounded import serving
-    from scheduler.observe.counted import in_words
+    from scheduler.observe.bounded import serving as serving
+    from scheduler.observe.counted import in_words as in_words
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(__name__, {"serving": "bounded", "in_words": "counted"})
-
-__all__ = [
-    "Allowance",
-    "Answers",
-    "AttributeValue",
-    "Authorizer",
-    "Check",
-    "ChosenQuestion",
-    "ClientAuthorities",
-    "Count",
-    "Distribution",
-    "GaugeRefresh",
-    "HandedOverAnswer",
-    "HealthChecks",
-    "Histograms",
-    "LoadEstimate",
-    "LoopWatchdog",
-    "Metrics",
-    "NodeLoadRow",
-    "NodeQuestion",
-    "PodResources",
-    "PodsQuestion",
-    "Question",
-    "QueueQuestion",
-    "ReviewClient",
-    "SelfSigned",
-    "Server",
-    "ShadowQuestion",
-    "SourceLoads",
-    "Span",
-    "SpanEvent",
-    "SplitReviewClient",
-    "Trace",
-    "Tracing",
-    "TracingRefused",
-    "UnansweredError",
-    "WorkQueueMetrics",
-    "bind",
-    "follow_renewals",
-    "in_words",
-    "new_tracing",
-    "port_of",
-    "serving",
-    "serving_context",
-    "task_stacks",
-    "use_self_signed",
-    "validity",
-]

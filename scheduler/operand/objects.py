@@ -4,9 +4,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH as ANNOTATION_CONFIGURATION_HASH
-from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, OPERAND, cluster_role_name, static_cluster_roles
-from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY as METRIC_CREDENTIALS_DIRECTORY
+from scheduler.catalog import (
+    ANNOTATION_CONFIGURATION_HASH as ANNOTATION_CONFIGURATION_HASH,
+    BASE_CLUSTER_ROLE,
+    GO_CLUSTER_ROLES,
+    METRIC_CREDENTIALS_DIRECTORY as METRIC_CREDENTIALS_DIRECTORY,
+    OPERAND,
+    cluster_role_name,
+    static_cluster_roles,
+)
 from scheduler.config import Flavour
 
 Json = dict[str, Any]

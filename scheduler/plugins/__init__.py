@@ -114,6 +114,3 @@ def _import_object(reference: str) -> PluginFactory:
     except (ImportError, AttributeError) as error:
         raise ValueError(f'plugin constructor "{reference}" cannot be imported: {error}') from error
     return factory
-
-
-__all__ = ["FACTORIES", "build_profile"]

@@ -5,15 +5,14 @@ What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionTo
 `scheduler.helpers` and `scheduler.kube.model` and `.primitives`; has effects through the `Handle` only.
 """
 
-from scheduler.preemption.evaluator import WAITING, Evaluator, wanted_candidates
-from scheduler.preemption.victims import PREEMPTED_REASON, NodeError, ReprieveResult, VictimRules
-
-__all__ = [
-    "PREEMPTED_REASON",
-    "WAITING",
-    "Evaluator",
-    "NodeError",
-    "ReprieveResult",
-    "VictimRules",
-    "wanted_candidates",
-]
+from scheduler.preemption.evaluator import (
+    WAITING as WAITING,
+    Evaluator as Evaluator,
+    wanted_candidates as wanted_candidates,
+)
+from scheduler.preemption.victims import (
+    PREEMPTED_REASON as PREEMPTED_REASON,
+    NodeError as NodeError,
+    ReprieveResult as ReprieveResult,
+    VictimRules as VictimRules,
+)

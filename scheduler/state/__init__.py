@@ -7,29 +7,17 @@ May import `scheduler.framework`, `scheduler.catalog` and `scheduler.kube.model`
 I/O; changed only from one thread.
 """
 
-from scheduler.state.cluster import ClusterState
-from scheduler.state.nominations import Nominator
-from scheduler.state.objects import CODEC_OF_KIND, WATCHED_KINDS, ObjectStore, WatchedKind
-from scheduler.state.observer import QueueObserver
-from scheduler.state.queue import SchedulingQueue
-from scheduler.state.queued import QueuedPod, QueueName
-from scheduler.state.snapshot import Overlay, Snapshot
-from scheduler.state.table import NodeTable
-from scheduler.state.waking import Hints
-
-__all__ = [
-    "CODEC_OF_KIND",
-    "WATCHED_KINDS",
-    "ClusterState",
-    "Hints",
-    "NodeTable",
-    "Nominator",
-    "ObjectStore",
-    "Overlay",
-    "QueueName",
-    "QueueObserver",
-    "QueuedPod",
-    "SchedulingQueue",
-    "Snapshot",
-    "WatchedKind",
-]
+from scheduler.state.cluster import ClusterState as ClusterState
+from scheduler.state.nominations import Nominator as Nominator
+from scheduler.state.objects import (
+    CODEC_OF_KIND as CODEC_OF_KIND,
+    WATCHED_KINDS as WATCHED_KINDS,
+    ObjectStore as ObjectStore,
+    WatchedKind as WatchedKind,
+)
+from scheduler.state.observer import QueueObserver as QueueObserver
+from scheduler.state.queue import SchedulingQueue as SchedulingQueue
+from scheduler.state.queued import QueuedPod as QueuedPod, QueueName as QueueName
+from scheduler.state.snapshot import Overlay as Overlay, Snapshot as Snapshot
+from scheduler.state.table import NodeTable as NodeTable
+from scheduler.state.waking import Hints as Hints

@@ -32,8 +32,7 @@ from scheduler.config import (
     parse_spec,
 )
 from secondary_scheduler.cli import stackfile
-from secondary_scheduler.clusterstatus.installations import API_VERSION
-from secondary_scheduler.clusterstatus.installations import KIND as RESOURCE
+from secondary_scheduler.clusterstatus.installations import API_VERSION, KIND as RESOURCE
 
 _OF_UPSTREAM = frozenset({"observedConfig", "unsupportedConfigOverrides"})
 """Fields that upstream's operator has and ours does not read."""

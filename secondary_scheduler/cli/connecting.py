@@ -89,8 +89,7 @@ class _Login:
     ) -> None:
         self._namespace = namespace
         # Here, since it takes a second and few need it.
-        from kubernetes import client
-        from kubernetes import config as kubernetes_config
+        from kubernetes import client, config as kubernetes_config
 
         self._source = os.pathsep.join(map(str, files))
         self._loaded: Any = client.Configuration()

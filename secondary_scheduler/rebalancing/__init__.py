@@ -5,94 +5,61 @@ returns a plan. `rules` holds the safety rules, which docs/rebalancing.md lists.
 """
 
 from secondary_scheduler.rebalancing.history import (
-    ROUNDS_TO_STOP,
-    History,
-    Memory,
-    Outcome,
-    PastMove,
-    UnreadableMemory,
-    decode_memory,
-    encode_memory,
+    ROUNDS_TO_STOP as ROUNDS_TO_STOP,
+    History as History,
+    Memory as Memory,
+    Outcome as Outcome,
+    PastMove as PastMove,
+    UnreadableMemory as UnreadableMemory,
+    decode_memory as decode_memory,
+    encode_memory as encode_memory,
 )
-from secondary_scheduler.rebalancing.loads import unevenness
+from secondary_scheduler.rebalancing.loads import unevenness as unevenness
 from secondary_scheduler.rebalancing.objects import (
-    MOVABLE_PODS,
-    POD_METRICS,
-    WORKLOADS,
-    ClusterFacts,
-    MovablePod,
-    PodFacts,
-    PodMetrics,
-    Usage,
-    Workload,
-    facts_of_pod,
-    usage_of,
+    MOVABLE_PODS as MOVABLE_PODS,
+    POD_METRICS as POD_METRICS,
+    WORKLOADS as WORKLOADS,
+    ClusterFacts as ClusterFacts,
+    MovablePod as MovablePod,
+    PodFacts as PodFacts,
+    PodMetrics as PodMetrics,
+    Usage as Usage,
+    Workload as Workload,
+    facts_of_pod as facts_of_pod,
+    usage_of as usage_of,
 )
 from secondary_scheduler.rebalancing.observed import (
-    ObservedScheduler,
-    command_flag,
-    elects_leader,
-    lease_of,
-    outcome_of,
-    replacement_of,
-    scheduler_health,
+    ObservedScheduler as ObservedScheduler,
+    command_flag as command_flag,
+    elects_leader as elects_leader,
+    lease_of as lease_of,
+    outcome_of as outcome_of,
+    replacement_of as replacement_of,
+    scheduler_health as scheduler_health,
 )
-from secondary_scheduler.rebalancing.oracle import Gain, Oracle
-from secondary_scheduler.rebalancing.planning import MOST_ROUNDS, Situation, make_plan
-from secondary_scheduler.rebalancing.plans import Move, NodeChange, PlanSummary, RebalancePlan
-from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
-from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth
-from secondary_scheduler.rebalancing.rules.reasons import STOPPING, Reason, Refusal
-from secondary_scheduler.rebalancing.settings import RESOURCES, RebalanceSettings, SettingsError, read_settings
-from secondary_scheduler.rebalancing.workloads import revision_of
-
-__all__ = [
-    "MOST_ROUNDS",
-    "MOVABLE_PODS",
-    "POD_METRICS",
-    "RESOURCES",
-    "ROUNDS_TO_STOP",
-    "STOPPING",
-    "WORKLOADS",
-    "Answer",
-    "ClusterFacts",
-    "Gain",
-    "History",
-    "Memory",
-    "MovablePod",
-    "Move",
-    "NodeChange",
-    "ObservedScheduler",
-    "Oracle",
-    "Outcome",
-    "PastMove",
-    "PlanSummary",
-    "PodFacts",
-    "PodMetrics",
-    "Reason",
-    "RebalancePlan",
-    "RebalanceSettings",
-    "Refusal",
-    "SchedulerHealth",
-    "SettingsError",
-    "Situation",
-    "UnreadableMemory",
-    "Usage",
-    "Workload",
-    "answer_of",
-    "command_flag",
-    "decode_memory",
-    "elects_leader",
-    "encode_memory",
-    "eviction_of",
-    "facts_of_pod",
-    "lease_of",
-    "make_plan",
-    "outcome_of",
-    "read_settings",
-    "replacement_of",
-    "revision_of",
-    "scheduler_health",
-    "unevenness",
-    "usage_of",
-]
+from secondary_scheduler.rebalancing.oracle import Gain as Gain, Oracle as Oracle
+from secondary_scheduler.rebalancing.planning import (
+    MOST_ROUNDS as MOST_ROUNDS,
+    Situation as Situation,
+    make_plan as make_plan,
+)
+from secondary_scheduler.rebalancing.plans import (
+    Move as Move,
+    NodeChange as NodeChange,
+    PlanSummary as PlanSummary,
+    RebalancePlan as RebalancePlan,
+)
+from secondary_scheduler.rebalancing.rules.evictions import (
+    Answer as Answer,
+    answer_of as answer_of,
+    eviction_of as eviction_of,
+)
+from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth as SchedulerHealth
+from secondary_scheduler.rebalancing.rules.reasons import STOPPING as STOPPING, Reason as Reason, Refusal as Refusal
+from secondary_scheduler.rebalancing.settings import (
+    RESOURCES as RESOURCES,
+    RebalanceSettings as RebalanceSettings,
+    SettingsError as SettingsError,
+    read_settings as read_settings,
+)
+from secondary_scheduler.rebalancing.workloads import revision_of as revision_of

@@ -20,9 +20,7 @@ from secondary_scheduler.rebalancing.loads import NodeLoads, Share, share_of
 from secondary_scheduler.rebalancing.objects import ClusterFacts
 from secondary_scheduler.rebalancing.oracle import Oracle, Verdict
 from secondary_scheduler.rebalancing.plans import Move, NodeChange, PlanSummary, RebalancePlan
-from secondary_scheduler.rebalancing.rules import moves
-from secondary_scheduler.rebalancing.rules import moves as move_rules
-from secondary_scheduler.rebalancing.rules import pods as health_rules
+from secondary_scheduler.rebalancing.rules import moves, moves as move_rules, pods as health_rules
 from secondary_scheduler.rebalancing.rules.evictions import Disruptions
 from secondary_scheduler.rebalancing.rules.pods import PodRules, SchedulerHealth
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal

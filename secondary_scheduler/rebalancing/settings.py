@@ -2,14 +2,8 @@
 
 from scheduler.config import (
     REBALANCED_RESOURCES as RESOURCES,
-)
-from scheduler.config import (
     RebalanceSettings,
-)
-from scheduler.config import (
     RebalanceSettingsError as SettingsError,
-)
-from scheduler.config import (
     read_rebalance_settings as read_settings,
 )
 

@@ -12,8 +12,7 @@ import numpy as np
 from scheduler.catalog import ExtensionPoint, LoadOptions, TargetLoadPackingArgs
 from scheduler.config import Configuration
 from scheduler.framework import FloatArray, LoadReading, NodeInfo, NodeView, is_fresh
-from scheduler.helpers.unmeasured import UnmeasuredUse
-from scheduler.helpers.unmeasured import requested as requested_by
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested as requested_by
 from scheduler.kube.primitives import quantity_milli_value
 from scheduler.plugins.targetloadpacking.formula import predicted_cpu
 from scheduler.state import ClusterState

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
-from kubernetes import watch as kubernetes_watch
+from kubernetes import client as kubernetes, config as kubernetes_config, watch as kubernetes_watch
 
 from devcluster import releases
 from scheduler.catalog import KUBERNETES_VERSIONS

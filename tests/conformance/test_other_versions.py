@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import releases
 from scheduler.catalog import minor_of, nearest_kubernetes

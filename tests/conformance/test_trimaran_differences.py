@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import ports
 from devcluster.cluster import LocalCluster

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec

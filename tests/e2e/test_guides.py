@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter

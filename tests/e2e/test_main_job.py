@@ -24,8 +24,7 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import environment, releases
 from devcluster.cluster import LocalCluster

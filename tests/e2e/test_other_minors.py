@@ -9,8 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import environment, releases
 from devcluster.cluster import LocalCluster

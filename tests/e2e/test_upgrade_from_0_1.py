@@ -20,8 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster

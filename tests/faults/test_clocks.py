@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from tests.support.waiting import PATIENCE_SECONDS

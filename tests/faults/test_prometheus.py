@@ -18,8 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import requests
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import pki, ports
 from devcluster.cluster import LocalCluster

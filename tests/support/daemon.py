@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import ports
 from tests.support.waiting import PATIENCE_SECONDS, eventually

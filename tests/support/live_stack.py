@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from components._alert_rules import FEW_PODS
 from components.alerts import alert_rules

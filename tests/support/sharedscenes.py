@@ -13,8 +13,7 @@ from secondary_scheduler.page.taking import scene_of
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.watcherload import read_load
 from secondary_scheduler.views.scenes import Scene
-from tests.support.scenes import CONFIGURATION as BY_LOAD
-from tests.support.scenes import snapshot_items
+from tests.support.scenes import CONFIGURATION as BY_LOAD, snapshot_items
 
 OURS, THEIRS = "ours", "theirs"
 MARK = "canary"

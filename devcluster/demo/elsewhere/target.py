@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 from kubernetes.client.exceptions import ApiException
 
 from devcluster.errors import ClusterStateError, ServiceError

@@ -3,7 +3,10 @@
 ``containers`` starts, watches and ends them for the agent. Nothing is pulled: an image is on this machine or absent.
 """
 
-from devcluster.node_agent.podman.containers import PodmanContainers
-from devcluster.node_agent.podman.host import PodmanHost, PodmanUnavailableError, find_podman, remove_containers
-
-__all__ = ["PodmanContainers", "PodmanHost", "PodmanUnavailableError", "find_podman", "remove_containers"]
+from devcluster.node_agent.podman.containers import PodmanContainers as PodmanContainers
+from devcluster.node_agent.podman.host import (
+    PodmanHost as PodmanHost,
+    PodmanUnavailableError as PodmanUnavailableError,
+    find_podman as find_podman,
+    remove_containers as remove_containers,
+)

@@ -13,21 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from devcluster.node_agent.sandbox.base import LaunchRequest, Sandbox, StartError, VolumeMount
+from devcluster.node_agent.sandbox.base import (
+    LaunchRequest as LaunchRequest,
+    Sandbox as Sandbox,
+    StartError as StartError,
+    VolumeMount as VolumeMount,
+)
 from devcluster.node_agent.sandbox.directory import DirectorySandbox
 from devcluster.node_agent.sandbox.mounts import MountSandbox
 from devcluster.node_agent.security import Security
-
-__all__ = [
-    "LAUNCHER",
-    "TIERS",
-    "LaunchRequest",
-    "Sandbox",
-    "SandboxUnavailableError",
-    "StartError",
-    "VolumeMount",
-    "choose",
-]
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 TIERS = ("auto", "mounts", "directory")

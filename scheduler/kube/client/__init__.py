@@ -7,98 +7,55 @@ callers only need `ClientConfig` or the errors.
 
 from typing import TYPE_CHECKING
 
-from scheduler.kube.client.config import ClientConfig
-from scheduler.kube.client.credentials import Credentials
+from scheduler.kube.client.config import ClientConfig as ClientConfig
+from scheduler.kube.client.credentials import Credentials as Credentials
 from scheduler.kube.client.errors import (
-    AlreadyExists,
-    ApiError,
-    BadRequest,
-    ConfigError,
-    Conflict,
-    ConnectionFailed,
-    ConnectionLost,
-    Expired,
-    Forbidden,
-    Invalid,
-    KubeError,
-    MalformedResponse,
-    NotFound,
-    ResponseTooLarge,
-    ServerError,
-    TooManyRequests,
-    Unauthorized,
-    WriteWithheld,
-    connection_error,
+    AlreadyExists as AlreadyExists,
+    ApiError as ApiError,
+    BadRequest as BadRequest,
+    ConfigError as ConfigError,
+    Conflict as Conflict,
+    ConnectionFailed as ConnectionFailed,
+    ConnectionLost as ConnectionLost,
+    Expired as Expired,
+    Forbidden as Forbidden,
+    Invalid as Invalid,
+    KubeError as KubeError,
+    MalformedResponse as MalformedResponse,
+    NotFound as NotFound,
+    ResponseTooLarge as ResponseTooLarge,
+    ServerError as ServerError,
+    TooManyRequests as TooManyRequests,
+    Unauthorized as Unauthorized,
+    WriteWithheld as WriteWithheld,
+    connection_error as connection_error,
 )
-from scheduler.kube.client.limiter import TokenBucket
+from scheduler.kube.client.limiter import TokenBucket as TokenBucket
 from scheduler.kube.client.paths import (
-    APPLY_PATCH,
-    JSON,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-    api_path,
+    APPLY_PATCH as APPLY_PATCH,
+    JSON as JSON,
+    JSON_PATCH as JSON_PATCH,
+    MERGE_PATCH as MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH as STRATEGIC_MERGE_PATCH,
+    api_path as api_path,
 )
-from scheduler.kube.client.proxies import proxy_variable
-from scheduler.kube.client.store import Changes, Store, object_meta
+from scheduler.kube.client.proxies import proxy_variable as proxy_variable
+from scheduler.kube.client.store import Changes as Changes, Store as Store, object_meta as object_meta
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from scheduler.kube.client.etcdrestore import CONTROL_PLANE_LEASES, EtcdRestore, EtcdRestores, LeasePoll
-    from scheduler.kube.client.http import KubeClient, server_version
-    from scheduler.kube.client.listwatch import Reflector, Sink, unchanged
-    from scheduler.kube.client.pages import PageReader
-    from scheduler.kube.client.sync import SyncClient, SyncConnection
-    from scheduler.kube.client.watchstate import ReflectorState, ReflectorTiming
+    from scheduler.kube.client.etcdrestore import (
+        CONTROL_PLANE_LEASES as CONTROL_PLANE_LEASES,
+        EtcdRestore as EtcdRestore,
+        EtcdRestores as EtcdRestores,
+        LeasePoll as LeasePoll,
+    )
+    from scheduler.kube.client.http import KubeClient as KubeClient, server_version as server_version
+    from scheduler.kube.client.listwatch import Reflector as Reflector, Sink as Sink, unchanged as unchanged
+    from scheduler.kube.client.pages import PageReader as PageReader
+    from scheduler.kube.client.sync import SyncClient as SyncClient, SyncConnection as SyncConnection
+    from scheduler.kube.client.watchstate import ReflectorState as ReflectorState, ReflectorTiming as ReflectorTiming
 
-__all__ = [
-    "APPLY_PATCH",
-    "CONTROL_PLANE_LEASES",
-    "JSON",
-    "JSON_PATCH",
-    "MERGE_PATCH",
-    "STRATEGIC_MERGE_PATCH",
-    "AlreadyExists",
-    "ApiError",
-    "BadRequest",
-    "Changes",
-    "ClientConfig",
-    "ConfigError",
-    "Conflict",
-    "ConnectionFailed",
-    "ConnectionLost",
-    "Credentials",
-    "EtcdRestore",
-    "EtcdRestores",
-    "Expired",
-    "Forbidden",
-    "Invalid",
-    "KubeClient",
-    "KubeError",
-    "LeasePoll",
-    "MalformedResponse",
-    "NotFound",
-    "PageReader",
-    "Reflector",
-    "ReflectorState",
-    "ReflectorTiming",
-    "ResponseTooLarge",
-    "ServerError",
-    "Sink",
-    "Store",
-    "SyncClient",
-    "SyncConnection",
-    "TokenBucket",
-    "TooManyRequests",
-    "Unauthorized",
-    "WriteWithheld",
-    "api_path",
-    "connection_error",
-    "object_meta",
-    "proxy_variable",
-    "server_version",
-    "unchanged",
-]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(

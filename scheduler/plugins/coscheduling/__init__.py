@@ -2,13 +2,10 @@
 
 from scheduler.catalog import CoschedulingArgs
 from scheduler.framework import PluginContext
-from scheduler.plugins.coscheduling.safe import SafeCoscheduling
-from scheduler.plugins.coscheduling.upstream import UpstreamCoscheduling
+from scheduler.plugins.coscheduling.safe import SafeCoscheduling as SafeCoscheduling
+from scheduler.plugins.coscheduling.upstream import UpstreamCoscheduling as UpstreamCoscheduling
 
 
 def coscheduling(args: CoschedulingArgs, context: PluginContext) -> SafeCoscheduling | UpstreamCoscheduling:
     """Return the plugin as the profile's `compatibility` wants it."""
     return UpstreamCoscheduling(args, context) if context.upstream else SafeCoscheduling(args, context)
-
-
-__all__ = ["SafeCoscheduling", "UpstreamCoscheduling", "coscheduling"]

@@ -14,13 +14,10 @@ Counter: `stepped_back/HighLoadFilter` (attempts), by the core.
 
 from scheduler.catalog import HighLoadFilterArgs
 from scheduler.framework import PluginContext
-from scheduler.plugins.highloadfilter.plugin import HighLoadFilter
-from scheduler.plugins.highloadfilter.upstream import UpstreamHighLoadFilter
+from scheduler.plugins.highloadfilter.plugin import HighLoadFilter as HighLoadFilter
+from scheduler.plugins.highloadfilter.upstream import UpstreamHighLoadFilter as UpstreamHighLoadFilter
 
 
 def high_load_filter(args: HighLoadFilterArgs, context: PluginContext) -> HighLoadFilter | UpstreamHighLoadFilter:
     """Return the plugin as the profile's `compatibility` wants it."""
     return UpstreamHighLoadFilter(args, context) if context.upstream else HighLoadFilter(args, context)
-
-
-__all__ = ["HighLoadFilter", "UpstreamHighLoadFilter", "high_load_filter"]

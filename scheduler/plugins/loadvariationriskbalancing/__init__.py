@@ -11,8 +11,10 @@ What happens on a node without (fresh) load depends on `compatibility`:
 
 from scheduler.catalog import LoadVariationRiskBalancingArgs
 from scheduler.framework import PluginContext
-from scheduler.plugins.loadvariationriskbalancing.plugin import LoadVariationRiskBalancing
-from scheduler.plugins.loadvariationriskbalancing.upstream import UpstreamLoadVariationRiskBalancing
+from scheduler.plugins.loadvariationriskbalancing.plugin import LoadVariationRiskBalancing as LoadVariationRiskBalancing
+from scheduler.plugins.loadvariationriskbalancing.upstream import (
+    UpstreamLoadVariationRiskBalancing as UpstreamLoadVariationRiskBalancing,
+)
 
 
 def load_variation_risk_balancing(
@@ -21,6 +23,3 @@ def load_variation_risk_balancing(
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamLoadVariationRiskBalancing if context.upstream else LoadVariationRiskBalancing
     return plugin(args, context)
-
-
-__all__ = ["LoadVariationRiskBalancing", "UpstreamLoadVariationRiskBalancing", "load_variation_risk_balancing"]

@@ -12,14 +12,13 @@ Pods without any request or limit score 0 everywhere. What happens on a node wit
 
 from scheduler.catalog import LowRiskOverCommitmentArgs
 from scheduler.framework import PluginContext
-from scheduler.plugins.lowriskovercommitment.plugin import LowRiskOverCommitment
-from scheduler.plugins.lowriskovercommitment.upstream import UpstreamLowRiskOverCommitment
+from scheduler.plugins.lowriskovercommitment.plugin import LowRiskOverCommitment as LowRiskOverCommitment
+from scheduler.plugins.lowriskovercommitment.upstream import (
+    UpstreamLowRiskOverCommitment as UpstreamLowRiskOverCommitment,
+)
 
 
 def low_risk_over_commitment(args: LowRiskOverCommitmentArgs, context: PluginContext) -> LowRiskOverCommitment:
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamLowRiskOverCommitment if context.upstream else LowRiskOverCommitment
     return plugin(args, context)
-
-
-__all__ = ["LowRiskOverCommitment", "UpstreamLowRiskOverCommitment", "low_risk_over_commitment"]

@@ -3,10 +3,8 @@ scheduler-plugins at 903da7df, which 0.35.7 was made of)."""
 
 from scheduler.catalog import NodeMetadataArgs
 from scheduler.framework import PluginContext
-from scheduler.plugins.nodemetadata.plugin import NodeMetadata
-from scheduler.plugins.nodemetadata.upstream import UpstreamNodeMetadata
-
-__all__ = ["NodeMetadata", "UpstreamNodeMetadata", "node_metadata"]
+from scheduler.plugins.nodemetadata.plugin import NodeMetadata as NodeMetadata
+from scheduler.plugins.nodemetadata.upstream import UpstreamNodeMetadata as UpstreamNodeMetadata
 
 
 def node_metadata(args: NodeMetadataArgs, context: PluginContext) -> NodeMetadata:

@@ -1,6 +1,4 @@
 """NodeResourcesFit and NodeResourcesBalancedAllocation."""
 
-from scheduler.plugins.noderesources.balanced import NodeResourcesBalancedAllocation
-from scheduler.plugins.noderesources.fit import NodeResourcesFit
-
-__all__ = ["NodeResourcesBalancedAllocation", "NodeResourcesFit"]
+from scheduler.plugins.noderesources.balanced import NodeResourcesBalancedAllocation as NodeResourcesBalancedAllocation
+from scheduler.plugins.noderesources.fit import NodeResourcesFit as NodeResourcesFit

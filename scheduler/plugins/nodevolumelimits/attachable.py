@@ -18,9 +18,9 @@ from scheduler.kube.model import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    Volume as PodVolume,
     VolumeAttachment,
 )
-from scheduler.kube.model import Volume as PodVolume
 
 Volumes = dict[str, str]
 """Driver by unique volume name (`driver/handle`)."""

@@ -12,14 +12,11 @@ What `compatibility` decides:
 
 from scheduler.catalog import PeaksArgs
 from scheduler.framework import PluginContext
-from scheduler.plugins.peaks.plugin import Peaks
-from scheduler.plugins.peaks.upstream import UpstreamPeaks
+from scheduler.plugins.peaks.plugin import Peaks as Peaks
+from scheduler.plugins.peaks.upstream import UpstreamPeaks as UpstreamPeaks
 
 
 def peaks(args: PeaksArgs, context: PluginContext) -> Peaks:
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamPeaks if context.upstream else Peaks
     return plugin(args, context)
-
-
-__all__ = ["Peaks", "UpstreamPeaks", "peaks"]

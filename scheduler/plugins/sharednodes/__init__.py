@@ -10,6 +10,4 @@ preempted; autoscalers, which do not know them, cannot be misled. Pods of Daemon
 shared: every node has some. Counter: `stepped_back/SharedNodes` (attempts), by the core.
 """
 
-from scheduler.plugins.sharednodes.plugin import SharedNodes
-
-__all__ = ["SharedNodes"]
+from scheduler.plugins.sharednodes.plugin import SharedNodes as SharedNodes

@@ -11,14 +11,11 @@ What happens on a node without (fresh) load depends on `compatibility`:
 
 from scheduler.catalog import TargetLoadPackingArgs
 from scheduler.framework import PluginContext
-from scheduler.plugins.targetloadpacking.plugin import TargetLoadPacking
-from scheduler.plugins.targetloadpacking.upstream import UpstreamTargetLoadPacking
+from scheduler.plugins.targetloadpacking.plugin import TargetLoadPacking as TargetLoadPacking
+from scheduler.plugins.targetloadpacking.upstream import UpstreamTargetLoadPacking as UpstreamTargetLoadPacking
 
 
 def target_load_packing(args: TargetLoadPackingArgs, context: PluginContext) -> TargetLoadPacking:
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamTargetLoadPacking if context.upstream else TargetLoadPacking
     return plugin(args, context)
-
-
-__all__ = ["TargetLoadPacking", "UpstreamTargetLoadPacking", "target_load_packing"]

@@ -3,6 +3,4 @@
 `words` finds the completions, `scripts` has the shells' side, `command` prints scripts and answers them.
 """
 
-from secondary_scheduler.cli.completion.words import main
-
-__all__ = ["main"]
+from secondary_scheduler.cli.completion.words import main as main

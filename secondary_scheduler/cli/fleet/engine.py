@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pulumi.automation import PulumiCommand
-from pulumi.automation import Stack as EngineStack
+from pulumi.automation import PulumiCommand, Stack as EngineStack
 from pulumi.automation.errors import CommandError as EngineError
 
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection

@@ -15,8 +15,7 @@ import typer
 from scheduler.config import Configuration, differences
 from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
-from secondary_scheduler.cli.clusterrecording.reading import Recording
-from secondary_scheduler.cli.clusterrecording.reading import read_recording as read_cluster_recording
+from secondary_scheduler.cli.clusterrecording.reading import Recording, read_recording as read_cluster_recording
 from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.cli.plan.comparing import compare

@@ -1,5 +1,3 @@
 """The command `preflight`: checks the metric source before anything is installed."""
 
-from secondary_scheduler.cli.preflight.command import register
-
-__all__ = ["register"]
+from secondary_scheduler.cli.preflight.command import register as register

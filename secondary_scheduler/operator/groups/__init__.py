@@ -5,6 +5,8 @@ the watches delivered; `status` is the loop that both kinds share. They watch po
 exists, since pods are most of a cluster's objects, and they write nothing but `/status`.
 """
 
-from secondary_scheduler.operator.groups.status import KINDS, StatusController, status_controllers
-
-__all__ = ["KINDS", "StatusController", "status_controllers"]
+from secondary_scheduler.operator.groups.status import (
+    KINDS as KINDS,
+    StatusController as StatusController,
+    status_controllers as status_controllers,
+)

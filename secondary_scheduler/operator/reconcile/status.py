@@ -8,8 +8,12 @@ from scheduler.operand import FEWER_REPLICAS
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import InstanceProblem, Selection
 from secondary_scheduler.operator.reconcile.model import Condition, EventDraft, Json, Observed
-from secondary_scheduler.operator.reconcile.rebalancer import PASSING_REASONS, REBALANCING, RebalancerReport
-from secondary_scheduler.operator.reconcile.rebalancer import READY as REBALANCER_READY
+from secondary_scheduler.operator.reconcile.rebalancer import (
+    PASSING_REASONS,
+    READY as REBALANCER_READY,
+    REBALANCING,
+    RebalancerReport,
+)
 from secondary_scheduler.operator.reconcile.rollout import Decision
 from secondary_scheduler.operator.reconcile.workload import Rollout, lease_annotations
 

@@ -7,8 +7,7 @@ import signal
 
 import psutil
 
-from tests.faults import oracle
-from tests.faults import proxy as faults
+from tests.faults import oracle, proxy as faults
 from tests.faults.plane import API_SERVER, ETCD, SECOND_API_SERVER
 from tests.faults.proxy import Rule
 from tests.faults.scenarios.registry import scenario

@@ -18,8 +18,7 @@ from typing import Any
 
 import psutil
 
-from tests.faults import oracle
-from tests.faults import proxy as faults
+from tests.faults import oracle, proxy as faults
 from tests.faults.history import POD, History
 from tests.faults.patience import patience
 from tests.faults.proxy import Rule

@@ -13,8 +13,7 @@ import yaml
 from components.alerts import alert_rules, recorded
 from devcluster.progress import SilentReporter
 from devcluster.toolchain.binaries import ensure
-from tests.integration.alerts.cases import CASES as OTHER_CASES
-from tests.integration.alerts.cases import JOB, NAMESPACE, OPERATOR, REBALANCER, Case
+from tests.integration.alerts.cases import CASES as OTHER_CASES, JOB, NAMESPACE, OPERATOR, REBALANCER, Case
 from tests.integration.alerts.rebalancer_cases import CASES as REBALANCER_CASES
 from tests.support.queries import QUERIES
 

@@ -13,15 +13,13 @@ from unittest import mock
 
 import pytest
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.pki import CertificateAuthority
 from devcluster.spec import ClusterSpec
-from tests.support.simulating import Result
-from tests.support.simulating import run as run_command
+from tests.support.simulating import Result, run as run_command
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.integration]

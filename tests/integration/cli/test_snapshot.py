@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import requests
-from kubernetes import client as kubernetes_client
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes_client, config as kubernetes_config
 
 from tests.support.browser import served_pages
 from tests.support.cluster import MakeCluster

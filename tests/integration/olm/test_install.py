@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 from kubernetes.client.exceptions import ApiException
 
 from devcluster import ports, processes

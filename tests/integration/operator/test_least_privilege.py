@@ -20,8 +20,7 @@ from secondary_scheduler.operator.options import LEASE_NAME
 from tests.integration.operator.rights import Rights
 from tests.integration.operator.support import create_highly_available
 from tests.support.cluster import BARE, audit_flags
-from tests.support.queries import NAMESPACE as SCRAPED_NAMESPACE
-from tests.support.queries import dashboard_queries
+from tests.support.queries import NAMESPACE as SCRAPED_NAMESPACE, dashboard_queries
 from tests.support.scraping import scraping
 from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, OTHER_CONFIG

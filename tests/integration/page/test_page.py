@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from scheduler.catalog import page_rules

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec import Raw as RawJson
 
-from scheduler.config import Extender as ExtenderConfiguration
-from scheduler.config import load_configuration
+from scheduler.config import Extender as ExtenderConfiguration, load_configuration
 from scheduler.engine.extenderhttp import LEAST_LIMIT, ExtenderEndpoint
 from scheduler.engine.extenders import HTTPExtenders
 from scheduler.framework import (

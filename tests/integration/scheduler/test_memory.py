@@ -13,8 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from tests.support.cluster import BARE

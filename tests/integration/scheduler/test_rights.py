@@ -32,8 +32,7 @@ from tests.integration.operator.rights import Request, requests_of
 from tests.integration.operator.support import Api
 from tests.integration.operator.test_least_privilege import crd
 from tests.support.cluster import BARE, audit_flags
-from tests.support.queries import NAMESPACE as SCRAPED_NAMESPACE
-from tests.support.queries import dashboard_queries
+from tests.support.queries import NAMESPACE as SCRAPED_NAMESPACE, dashboard_queries
 from tests.support.scraping import scraping
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 

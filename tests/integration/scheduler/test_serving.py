@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from cryptography import x509
-from kubernetes import client as kubernetes
-from kubernetes import config as kubernetes_config
+from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import pki
 from devcluster.cluster import LocalCluster

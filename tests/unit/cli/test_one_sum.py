@@ -29,9 +29,7 @@ from secondary_scheduler.rebalancing.loads import share_of
 from secondary_scheduler.simulation.changing import without_taken_off
 from secondary_scheduler.simulation.cluster import SimulatedCluster
 from secondary_scheduler.views.nodes import node_columns
-from tests.support.simulating import load as load_file
-from tests.support.simulating import node as node_object
-from tests.support.simulating import run
+from tests.support.simulating import load as load_file, node as node_object, run
 from tests.unit.scheduler.core.builders import (
     NOW,
     SOURCE,

@@ -12,8 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from secondary_scheduler.cli import output
 from secondary_scheduler.cli.output import aligned, fitted, text_width

@@ -7,8 +7,7 @@ import copy
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
 from secondary_scheduler.rebalancing import Move

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
-from secondary_scheduler.cli import connecting
-from secondary_scheduler.cli import schedulers as asked
+from secondary_scheduler.cli import connecting, schedulers as asked
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from secondary_scheduler.cli.fleet.report import LIMIT, comment, fair_shares, marker
 from secondary_scheduler.cli.fleet.results import (

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import ANY, covers, overlaps, parse, render
 from tests.support.selection import tries

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from google.protobuf import struct_pb2
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from devcluster.pulumi_stand_ins.kubernetes_provider import values
 from devcluster.pulumi_stand_ins.kubernetes_provider.servicer import decode, encode

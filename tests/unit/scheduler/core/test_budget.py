@@ -18,8 +18,8 @@ from scheduler.framework import (
     ProfileRunner,
     Work,
     conclude,
+    work as meter,
 )
-from scheduler.framework import work as meter
 from scheduler.plugins import FACTORIES
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner

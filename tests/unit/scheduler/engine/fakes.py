@@ -13,8 +13,7 @@ import pytest
 
 from scheduler.config import load_configuration
 from scheduler.engine.decisions import HistoryLimits
-from scheduler.engine.engine import Engine as LiveEngine
-from scheduler.engine.engine import Outputs, Permissions
+from scheduler.engine.engine import Engine as LiveEngine, Outputs, Permissions
 from scheduler.engine.extending import Extenders
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.engine.recorder import EventRecorder

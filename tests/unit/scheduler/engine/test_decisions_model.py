@@ -6,8 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from scheduler.core import Placement, PostFilterOutcome, decide

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from devcluster.pki import CertificateAuthority
 from scheduler.catalog import LoadOptions, PeaksArgs, TargetLoadPackingArgs

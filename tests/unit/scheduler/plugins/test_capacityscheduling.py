@@ -9,8 +9,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.catalog import ActionType
 from scheduler.core import decide

@@ -2,8 +2,7 @@
 all."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.catalog import ActionType
 from scheduler.framework import ClusterEvent, Hint, HintRegistration, PodInfo

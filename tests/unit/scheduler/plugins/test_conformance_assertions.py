@@ -18,7 +18,7 @@ def classes_of(name: str) -> list[type]:
     if inspect.isclass(factory):
         return [factory]
     module = importlib.import_module(factory.__module__)
-    return [value for public in module.__all__ if inspect.isclass(value := getattr(module, public))]
+    return [value for value in vars(module).values() if inspect.isclass(value) and hasattr(value, "name")]
 
 
 CLASSES = [(name, plugin) for name in FACTORIES for plugin in classes_of(name)]

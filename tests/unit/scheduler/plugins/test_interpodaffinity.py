@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
 from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo, ProfileRunner

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
 from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo, ProfileRunner

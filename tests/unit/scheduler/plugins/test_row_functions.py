@@ -4,8 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.framework import CycleState, LocalPlugin, MonotonicSeconds, PodInfo, ProfileRunner
 from scheduler.helpers import KubeletRejections

@@ -3,8 +3,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
 from scheduler.framework import PodInfo, ProfileRunner

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from scheduler.core import Placement, decide
 from scheduler.framework import Code, PodInfo, RowArray

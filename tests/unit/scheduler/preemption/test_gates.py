@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from scheduler.config import load_configuration

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner

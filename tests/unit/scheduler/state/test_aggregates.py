@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.framework import (
     AffinityTerm,

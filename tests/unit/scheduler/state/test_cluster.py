@@ -7,8 +7,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.catalog import ActionType
 from scheduler.framework import LoadReading, NodeInfo, NodeLoad, NodeView, PodInfo

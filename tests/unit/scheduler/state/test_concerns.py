@@ -2,8 +2,7 @@
 
 from collections.abc import Collection
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from scheduler.catalog import ActionType

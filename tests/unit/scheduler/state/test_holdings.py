@@ -1,8 +1,7 @@
 """Who holds a port, a claim or a disk: the same as looking at every pod on every node, whatever happened before."""
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from scheduler.helpers.holding import ATTACHABLE, DISKS, claim_key, port_key
 from scheduler.state import ClusterState

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduler.framework import PodInfo, Resources
 from scheduler.state import ClusterState, Snapshot

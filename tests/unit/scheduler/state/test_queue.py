@@ -1,8 +1,7 @@
 """The scheduling queue: order, back-off, waking by events, gates. Time is a number that the test moves."""
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from scheduler.catalog import ActionType

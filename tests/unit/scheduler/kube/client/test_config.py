@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduler.kube.client import ClientConfig, ConfigError, Credentials
-from scheduler.kube.client import config as config_module
+from scheduler.kube.client import ClientConfig, ConfigError, Credentials, config as config_module
 
 CANARY = "canary-7f3a9e"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from scheduler.kube.client.responses import CHUNK_LINE_LIMIT, HEAD_LIMIT, AnswerParser, Head, MalformedAnswer
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from scheduler.kube.client import Store, object_meta
 from scheduler.kube.model import EventType, ObjectMeta, Pod, ResourceVersion

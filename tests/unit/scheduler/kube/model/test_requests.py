@@ -4,8 +4,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from scheduler.catalog import nearest_kubernetes
 from scheduler.helpers import reduce_pod

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from scheduler.kube.model import (
     LabelSelector,
