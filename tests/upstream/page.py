@@ -23,8 +23,10 @@ _EXPLAINED: Mapping[str, str] = {
     r"TestTaint\w+/.*([GL]t_|Operators_enabled:_true).*": _COMPARISONS,
     "TestTaintTolerationGtLtIntegration": _COMPARISONS,
     r"TestPodGroupScheduling/.*TopologyAwareWorkloadScheduling_enabled:_true.*": "topology of PodGroups",
-    r"TestPodGroupScheduling/gang_schedules_with_.*workload-aware_preemption.*": "preemption for a PodGroup",
-    "TestPodGroupPreemptionStatus|TestWorkloadAwarePreemptionInvocation": "preemption for a PodGroup",
+    r"TestPodGroupScheduling/gang_schedules_with_.*preemption.*": "preemption for a PodGroup",
+    "TestPodGroupPreemptionStatus|TestWorkloadAwarePreemptionInvocation|TestPostFilterInvocationCount": (
+        "preemption for a PodGroup"
+    ),
     "TestCoschedulingPlugin/different_priority,_sequentially_pg1_meet_min_and_pg2_meet_min": "preemption for members",
     "TestLoadVariationRiskBalancingPlugin": "age of a value",
     "TestSyschedPlugin": "SySched: what shows that the kubelet has reported",
