@@ -16,6 +16,7 @@ A plugin that raises up to Score fails the attempt of this pod with upstream's t
 backs off and is tried again. Nobody else is affected.
 """
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol, runtime_checkable
@@ -60,6 +61,7 @@ class ObjectReader(Protocol):
     The runner finds it by isinstance on the plugin itself; a plugin at several extension points is asked once.
     """
 
+    @abstractmethod
     def use_objects(self, objects: Objects) -> None:
         """Take the store to read from; called before the first pod is queued, and never called in some tests and
         tools, which then have no objects."""
@@ -89,6 +91,7 @@ class Pods(Protocol):
 class PodReader(Protocol):
     """Implemented by a plugin that looks at pods which have no node, or where it gets no view."""
 
+    @abstractmethod
     def use_pods(self, pods: Pods) -> None:
         """Take the directory, and say which labels matter; called before the first pod is seen, and never called in
         some tests and tools, which then have no pods."""
@@ -159,6 +162,7 @@ class PreEnqueuePlugin(Plugin, Protocol):
     plugin registered. It must be fast: one event may ask it about thousands of pods.
     """
 
+    @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Return Success to let the pod pass to the next PreEnqueue plugin, and in the end to the active queue.
 
@@ -177,6 +181,7 @@ class QueueSortPlugin(Plugin, Protocol):
     (`EventOrder`, `Handle.reorder`).
     """
 
+    @abstractmethod
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         """Return a key that compares with those of all other pods; the smallest goes first, equal ones in order of
         arrival. `queued_at` is the wall clock's time: seconds since the epoch."""
@@ -196,6 +201,7 @@ class FirstAttemptOrder(Protocol):
 class EventOrder(Protocol):
     """Implemented by a QueueSort plugin whose keys depend on other objects."""
 
+    @abstractmethod
     def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
         """Return the pods whose keys an event may have changed; the queue computes their keys again at once.
 
@@ -212,9 +218,11 @@ class GangPlugin(Plugin, Protocol):
     gang lacks, or for none.
     """
 
+    @abstractmethod
     def has_gang(self, pod: PodInfo) -> bool:
         """Tell whether a pod names a gang that this plugin forms, whether or not it exists."""
 
+    @abstractmethod
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried.
 
@@ -222,12 +230,15 @@ class GangPlugin(Plugin, Protocol):
         decided alone.
         """
 
+    @abstractmethod
     def gang_placed(self, pod: PodInfo) -> None:
         """Enough members of a pod's gang hold nodes; their bindings begin."""
 
+    @abstractmethod
     def gang_settled(self, pod: PodInfo) -> None:
         """A pod's gang is complete, or holds no node any more."""
 
+    @abstractmethod
     def gang_failed(self, pod: PodInfo) -> None:
         """A pod's gang did not fit; no member holds a node."""
 
@@ -236,6 +247,7 @@ class GangPlugin(Plugin, Protocol):
 class GangReporter(GangPlugin, Protocol):
     """Implemented by a `GangPlugin` that publishes what became of a gang."""
 
+    @abstractmethod
     def report_gang(self, pod: PodInfo, outcome: Status) -> None:
         """An attempt at a pod's gang ended: Success where enough members hold nodes, Unschedulable, or an error.
 
@@ -247,6 +259,7 @@ class GangReporter(GangPlugin, Protocol):
 class PreFilterPlugin(Plugin, Protocol):
     """Called once per attempt, before any node is looked at: prepares what Filter needs, or ends the attempt."""
 
+    @abstractmethod
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Return the nodes worth filtering, and a status.
 
@@ -274,9 +287,11 @@ class PreFilterExtensions(Protocol):
     what-ifs then, tried together.
     """
 
+    @abstractmethod
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Account for a pod put on a node for a what-if run."""
 
+    @abstractmethod
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
         """Account for a pod taken from a node for a what-if run."""
 
@@ -285,6 +300,7 @@ class PreFilterExtensions(Protocol):
 class FilterPlugin(Plugin, Protocol):
     """Says on which nodes the pod can run. Called in the profile's order, each for the rows that are left."""
 
+    @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Return a verdict per row, or None when every row passes.
 
@@ -298,6 +314,7 @@ class FilterPlugin(Plugin, Protocol):
 class YieldingFilter(Plugin, Protocol):
     """Implemented by a Filter plugin that would rather step back than be the reason why a pod has no node."""
 
+    @abstractmethod
     def step_back(self, state: CycleState) -> bool:
         """Take back what `filter` rejected in this attempt, and do not reject it again; return whether it does so.
 
@@ -311,6 +328,7 @@ class YieldingFilter(Plugin, Protocol):
 class PostFilterPlugin(Plugin, Protocol):
     """Called when no node fits, to make room. Effects go through the Handle, beside the loop."""
 
+    @abstractmethod
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
@@ -330,6 +348,7 @@ class PostFilterPlugin(Plugin, Protocol):
 class AskingPostFilter(Protocol):
     """Implemented by a PostFilter plugin that lets extenders have a say."""
 
+    @abstractmethod
     def post_filter_asking(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
     ) -> Asking[tuple[PostFilterResult | None, Status]]:
@@ -344,6 +363,7 @@ class AskingPostFilter(Protocol):
 class PreScorePlugin(Plugin, Protocol):
     """Called once per attempt with the feasible rows, where there are two or more."""
 
+    @abstractmethod
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
         """Return Success, or Skip so that this plugin's Score is not called; anything else fails the attempt."""
 
@@ -352,6 +372,7 @@ class PreScorePlugin(Plugin, Protocol):
 class ScorePlugin(Plugin, Protocol):
     """Ranks feasible nodes. Called after all PreScore plugins, where two or more nodes are feasible."""
 
+    @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return a raw score per row, or None to be left out of this attempt, as if PreScore had said Skip.
 
@@ -364,6 +385,7 @@ class ScorePlugin(Plugin, Protocol):
 class ScoreNormalizer(Protocol):
     """Implemented by a Score plugin whose raw scores are not 0..100 yet."""
 
+    @abstractmethod
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Return scores of 0..100 for the feasible rows, given their raw scores; a new array, as these are kept for
         explanations."""
@@ -373,6 +395,7 @@ class ScoreNormalizer(Protocol):
 class ReservePlugin(Plugin, Protocol):
     """Keeps its own accounts of a node that was chosen, and of a choice that came to nothing."""
 
+    @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Return Success to go on; the pod is already assumed on the node.
 
@@ -380,6 +403,7 @@ class ReservePlugin(Plugin, Protocol):
         this plugin's name, an error with backoff.
         """
 
+    @abstractmethod
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Undo `reserve`, also when Permit, PreBind or Bind failed later.
 
@@ -392,6 +416,7 @@ class ReservePlugin(Plugin, Protocol):
 class PermitPlugin(Plugin, Protocol):
     """May hold a pod before it is bound. Called on the loop, after Reserve."""
 
+    @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
         """Return a status, and for Wait the seconds after which the pod is rejected (at most 15 minutes).
 
@@ -406,6 +431,7 @@ class PermitPlugin(Plugin, Protocol):
 class PreBindPlugin(Plugin, Protocol):
     """Does what must be done before the pod may run on the node, such as binding its volumes. Runs beside the loop."""
 
+    @abstractmethod
     def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[Status]:
         """Return Success once it is done; anything else unreserves and requeues the pod, as from Reserve.
 
@@ -417,6 +443,7 @@ class PreBindPlugin(Plugin, Protocol):
 class PreBindPreFlight(Protocol):
     """Implemented by a PreBind plugin that may have work that takes long; without it `pre_bind` counts as short."""
 
+    @abstractmethod
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node: str) -> bool:
         """Tell whether `pre_bind` has such work. Called beside the loop, before the wait for permission.
 
@@ -428,6 +455,7 @@ class PreBindPreFlight(Protocol):
 class BindPlugin(Plugin, Protocol):
     """Binds the pod. Runs beside the loop; the first that does not say Skip is the only one that acts."""
 
+    @abstractmethod
     def bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[Status]:
         """Return Success only when the API server has the Binding; Skip passes the pod to the next binder.
 
@@ -439,6 +467,7 @@ class BindPlugin(Plugin, Protocol):
 class PostBindPlugin(Plugin, Protocol):
     """Learns that a pod was bound. Runs beside the loop; nothing follows from it."""
 
+    @abstractmethod
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[None]:
         """Take note; raising is logged and changes nothing for the pod."""
 
@@ -452,5 +481,6 @@ class EnqueueExtensions(Protocol):
     five-minute timeout; one that registers too much costs attempts.
     """
 
+    @abstractmethod
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Return the events after which a pod this plugin rejected may fit."""

@@ -7,6 +7,7 @@ preferred to caches inside the plugins, as one place then knows what changed, an
 plugins with and without.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Container, Hashable, Iterable
 from enum import Enum, auto
 from hashlib import blake2b
@@ -97,6 +98,7 @@ class LocalPlugin(Protocol):
     A plugin that is not one, or a wrapper that does not pass this method on, is called in every attempt.
     """
 
+    @abstractmethod
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Say what the answers follow from for pods with this pod's `spec`: its labels, name and priority may not
         matter."""

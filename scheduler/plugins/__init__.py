@@ -3,7 +3,7 @@
 A plugin may import `scheduler.framework`, `helpers`, `preemption`, `catalog`, `config` and `scheduler.kube.model` and
 `.primitives`, never another plugin. It reads no clock, file or environment and does no I/O but through its `Handle`.
 What `compatibility: upstream` changes stands in the plugin's `upstream.py`: rules, or a subclass, chosen once when the
-plugin is constructed. At its end each plugin module asserts the Protocols that it implements.
+plugin is constructed. A plugin's bases are the Protocols that it implements, so that mypy checks it where it stands.
 """
 
 import importlib
@@ -113,4 +113,6 @@ def _import_object(reference: str) -> PluginFactory:
         factory: PluginFactory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ValueError(f'plugin constructor "{reference}" cannot be imported: {error}') from error
+    if lacking := getattr(factory, "__abstractmethods__", None):
+        raise ValueError(f'plugin constructor "{reference}" cannot be called: it has no {", ".join(sorted(lacking))}')
     return factory

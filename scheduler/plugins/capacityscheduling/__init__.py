@@ -52,7 +52,9 @@ def occupied(pod: PodInfo) -> Resources:
     return pod.requests
 
 
-class CapacityScheduling:
+class CapacityScheduling(
+    PreFilterPlugin, PostFilterPlugin, AskingPostFilter, ReservePlugin, PreFilterExtensions, EnqueueExtensions
+):
     """PreFilter holds pods to the quotas, PostFilter evicts pods of namespaces that borrowed."""
 
     name = NAME
@@ -150,11 +152,3 @@ _EVENTS = (
     HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN),
     HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _quota_spec_changed),
 )
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = CapacityScheduling
-_POST_FILTER: type[PostFilterPlugin] = CapacityScheduling
-_ASKING_POST_FILTER: type[AskingPostFilter] = CapacityScheduling
-_RESERVE: type[ReservePlugin] = CapacityScheduling
-_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = CapacityScheduling
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = CapacityScheduling

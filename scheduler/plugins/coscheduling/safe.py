@@ -52,7 +52,19 @@ _CHECKED = "checked"
 """PreFilter has looked at the group of the pod."""
 
 
-class SafeCoscheduling:
+class SafeCoscheduling(
+    QueueSortPlugin,
+    PreFilterPlugin,
+    PostFilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+    EnqueueExtensions,
+    ObjectReader,
+    PodReader,
+    EventOrder,
+    FirstAttemptOrder,
+    GangPlugin,
+):
     """QueueSort and PreFilter under `compatibility: safe`, and what the engine asks about gangs (`GangPlugin`)."""
 
     name = NAME
@@ -271,17 +283,3 @@ class SafeCoscheduling:
 
 def _pending(reason: str) -> Status:
     return Status(Code.PENDING, (reason,))
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_QUEUE_SORT: type[QueueSortPlugin] = SafeCoscheduling
-_PRE_FILTER: type[PreFilterPlugin] = SafeCoscheduling
-_POST_FILTER: type[PostFilterPlugin] = SafeCoscheduling
-_RESERVE: type[ReservePlugin] = SafeCoscheduling
-_PERMIT: type[PermitPlugin] = SafeCoscheduling
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = SafeCoscheduling
-_OBJECT_READER: type[ObjectReader] = SafeCoscheduling
-_POD_READER: type[PodReader] = SafeCoscheduling
-_EVENT_ORDER: type[EventOrder] = SafeCoscheduling
-_FIRST_ATTEMPT_ORDER: type[FirstAttemptOrder] = SafeCoscheduling
-_GANG: type[GangPlugin] = SafeCoscheduling

@@ -45,7 +45,18 @@ _PERMITTED_SECONDS, _BACKED_OFF_SECONDS = 3.0, 10.0
 """How long upstream's caches keep what is added for 0 s."""
 
 
-class UpstreamCoscheduling:
+class UpstreamCoscheduling(
+    QueueSortPlugin,
+    PreFilterPlugin,
+    PostFilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+    EnqueueExtensions,
+    ObjectReader,
+    PodReader,
+    EventOrder,
+    FirstAttemptOrder,
+):
     """QueueSort, PreFilter, PostFilter, Permit and Reserve under `compatibility: upstream`."""
 
     name = NAME
@@ -208,16 +219,3 @@ class UpstreamCoscheduling:
             assigned.discard(name)
             if not assigned:
                 del self._assigned[group_key]
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_QUEUE_SORT: type[QueueSortPlugin] = UpstreamCoscheduling
-_PRE_FILTER: type[PreFilterPlugin] = UpstreamCoscheduling
-_POST_FILTER: type[PostFilterPlugin] = UpstreamCoscheduling
-_RESERVE: type[ReservePlugin] = UpstreamCoscheduling
-_PERMIT: type[PermitPlugin] = UpstreamCoscheduling
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = UpstreamCoscheduling
-_OBJECT_READER: type[ObjectReader] = UpstreamCoscheduling
-_POD_READER: type[PodReader] = UpstreamCoscheduling
-_EVENT_ORDER: type[EventOrder] = UpstreamCoscheduling
-_FIRST_ATTEMPT_ORDER: type[FirstAttemptOrder] = UpstreamCoscheduling

@@ -5,7 +5,7 @@ from typing import Any
 from scheduler.framework import BindPlugin, CycleState, PluginContext, PodInfo, Status, failure
 
 
-class DefaultBinder:
+class DefaultBinder(BindPlugin):
     """Bind through the API server, with the pod's UID as precondition."""
 
     name = "DefaultBinder"
@@ -18,7 +18,3 @@ class DefaultBinder:
         if self._handle is None:
             return failure("nothing is bound in a simulation")
         return await self._handle.bind(pod, node)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_BIND: type[BindPlugin] = DefaultBinder

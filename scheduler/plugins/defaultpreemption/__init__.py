@@ -33,7 +33,7 @@ _NAME = "DefaultPreemption"
 _WAITING_FOR_VICTIMS = unresolvable(WAITING, plugin=_NAME)
 
 
-class DefaultPreemption:
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, AskingPostFilter, EnqueueExtensions):
     """PostFilter chooses node and victims; PreEnqueue parks the pod while its victims are being deleted."""
 
     name = _NAME
@@ -76,10 +76,3 @@ class DefaultPreemption:
 
 def _deleted(old: object, new: object) -> Collection[str]:
     return (old.uid,) if isinstance(old, PodInfo) else ()
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_ENQUEUE: type[PreEnqueuePlugin] = DefaultPreemption
-_POST_FILTER: type[PostFilterPlugin] = DefaultPreemption
-_ASKING_POST_FILTER: type[AskingPostFilter] = DefaultPreemption
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DefaultPreemption

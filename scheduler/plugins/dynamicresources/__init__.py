@@ -75,7 +75,20 @@ class _PreFilterRan:
     """Mark of an attempt in which PreFilter got as far as this plugin."""
 
 
-class DynamicResources:
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    ScorePlugin,
+    ScoreNormalizer,
+    ReservePlugin,
+    PreBindPlugin,
+    PreBindPreFlight,
+    EnqueueExtensions,
+    LocalPlugin,
+    ObjectReader,
+):
     """Filter over devices; reserves devices and writes the allocations before the pod is bound."""
 
     name = "DynamicResources"
@@ -338,18 +351,3 @@ def _class_generation(view: NodeView) -> int:
 
 def _is_only_user(pod: PodInfo, claim: ResourceClaim) -> bool:
     return all(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_ENQUEUE: type[PreEnqueuePlugin] = DynamicResources
-_PRE_FILTER: type[PreFilterPlugin] = DynamicResources
-_FILTER: type[FilterPlugin] = DynamicResources
-_POST_FILTER: type[PostFilterPlugin] = DynamicResources
-_SCORE: type[ScorePlugin] = DynamicResources
-_NORMALIZER: type[ScoreNormalizer] = DynamicResources
-_RESERVE: type[ReservePlugin] = DynamicResources
-_PRE_BIND: type[PreBindPlugin] = DynamicResources
-_PRE_FLIGHT: type[PreBindPreFlight] = DynamicResources
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DynamicResources
-_LOCAL: type[LocalPlugin] = DynamicResources
-_OBJECT_READER: type[ObjectReader] = DynamicResources

@@ -50,7 +50,7 @@ _HELD_BACK = (
 )
 
 
-class GangScheduling:
+class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectReader, PodReader, GangReporter):
     """PreEnqueue on the size of a group, and what the engine asks about gangs."""
 
     name = NAME
@@ -263,12 +263,3 @@ def _progress(minimum: int, fit: int, untried: int) -> str:
     else:
         text = f"minCount ({minimum}) is not yet satisfied: {fit} scheduled, {untried} remaining"
     return f"{_UNSCHEDULABLE}, {text}"
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_ENQUEUE: type[PreEnqueuePlugin] = GangScheduling
-_PERMIT: type[PermitPlugin] = GangScheduling
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = GangScheduling
-_OBJECT_READER: type[ObjectReader] = GangScheduling
-_POD_READER: type[PodReader] = GangScheduling
-_GANG: type[GangReporter] = GangScheduling

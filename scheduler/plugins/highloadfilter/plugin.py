@@ -59,7 +59,7 @@ _ABOVE = 3
 """Bits of the reasons that are about a share, and not about a measurement that is missing."""
 
 
-class HighLoadFilter:
+class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin, EnqueueExtensions):
     """Reject nodes above the limit, unless that would leave none."""
 
     name = NAME
@@ -227,11 +227,3 @@ def _with_shares(reason: str, shares: FloatArray, threshold: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{math.ceil(share * 10 - 1e-6) / 10:.1f}%" if share < 1000.0 else "over 999%"
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = HighLoadFilter
-_FILTER: type[FilterPlugin] = HighLoadFilter
-_YIELDING: type[YieldingFilter] = HighLoadFilter
-_LOCAL: type[LocalPlugin] = HighLoadFilter
-_ENQUEUE: type[EnqueueExtensions] = HighLoadFilter

@@ -38,7 +38,7 @@ from scheduler.plugins.highloadfilter.limit import (
 )
 
 
-class UpstreamHighLoadFilter:
+class UpstreamHighLoadFilter(PreFilterPlugin, FilterPlugin, LocalPlugin):
     """One age for all nodes, and preemption is tried where a node is rejected."""
 
     name = NAME
@@ -81,9 +81,3 @@ class UpstreamHighLoadFilter:
     def _version(self, view: NodeView) -> Hashable:
         load = view.load(self._source)
         return None if load is None else (load.version, self._problem(view))
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = UpstreamHighLoadFilter
-_FILTER: type[FilterPlugin] = UpstreamHighLoadFilter
-_LOCAL: type[LocalPlugin] = UpstreamHighLoadFilter

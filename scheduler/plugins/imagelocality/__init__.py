@@ -24,7 +24,7 @@ MIN_BYTES = 23 * MIB
 MAX_BYTES_PER_CONTAINER = 1000 * MIB
 
 
-class ImageLocality:
+class ImageLocality(ScorePlugin, LocalPlugin):
     """Score by the size of images present, spread-weighted so that a rare image does not draw everything to one
     node."""
 
@@ -71,8 +71,3 @@ class ImageLocality:
         return Locality(
             scores=DependsOn.NODE, version=version, part=part_of(names, len(spec.image_volumes), len(spec.images))
         )
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = ImageLocality
-_LOCAL: type[LocalPlugin] = ImageLocality

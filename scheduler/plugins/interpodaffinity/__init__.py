@@ -167,7 +167,16 @@ def _counts_of_many(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, Domain
     return affinity, anti_affinity
 
 
-class InterPodAffinity:
+class InterPodAffinity(
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    PreFilterExtensions,
+    ScoreNormalizer,
+    EnqueueExtensions,
+    LocalPlugin,
+):
     """Filter on required terms, score by preferred ones, in both directions."""
 
     name = "InterPodAffinity"
@@ -343,14 +352,3 @@ class InterPodAffinity:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register pods that terms match, pods with anti-affinity, and nodes with the keys."""
         return self._hints(self._resolver, lambda: self._objects, self._kubernetes).registrations()
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = InterPodAffinity
-_FILTER: type[FilterPlugin] = InterPodAffinity
-_PRE_SCORE: type[PreScorePlugin] = InterPodAffinity
-_SCORE: type[ScorePlugin] = InterPodAffinity
-_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = InterPodAffinity
-_SCORE_NORMALIZER: type[ScoreNormalizer] = InterPodAffinity
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = InterPodAffinity
-_LOCAL: type[LocalPlugin] = InterPodAffinity

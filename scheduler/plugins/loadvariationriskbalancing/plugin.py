@@ -26,7 +26,7 @@ NAME = "LoadVariationRiskBalancing"
 UNITS = {"cpu": 1.0, "memory": MEGA}
 
 
-class LoadVariationRiskBalancing:
+class LoadVariationRiskBalancing(ScorePlugin):
     """Score by mean and deviation of the measured load."""
 
     name = NAME
@@ -120,7 +120,3 @@ class LoadVariationRiskBalancing:
         average = load.cpu_average if resource == "cpu" else load.memory_average
         deviation = load.cpu_stddev if resource == "cpu" else load.memory_stddev
         return gather(view, average[: view.size], rows), gather(view, deviation[: view.size], rows)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = LoadVariationRiskBalancing

@@ -3,7 +3,7 @@ scheduler-plugins 0.34.7 as it is."""
 
 import numpy as np
 
-from scheduler.framework import CycleState, IntArray, NodeView, PodInfo, RowArray, ScorePlugin, gather
+from scheduler.framework import CycleState, IntArray, NodeView, PodInfo, RowArray, gather
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import measured_upstream, resource_stats
 from scheduler.helpers.upstreamsums import upstream_requests
@@ -32,7 +32,3 @@ class UpstreamLoadVariationRiskBalancing(LoadVariationRiskBalancing):
         state.count(f"load_absent/{NAME}", int(np.count_nonzero(~(known[0] | known[1]))))
         exact = np.where(known[0] & known[1], np.minimum(*scores), np.maximum(*scores))
         return round_half_away(exact).astype(np.int64)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = UpstreamLoadVariationRiskBalancing

@@ -65,7 +65,7 @@ class _LoadRisk(Struct):
         return self.risk
 
 
-class LowRiskOverCommitment:
+class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
     """Score by the risk of over-commitment."""
 
     name = NAME
@@ -230,8 +230,3 @@ def _risk_inputs(
 def gather_mask(view: NodeView, mask: BoolArray, rows: RowArray) -> BoolArray:
     """Return a mask at rows."""
     return mask if rows is view.rows and view.dense else mask.take(rows, mode="clip")
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_SCORE: type[PreScorePlugin] = LowRiskOverCommitment
-_SCORE: type[ScorePlugin] = LowRiskOverCommitment

@@ -11,9 +11,7 @@ from scheduler.framework import (
     NodeView,
     PodAmount,
     PodInfo,
-    PreScorePlugin,
     RowArray,
-    ScorePlugin,
 )
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import Measured, measured_upstream
@@ -54,8 +52,3 @@ class UpstreamLowRiskOverCommitment(LowRiskOverCommitment):
 
     def _unknown_load_risk(self, by_limits: FloatArray) -> float:
         return 0.0
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_SCORE: type[PreScorePlugin] = UpstreamLowRiskOverCommitment
-_SCORE: type[ScorePlugin] = UpstreamLowRiskOverCommitment

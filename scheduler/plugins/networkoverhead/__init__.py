@@ -74,7 +74,9 @@ class _Paths(Struct, frozen=True):
     paths: NetworkPaths
 
 
-class NetworkOverhead:
+class NetworkOverhead(
+    PreFilterPlugin, FilterPlugin, ScorePlugin, PreFilterExtensions, ScoreNormalizer, EnqueueExtensions
+):
     """Filter and score over the pods, on nodes, of the workloads that a pod's own workload depends on.
 
     A pod without AppGroup, whose AppGroup is not there, or whose workload has no dependencies is left alone. Without
@@ -249,12 +251,3 @@ def _same_app_group(pod: PodInfo, old: object, new: object) -> Hint:
         changed_pod.uid == pod.uid or changed_pod.labels.get(APP_GROUP_LABEL) == group for changed_pod in changed
     )
     return Hint.QUEUE if concerned else Hint.SKIP
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = NetworkOverhead
-_FILTER: type[FilterPlugin] = NetworkOverhead
-_SCORE: type[ScorePlugin] = NetworkOverhead
-_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = NetworkOverhead
-_SCORE_NORMALIZER: type[ScoreNormalizer] = NetworkOverhead
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NetworkOverhead

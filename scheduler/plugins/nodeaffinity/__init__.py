@@ -53,7 +53,9 @@ REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 
-class NodeAffinity:
+class NodeAffinity(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ScoreNormalizer, EnqueueExtensions, LocalPlugin
+):
     """Filter and score over node labels and names."""
 
     name = "NodeAffinity"
@@ -173,13 +175,3 @@ def _expressions(term: CompiledNodeSelectorTerm) -> int:
     labels = term.labels
     values = sum(len(values) for values in labels.required.values() if isinstance(values, frozenset))
     return 1 + labels.size + len(term.other_names) + values // _VALUES_PER_PASS
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = NodeAffinity
-_FILTER: type[FilterPlugin] = NodeAffinity
-_PRE_SCORE: type[PreScorePlugin] = NodeAffinity
-_SCORE: type[ScorePlugin] = NodeAffinity
-_SCORE_NORMALIZER: type[ScoreNormalizer] = NodeAffinity
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeAffinity
-_LOCAL: type[LocalPlugin] = NodeAffinity

@@ -40,7 +40,7 @@ REASON = "node(s) didn't match Pod's required features"
 _NOTHING = Locality(filters=DependsOn.NOTHING)
 
 
-class NodeDeclaredFeatures:
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
     """Filter on status.declaredFeatures."""
 
     name = "NodeDeclaredFeatures"
@@ -83,10 +83,3 @@ class NodeDeclaredFeatures:
         if not isinstance(old, PodInfo) or not isinstance(new, PodInfo):
             return Hint.QUEUE
         return Hint.QUEUE if new.uid == pod.uid and old.spec.features != new.spec.features else Hint.SKIP
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = NodeDeclaredFeatures
-_FILTER: type[FilterPlugin] = NodeDeclaredFeatures
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeDeclaredFeatures
-_LOCAL: type[LocalPlugin] = NodeDeclaredFeatures

@@ -38,7 +38,7 @@ _NUMBER = re.compile(
 )
 
 
-class NodeMetadata:
+class NodeMetadata(ScorePlugin, ScoreNormalizer, LocalPlugin):
     """Scores the value: the larger or the smaller number, the later or the earlier time. Numbers count without their
     fractions, times in whole seconds."""
 
@@ -121,9 +121,3 @@ def time_reader(layout: str) -> Callable[[str], int | None]:
             return None
 
     return read_time
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = NodeMetadata
-_SCORE_NORMALIZER: type[ScoreNormalizer] = NodeMetadata
-_LOCAL: type[LocalPlugin] = NodeMetadata

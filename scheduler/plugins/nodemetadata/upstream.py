@@ -6,11 +6,8 @@ from scheduler.framework import (
     MAX_SCORE,
     IntArray,
     Locality,
-    LocalPlugin,
     NodeView,
     PodInfo,
-    ScoreNormalizer,
-    ScorePlugin,
 )
 from scheduler.helpers import go_divide
 from scheduler.kube.primitives import INT64_MAX, INT64_MIN
@@ -35,9 +32,3 @@ class UpstreamNodeMetadata(NodeMetadata):
         if not spread[0]:
             return np.full_like(values, LEAST_READABLE)
         return go_divide((values - least) * (MAX_SCORE - LEAST_READABLE), spread) + LEAST_READABLE
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = UpstreamNodeMetadata
-_SCORE_NORMALIZER: type[ScoreNormalizer] = UpstreamNodeMetadata
-_LOCAL: type[LocalPlugin] = UpstreamNodeMetadata

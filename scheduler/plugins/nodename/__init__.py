@@ -25,7 +25,7 @@ from scheduler.framework import (
 REASON = "node(s) didn't match the requested node name"
 
 
-class NodeName:
+class NodeName(FilterPlugin, EnqueueExtensions, LocalPlugin):
     """Filter on spec.nodeName."""
 
     name = "NodeName"
@@ -46,9 +46,3 @@ class NodeName:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register new nodes: one of them may have the name."""
         return (HintRegistration(NODE, ActionType.ADD),)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_FILTER: type[FilterPlugin] = NodeName
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeName
-_LOCAL: type[LocalPlugin] = NodeName

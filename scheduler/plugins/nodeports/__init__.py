@@ -40,7 +40,7 @@ _Addresses = Mapping[tuple[str, int], set[str]]
 """By protocol and number of a port."""
 
 
-class NodePorts:
+class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
     """Filter over the ports of the pods on each node."""
 
     name = "NodePorts"
@@ -120,10 +120,3 @@ def _takes_one_of(wanted: _Addresses, used: Iterable[HostPort]) -> bool:
 
 def _overlap(addresses: set[str], others: Collection[str]) -> bool:
     return _ANY_ADDRESS in addresses or _ANY_ADDRESS in others or not addresses.isdisjoint(others)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = NodePorts
-_FILTER: type[FilterPlugin] = NodePorts
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodePorts
-_LOCAL: type[LocalPlugin] = NodePorts

@@ -36,7 +36,7 @@ _ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")
 _fraction_of_columns, _fraction_of_node = used_fraction(COLUMNS), used_fraction(NUMBERS)
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, LocalPlugin):
     """Scores 100 where all resources would be used by the same fraction; uses real requests, pod-level ones
     included.
 
@@ -169,9 +169,3 @@ def _standard_deviation(fractions: list[FloatArray], present: list[BoolArray]) -
         sign = np.where(exists, -sign, sign)
     spread = np.sqrt(squares / counted)
     return np.where(count > 2, spread, np.where(count == 2, np.abs(pair) / 2.0, 0.0))
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_SCORE: type[PreScorePlugin] = NodeResourcesBalancedAllocation
-_SCORE: type[ScorePlugin] = NodeResourcesBalancedAllocation
-_LOCAL: type[LocalPlugin] = NodeResourcesBalancedAllocation

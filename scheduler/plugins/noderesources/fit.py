@@ -82,7 +82,9 @@ def _class_generation(view: NodeView) -> int:
     return view.objects.derived(ExtendedResources).generation
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, LocalPlugin, ObjectReader
+):
     """Filter and score over cpu, memory, ephemeral storage and extended resources."""
 
     name = NAME
@@ -418,13 +420,3 @@ def _in_message_order(requests: Resources) -> list[str]:
 def _charge(state: CycleState, pod: PodInfo, rows: RowArray) -> None:
     requested = sum(1 for amount in pod.spec.requests.values() if amount)
     state.work.charge(len(pod.spec.requests) + requested * (20 + len(rows) // 50), "resources x nodes")
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = NodeResourcesFit
-_FILTER: type[FilterPlugin] = NodeResourcesFit
-_PRE_SCORE: type[PreScorePlugin] = NodeResourcesFit
-_SCORE: type[ScorePlugin] = NodeResourcesFit
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeResourcesFit
-_LOCAL: type[LocalPlugin] = NodeResourcesFit
-_OBJECT_READER: type[ObjectReader] = NodeResourcesFit

@@ -18,7 +18,7 @@ from scheduler.helpers import go_divide, min_max_normalize
 from scheduler.kube.primitives import INT64_MAX
 
 
-class NodeResourcesAllocatable:
+class NodeResourcesAllocatable(ScorePlugin, ScoreNormalizer):
     """Scores what nodes have, whatever is used of it and whatever the pod wants. A resource a node lacks counts 0."""
 
     name = "NodeResourcesAllocatable"
@@ -43,8 +43,3 @@ class NodeResourcesAllocatable:
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Stretch the scores to 0..100; nodes that are all alike get 0."""
         return min_max_normalize(scores)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = NodeResourcesAllocatable
-_SCORE_NORMALIZER: type[ScoreNormalizer] = NodeResourcesAllocatable

@@ -63,7 +63,16 @@ _REASONS = (STALE, *MESSAGES)
 _ON_EVERY_NODE = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 
 
-class NodeResourceTopologyMatch:
+class NodeResourceTopologyMatch(
+    PreFilterPlugin,
+    FilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PostBindPlugin,
+    EnqueueExtensions,
+    LocalPlugin,
+    ObjectReader,
+):
     """Filter and score by the zones in NodeResourceTopology objects. A node without one passes, and scores 0.
 
     Counted per attempt, in nodes: `stale_topology` (rejected because their zones are not reliable for now),
@@ -266,14 +275,3 @@ def _charge(state: CycleState, pod: PodInfo, rows: RowArray) -> None:
         # A few passes of numpy over all zones of all nodes.
         requests = sum(1 + len(container.requests) for container in pod.spec.containers)
         state.work.charge(requests * (30 + len(rows) // 20), "requests of containers x nodes")
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = NodeResourceTopologyMatch
-_FILTER: type[FilterPlugin] = NodeResourceTopologyMatch
-_SCORE: type[ScorePlugin] = NodeResourceTopologyMatch
-_RESERVE: type[ReservePlugin] = NodeResourceTopologyMatch
-_POST_BIND: type[PostBindPlugin] = NodeResourceTopologyMatch
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeResourceTopologyMatch
-_LOCAL: type[LocalPlugin] = NodeResourceTopologyMatch
-_OBJECT_READER: type[ObjectReader] = NodeResourceTopologyMatch

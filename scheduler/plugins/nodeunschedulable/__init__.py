@@ -29,7 +29,7 @@ from scheduler.helpers import UNSCHEDULABLE_TAINT, tolerated
 REASON = "node(s) were unschedulable"
 
 
-class NodeUnschedulable:
+class NodeUnschedulable(FilterPlugin, EnqueueExtensions, LocalPlugin):
     """Filter on spec.unschedulable."""
 
     name = "NodeUnschedulable"
@@ -69,9 +69,3 @@ class NodeUnschedulable:
         if not isinstance(new, PodInfo) or new.uid != pod.uid:
             return Hint.SKIP
         return Hint.QUEUE if tolerated(new.spec.tolerations, UNSCHEDULABLE_TAINT) else Hint.SKIP
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_FILTER: type[FilterPlugin] = NodeUnschedulable
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeUnschedulable
-_LOCAL: type[LocalPlugin] = NodeUnschedulable

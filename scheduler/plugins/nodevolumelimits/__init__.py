@@ -56,7 +56,7 @@ from scheduler.plugins.nodevolumelimits.limits import Columns, CSINodeLimits, dr
 REASON = "node(s) exceed max volume count"
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
     """Filter over what drivers allow per node, and what is attached or about to be."""
 
     name = "NodeVolumeLimits"
@@ -213,10 +213,3 @@ def _volume_detached(pod: PodInfo, old: object, new: object) -> Hint:
         if source is not None and migration_of(source).driver == old.spec.attacher:
             return Hint.QUEUE
     return Hint.SKIP
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = NodeVolumeLimits
-_FILTER: type[FilterPlugin] = NodeVolumeLimits
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeVolumeLimits
-_LOCAL: type[LocalPlugin] = NodeVolumeLimits

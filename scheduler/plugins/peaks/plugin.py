@@ -34,7 +34,7 @@ _LARGEST = 2.0**61
 """Bound of raw scores in `safe` mode, so that differences do not wrap around."""
 
 
-class Peaks:
+class Peaks(ScorePlugin, ScoreNormalizer):
     """Score by the growth of power."""
 
     name = NAME
@@ -127,8 +127,3 @@ def utilization(used: FloatArray, capacity: FloatArray) -> FloatArray:
     """Per cent of the capacity; 0 where there is none."""
     has_capacity = capacity > 0.0
     return np.where(has_capacity, 100.0 * used / np.where(has_capacity, capacity, 1.0), 0.0)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = Peaks
-_SCORE_NORMALIZER: type[ScoreNormalizer] = Peaks

@@ -12,8 +12,6 @@ from scheduler.framework import (
     PluginContext,
     PodInfo,
     RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
     gather,
 )
 from scheduler.helpers.upstreamsums import upstream_quantity_of_cpu
@@ -98,8 +96,3 @@ def _upper_half(value: FloatArray | float) -> FloatArray | float:
     """The upper half of the digits."""
     scaled = value * _SPLITTER
     return scaled - (scaled - value)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = UpstreamPeaks
-_SCORE_NORMALIZER: type[ScoreNormalizer] = UpstreamPeaks

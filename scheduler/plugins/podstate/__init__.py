@@ -21,7 +21,7 @@ _EVERYONE = PodQuery(())
 _STAYING = PodQuery((), alive=True)
 
 
-class PodState:
+class PodState(ScorePlugin, ScoreNormalizer):
     """Scores the pods that are being deleted on a node, less the pods that are nominated to it.
 
     In `safe` mode the pod's own nomination does not count: it speaks for that node, not against it.
@@ -45,8 +45,3 @@ class PodState:
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Stretch the scores to 0..100; nodes that are all alike get 0."""
         return min_max_normalize(scores)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = PodState
-_SCORE_NORMALIZER: type[ScoreNormalizer] = PodState

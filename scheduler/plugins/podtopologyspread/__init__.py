@@ -100,7 +100,16 @@ class _PreFilterState(Struct):
         return _PreFilterState(copies)
 
 
-class PodTopologySpread:
+class PodTopologySpread(
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    PreFilterExtensions,
+    ScoreNormalizer,
+    EnqueueExtensions,
+    LocalPlugin,
+):
     """Filter on hard constraints, score by soft ones."""
 
     name = "PodTopologySpread"
@@ -232,14 +241,3 @@ class PodTopologySpread:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register pods that match a constraint, and nodes that make or lose a domain."""
         return SpreadHints(lambda pod: self._constraints.of(pod, self._objects, HARD), self._kubernetes).registrations()
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = PodTopologySpread
-_FILTER: type[FilterPlugin] = PodTopologySpread
-_PRE_SCORE: type[PreScorePlugin] = PodTopologySpread
-_SCORE: type[ScorePlugin] = PodTopologySpread
-_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = PodTopologySpread
-_SCORE_NORMALIZER: type[ScoreNormalizer] = PodTopologySpread
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = PodTopologySpread
-_LOCAL: type[LocalPlugin] = PodTopologySpread

@@ -26,7 +26,7 @@ from scheduler.preemption import Evaluator, wanted_candidates
 NAME = "PreemptionToleration"
 
 
-class PreemptionToleration:
+class PreemptionToleration(PostFilterPlugin, AskingPostFilter):
     """PostFilter chooses node and victims."""
 
     name = NAME
@@ -53,8 +53,3 @@ class PreemptionToleration:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
         )
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_POST_FILTER: type[PostFilterPlugin] = PreemptionToleration
-_ASKING_POST_FILTER: type[AskingPostFilter] = PreemptionToleration

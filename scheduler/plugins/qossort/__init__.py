@@ -9,7 +9,7 @@ from scheduler.helpers.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 _RANK = {GUARANTEED: 0, BURSTABLE: 1, BEST_EFFORT: 2}
 
 
-class QOSSort:
+class QOSSort(QueueSortPlugin):
     """Order of the active queue, instead of PrioritySort's."""
 
     name = "QOSSort"
@@ -20,7 +20,3 @@ class QOSSort:
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, int, float]:
         """Return (priority descending; Guaranteed, Burstable, BestEffort; time queued)."""
         return (-pod.priority, _RANK[pod.spec.qos], queued_at)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_QUEUE_SORT: type[QueueSortPlugin] = QOSSort

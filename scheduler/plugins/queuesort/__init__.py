@@ -5,7 +5,7 @@ from typing import Any
 from scheduler.framework import PluginContext, PodInfo, QueueSortPlugin
 
 
-class PrioritySort:
+class PrioritySort(QueueSortPlugin):
     """Order of the active queue."""
 
     name = "PrioritySort"
@@ -16,7 +16,3 @@ class PrioritySort:
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, float]:
         """Return (priority descending, time queued)."""
         return (-pod.priority, queued_at)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_QUEUE_SORT: type[QueueSortPlugin] = PrioritySort

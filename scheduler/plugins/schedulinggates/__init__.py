@@ -18,7 +18,7 @@ from scheduler.framework import (
 )
 
 
-class SchedulingGates:
+class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
     """PreEnqueue on spec.schedulingGates."""
 
     name = "SchedulingGates"
@@ -39,8 +39,3 @@ class SchedulingGates:
     @staticmethod
     def _gates_removed(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_ENQUEUE: type[PreEnqueuePlugin] = SchedulingGates
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = SchedulingGates

@@ -35,7 +35,7 @@ _PODS = "pods"
 """What every pod takes one of, without a request."""
 
 
-class SharedNodes:
+class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
     """Leaves other schedulers some room, and nodes that have just turned out to be full alone."""
 
     name = NAME
@@ -118,9 +118,3 @@ def _usable(allocatable: Any, share: int) -> Any:
 
 def _requests_any(spec: SpecInfo, resources: frozenset[str]) -> bool:
     return any(name == _PODS or spec.requests.get(name, 0) > 0 for name in resources)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_FILTER: type[FilterPlugin] = SharedNodes
-_YIELDING: type[YieldingFilter] = SharedNodes
-_LOCAL: type[LocalPlugin] = SharedNodes

@@ -22,7 +22,7 @@ from scheduler.plugins.sysched.upstream import UpstreamNeighbours, UpstreamProfi
 _PROFILE_UNITS = 300
 
 
-class SySched:
+class SySched(ScorePlugin, ScoreNormalizer):
     """Scores how many system calls a node would allow that one of its pods does not need: the fewer, the better.
 
     In `upstream` mode pods count once the kubelet has reported on them, and of pods of one name on a node only one; in
@@ -62,8 +62,3 @@ class SySched:
             # The product with 100 overflows, and comes out as next to nothing upstream too.
             return np.full_like(scores, 100)
         return default_normalize(scores, reverse=True)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = SySched
-_SCORE_NORMALIZER: type[ScoreNormalizer] = SySched

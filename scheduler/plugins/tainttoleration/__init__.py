@@ -46,7 +46,7 @@ from scheduler.helpers import (
 REASON = "node(s) had untolerated taint(s)"
 
 
-class TaintToleration:
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, ScoreNormalizer, EnqueueExtensions, LocalPlugin):
     """Filter and score over taints. Each distinct set of taints is looked at once per attempt, not each node."""
 
     name = "TaintToleration"
@@ -105,12 +105,3 @@ class TaintToleration:
 def _charge(state: CycleState, pod: PodInfo, view: NodeView) -> None:
     if pod.spec.lists_much:
         state.work.charge(len(pod.spec.tolerations) * (1 + sum(map(len, view.taints.classes))), "tolerations x taints")
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_FILTER: type[FilterPlugin] = TaintToleration
-_PRE_SCORE: type[PreScorePlugin] = TaintToleration
-_SCORE: type[ScorePlugin] = TaintToleration
-_SCORE_NORMALIZER: type[ScoreNormalizer] = TaintToleration
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = TaintToleration
-_LOCAL: type[LocalPlugin] = TaintToleration

@@ -44,7 +44,7 @@ NAME = "TargetLoadPacking"
 _MAX_CACHED = 10_000
 
 
-class TargetLoadPacking:
+class TargetLoadPacking(ScorePlugin, LocalPlugin):
     """Score by predicted CPU utilisation."""
 
     name = NAME
@@ -133,8 +133,3 @@ class TargetLoadPacking:
         estimate = gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
         # Requests are known at once: no pod is missing in them.
         return np.where(decision.fresh, used, estimate), np.where(decision.fresh, missing, 0.0)
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = TargetLoadPacking
-_LOCAL: type[LocalPlugin] = TargetLoadPacking

@@ -8,11 +8,9 @@ from scheduler.framework import (
     CycleState,
     IntArray,
     Locality,
-    LocalPlugin,
     NodeView,
     PodInfo,
     RowArray,
-    ScorePlugin,
     SpecInfo,
     gather,
 )
@@ -51,8 +49,3 @@ class UpstreamTargetLoadPacking(TargetLoadPacking):
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Ask in every attempt: which pods the measurement misses depends on the clock of this process."""
         return Locality()
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_SCORE: type[ScorePlugin] = UpstreamTargetLoadPacking
-_LOCAL: type[LocalPlugin] = UpstreamTargetLoadPacking

@@ -22,7 +22,7 @@ from scheduler.plugins.topologicalsort.upstream import UpstreamSortKey
 from scheduler.plugins.topologicalsort.waves import NOT_LISTED, TopologyOrders, Waves
 
 
-class TopologicalSort:
+class TopologicalSort(QueueSortPlugin, ObjectReader, PodReader, EventOrder):
     """Order of the active queue, instead of PrioritySort's.
 
     Upstream compares two pods of one AppGroup by its `status.topologyOrder` alone, and any others by priority and
@@ -97,10 +97,3 @@ class TopologicalSort:
             if group is not None:
                 return group
         return None
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_QUEUE_SORT: type[QueueSortPlugin] = TopologicalSort
-_OBJECT_READER: type[ObjectReader] = TopologicalSort
-_POD_READER: type[PodReader] = TopologicalSort
-_EVENT_ORDER: type[EventOrder] = TopologicalSort

@@ -107,7 +107,17 @@ class _StateData(Struct):
         )
 
 
-class VolumeBinding:
+class VolumeBinding(
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    PreBindPreFlight,
+    EnqueueExtensions,
+    LocalPlugin,
+):
     """Filter over volumes and classes; reserves volumes and binds them before the pod."""
 
     name = "VolumeBinding"
@@ -250,15 +260,3 @@ def _capacity_changed(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE
     before, after = volume_limit(old), volume_limit(new)
     return _queue_if(after is not None and (before is None or after > before))
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = VolumeBinding
-_FILTER: type[FilterPlugin] = VolumeBinding
-_PRE_SCORE: type[PreScorePlugin] = VolumeBinding
-_SCORE: type[ScorePlugin] = VolumeBinding
-_RESERVE: type[ReservePlugin] = VolumeBinding
-_PRE_BIND: type[PreBindPlugin] = VolumeBinding
-_PRE_FLIGHT: type[PreBindPreFlight] = VolumeBinding
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = VolumeBinding
-_LOCAL: type[LocalPlugin] = VolumeBinding

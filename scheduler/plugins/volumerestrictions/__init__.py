@@ -60,7 +60,7 @@ class _ReadWriteOncePodState(Struct):
         )
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PreFilterExtensions, EnqueueExtensions, LocalPlugin):
     """Filter over the volumes of the pods on each node, and of all pods."""
 
     name = "VolumeRestrictions"
@@ -176,11 +176,3 @@ def _claim_added(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(new, PersistentVolumeClaim):
         return Hint.QUEUE
     return Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else Hint.SKIP
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = VolumeRestrictions
-_FILTER: type[FilterPlugin] = VolumeRestrictions
-_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = VolumeRestrictions
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = VolumeRestrictions
-_LOCAL: type[LocalPlugin] = VolumeRestrictions

@@ -66,7 +66,7 @@ class _RejectionError(Exception):
         self.status = status
 
 
-class VolumeZone:
+class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
     """Filter over zone and region labels."""
 
     name = "VolumeZone"
@@ -193,10 +193,3 @@ def _volume_changed(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, PersistentVolume) or not isinstance(new, PersistentVolume):
         return Hint.QUEUE
     return Hint.QUEUE if _volume_topologies(old) != _volume_topologies(new) else Hint.SKIP
-
-
-# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
-_PRE_FILTER: type[PreFilterPlugin] = VolumeZone
-_FILTER: type[FilterPlugin] = VolumeZone
-_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = VolumeZone
-_LOCAL: type[LocalPlugin] = VolumeZone
