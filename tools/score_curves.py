@@ -21,10 +21,10 @@ from scheduler.catalog import LoadVariationRiskBalancingArgs, LowRiskOverCommitm
 from scheduler.framework import FloatArray  # noqa: E402
 from scheduler.helpers import round_half_away  # noqa: E402
 from scheduler.helpers.loadstats import resource_stats  # noqa: E402
-from scheduler.plugins.loadvariationriskbalancing.formula import balance_score  # noqa: E402
-from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk  # noqa: E402
-from scheduler.plugins.peaks.model import go_int64, normalize_scores, power_jump  # noqa: E402
-from scheduler.plugins.targetloadpacking.formula import packing_score  # noqa: E402
+from scheduler.plugins.loadvariationriskbalancing import balance_score  # noqa: E402
+from scheduler.plugins.lowriskovercommitment import limit_risk, load_risk, total_risk  # noqa: E402
+from scheduler.plugins.peaks import go_int64, normalize_scores, power_jump  # noqa: E402
+from scheduler.plugins.targetloadpacking import packing_score  # noqa: E402
 
 PICTURE = ROOT / "docs/images/score-curves.svg"
 UTILIZATION = np.arange(0.0, 101.0)

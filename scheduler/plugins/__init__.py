@@ -1,9 +1,9 @@
-"""A package per plugin, and the list of their constructors.
+"""A module per plugin, a package where it has several nouns, and the list of their constructors.
 
 A plugin may import `scheduler.framework`, `helpers`, `preemption`, `catalog`, `config` and `scheduler.kube.model` and
 `.primitives`, never another plugin. It reads no clock, file or environment and does no I/O but through its `Handle`.
-What `compatibility: upstream` changes stands in the plugin's `upstream.py`: rules, or a subclass, chosen once when the
-plugin is constructed. A plugin's bases are the Protocols that it implements, so that mypy checks it where it stands.
+What `compatibility: upstream` changes stands in a class named `Upstream…`: rules, or a subclass of the plugin, chosen
+once when the plugin is constructed. A plugin's bases are the Protocols that it implements, so that mypy checks it where it stands.
 """
 
 import importlib
@@ -53,7 +53,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
     "VolumeRestrictions": "volumerestrictions:VolumeRestrictions",
     "VolumeZone": "volumezone:VolumeZone",
 }
-"""Folder and constructor of each built-in plugin."""
+"""Module and constructor of each built-in plugin."""
 
 
 class _Factories(Mapping[str, PluginFactory]):

@@ -14,7 +14,7 @@ from scheduler.config import Configuration
 from scheduler.framework import FloatArray, LoadReading, NodeInfo, NodeView, is_fresh
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested as requested_by
 from scheduler.kube.primitives import quantity_milli_value
-from scheduler.plugins.targetloadpacking.formula import predicted_cpu
+from scheduler.plugins.targetloadpacking import predicted_cpu
 from scheduler.state import ClusterState
 
 PAGE = 100

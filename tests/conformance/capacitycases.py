@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from scheduler.plugins.preemptiontoleration.rules import MINIMUM, SECONDS
+from scheduler.plugins.preemptiontoleration import MINIMUM, SECONDS
 from tests.conformance.case import Case, Json
 from tests.conformance.surroundings import NAMESPACES, OVERHEADS, PRIORITIES
 

@@ -18,12 +18,10 @@ from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 from scheduler.cel import CompileError, EvaluationError, Selector
 from scheduler.kube.model import DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.plugins.dynamicresources.allocator import Allocator
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.budget import Budget, OutOfBudget
-from scheduler.plugins.dynamicresources.capacity import amounts
+from scheduler.plugins.dynamicresources.capacity import AllocationError, amounts
 from scheduler.plugins.dynamicresources.devices import OfferedSlice, PlaceOf, gather_pools
 from scheduler.plugins.dynamicresources.ledger import SHARERS
-from scheduler.plugins.dynamicresources.requests import SelectorCache
+from scheduler.plugins.dynamicresources.requests import Budget, OutOfBudget, SelectorCache
 from tests.support.goprograms import built
 
 _SOURCE = Path(__file__).parent / "dra_oracle"

@@ -43,8 +43,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
-from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, wait_seconds
-from scheduler.plugins.coscheduling.resources import resource_gap
+from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
 
 NAME = "Coscheduling"
 _URGENT, _ORDINARY = 0, 1

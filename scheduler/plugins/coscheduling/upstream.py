@@ -37,8 +37,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.kube.model import PodGroup
-from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, wait_seconds
-from scheduler.plugins.coscheduling.resources import resource_gap
+from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
 
 NAME = "Coscheduling"
 _PERMITTED_SECONDS, _BACKED_OFF_SECONDS = 3.0, 10.0

@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.kube.model import ClaimAllocation, CounterConsumption, DeviceTaint, DeviceToleration, ResourceClaim
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.budget import Budget
-from scheduler.plugins.dynamicresources.capacity import Consumed, amounts
-from scheduler.plugins.dynamicresources.counters import Counters
+from scheduler.plugins.dynamicresources.capacity import AllocationError, Consumed, Counters, amounts
 from scheduler.plugins.dynamicresources.devices import DeviceID, Offered, PlaceOf, Pool, PoolID
 from scheduler.plugins.dynamicresources.requests import (
     ALL,
     MAX_RESULTS,
+    Budget,
     ClassOf,
     NodeLacksDevices,
     Preparation,

@@ -27,16 +27,14 @@ from scheduler.framework import (
 from scheduler.kube.model import ClaimAllocation, DeviceClass, ResourceClaim
 from scheduler.kube.primitives import CompiledNodeSelector
 from scheduler.plugins.dynamicresources.allocator import Allocator
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
-from scheduler.plugins.dynamicresources.claims import CLAIM, CLASS, pod_claims, with_user
+from scheduler.plugins.dynamicresources.binding import will_not_be_ready
+from scheduler.plugins.dynamicresources.capacity import AllocationError
 from scheduler.plugins.dynamicresources.columns import Columns, SearchColumn, Tools, plain_request
-from scheduler.plugins.dynamicresources.conditions import will_not_be_ready
 from scheduler.plugins.dynamicresources.devices import PlaceOf
 from scheduler.plugins.dynamicresources.extended import CANNOT_USE_CLAIM, Extended, SpecialClaim, extended_of
 from scheduler.plugins.dynamicresources.ledger import Ledger
-from scheduler.plugins.dynamicresources.requests import SelectorCache
-from scheduler.plugins.dynamicresources.results import rating
+from scheduler.plugins.dynamicresources.requests import TIMED_OUT, Budget, OutOfBudget, SelectorCache
+from scheduler.plugins.dynamicresources.results import CLAIM, CLASS, pod_claims, rating, with_user
 
 NOT_AVAILABLE = "resourceclaim not available on the node"
 _NO_RESOURCES: frozenset[str] = frozenset()

@@ -19,15 +19,21 @@ import numpy as np
 from scheduler.catalog import KubernetesVersion
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
 from scheduler.kube.model import DeviceClass, ExactRequest, ResourceClaim
-from scheduler.plugins.dynamicresources.allocator import CANNOT_ALLOCATE, INVALID_POOLS, is_kept_off
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.budget import TIMED_OUT, Budget, OutOfBudget
+from scheduler.plugins.dynamicresources.allocator import (
+    CANNOT_ALLOCATE,
+    INVALID_POOLS,
+    is_kept_off,
+)
+from scheduler.plugins.dynamicresources.capacity import AllocationError
 from scheduler.plugins.dynamicresources.devices import PlaceOf, Pool
 from scheduler.plugins.dynamicresources.ledger import Ledger
 from scheduler.plugins.dynamicresources.requests import (
     EXACT_COUNT,
     MAX_RESULTS,
+    TIMED_OUT,
+    Budget,
     ClassOf,
+    OutOfBudget,
     Preparation,
     Request,
     SelectorCache,

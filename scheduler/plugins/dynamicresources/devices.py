@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from scheduler.kube.model import Device, DeviceTaint, DeviceTaintRule, ResourceSlice
 from scheduler.kube.primitives import CompiledNodeSelector
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.counters import are_known, counter_sets
+from scheduler.plugins.dynamicresources.capacity import AllocationError, are_known, counter_sets
 
 DeviceID = tuple[str, str, str]
 """Driver, pool, device."""

@@ -24,9 +24,9 @@ from scheduler.kube.model import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.claims import CLAIM
+from scheduler.plugins.dynamicresources.capacity import AllocationError
 from scheduler.plugins.dynamicresources.requests import MAX_RESULTS
+from scheduler.plugins.dynamicresources.results import CLAIM
 
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 IN_MEMORY_NAME: Final = "<extended-resources>"

@@ -14,10 +14,9 @@ from typing import TypeVar
 from scheduler.framework import Objects
 from scheduler.helpers import DoubleAllocations
 from scheduler.kube.model import Amount, ClaimAllocation, DeviceTaintRule, ResourceClaim, ResourceSlice
-from scheduler.plugins.dynamicresources.amounts import AllocationError, billionths
-from scheduler.plugins.dynamicresources.capacity import own_name
-from scheduler.plugins.dynamicresources.claims import CLAIM, RULE, SLICE
+from scheduler.plugins.dynamicresources.capacity import AllocationError, billionths, own_name
 from scheduler.plugins.dynamicresources.devices import DeviceID, OfferedSlice, PlaceOf, Pool, PoolID, gather_pools
+from scheduler.plugins.dynamicresources.results import CLAIM, RULE, SLICE
 
 _K = TypeVar("_K")
 ConflictWatcher = Callable[[DeviceID, Collection[str]], None]

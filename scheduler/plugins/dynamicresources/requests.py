@@ -3,19 +3,164 @@ k8s.io/dynamic-resource-allocation/structured/internal/incubating, 0.36.3)."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
 from scheduler import cel
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.cel import CompileError, EvaluationError
-from scheduler.kube.model import DeviceClass, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaim
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.budget import Budget
-from scheduler.plugins.dynamicresources.capacity import Consumed, consumption
-from scheduler.plugins.dynamicresources.constraints import Constraint, constraint_of
+from scheduler.framework import Work
+from scheduler.kube.model import (
+    DeviceAttribute,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    ExactRequest,
+    ResourceClaim,
+)
+from scheduler.plugins.dynamicresources.capacity import AllocationError, Consumed, consumption
 from scheduler.plugins.dynamicresources.devices import DeviceID, Offered, PlaceOf, Pool, device_usable
+
+# How much work one attempt at a pod's claims may be. Upstream stops each node's search after `filterTimeout`. A
+# decision here has no clock: the same snapshot gives the same answer on every machine. So steps are counted, of the
+# search and of selectors, over all nodes of an attempt. What selectors remember stays, so that the next attempt gets
+# further.
+
+MAX_STEPS = 1_000_000
+"""Steps of an attempt, 0.5 to 2 us each."""
+
+_STEPS_PER_UNIT = 2
+
+TIMED_OUT = "timed out trying to allocate devices"
+
+
+class OutOfBudget(Exception):
+    """The attempt has been too much work."""
+
+
+class Budget:
+    """Counts the steps of one attempt."""
+
+    __slots__ = ("_left", "_uncharged")
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self._left = steps
+        self._uncharged = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Account for work.
+
+        Raises:
+            OutOfBudget: there is no more.
+        """
+        self._left -= steps
+        self._uncharged += steps
+        if self._left < 0:
+            raise OutOfBudget
+
+    def charge(self, work: Work) -> None:
+        """Tell the meter of the attempt what steps there were since the last call.
+
+        A pod alone is kept within its steps by this budget, which gives every node an answer; a thousand members of a
+        gang are kept within theirs by the meter.
+
+        Raises:
+            OverBudgetError: the attempt ends.
+        """
+        steps, self._uncharged = self._uncharged, 0
+        work.charge(steps // _STEPS_PER_UNIT, "steps of the search for devices and of their selectors")
+
+
+# Constraints of a claim between the devices it gets.
+class Constraint(Protocol):
+    """Says whether a device may join those chosen so far. A `remove` undoes the last `add` that was True."""
+
+    def add(self, request: str, subrequest: str, device: Offered) -> bool:
+        """Take a device in, or refuse it.
+
+        Raises:
+            AllocationError: the device has a value that cannot be compared.
+        """
+
+    def remove(self, request: str, subrequest: str) -> None:
+        """Undo."""
+
+
+def constraint_of(source: DeviceConstraint, kubernetes: KubernetesVersion) -> Constraint | None:
+    """Return the constraint, None where it is of a kind that is not known."""
+    if source.match_attribute is not None:
+        return _Match(source.requests, source.match_attribute, kubernetes)
+    if source.distinct_attribute is not None:
+        return _Distinct(source.requests, source.distinct_attribute, kubernetes)
+    return None
+
+
+class _Attributes(ABC):
+    """The values of an attribute of the devices chosen for some requests; no requests are all."""
+
+    def __init__(self, requests: tuple[str, ...], attribute: str, kubernetes: KubernetesVersion) -> None:
+        self._refuses_unknown_values = kubernetes.refuses_unknown_values
+        self._requests = frozenset(requests)
+        self._attribute = attribute
+        self._values: list[DeviceAttribute] = []
+
+    def add(self, request: str, subrequest: str, device: Offered) -> bool:
+        if not self._applies(request, subrequest):
+            return True
+        value = _lookup(device, self._attribute)
+        if value is not None and self._refuses_unknown_values and not _is_known(value):
+            raise AllocationError(f"device {'/'.join(device.id)}: unsupported attribute value for {self._attribute}")
+        if value is None or not self._agrees(value):
+            return False
+        self._values.append(value)
+        return True
+
+    def remove(self, request: str, subrequest: str) -> None:
+        if self._applies(request, subrequest):
+            self._values.pop()
+
+    def _applies(self, request: str, subrequest: str) -> bool:
+        names = self._requests
+        return not names or request in names or (bool(subrequest) and f"{request}/{subrequest}" in names)
+
+    @abstractmethod
+    def _agrees(self, value: DeviceAttribute) -> bool: ...
+
+
+class _Match(_Attributes):
+    """matchAttribute: all devices have one value."""
+
+    def _agrees(self, value: DeviceAttribute) -> bool:
+        return not self._values or (value == self._values[0] and _is_known(value))
+
+
+class _Distinct(_Attributes):
+    """distinctAttribute: all devices have different values.
+
+    Upstream before 1.37 compares with one device per request only, so that of three the first and the last may be
+    equal.
+    """
+
+    def _agrees(self, value: DeviceAttribute) -> bool:
+        return not self._values or (_is_known(value) and value not in self._values)
+
+
+def _is_known(value: DeviceAttribute) -> bool:
+    return any(each is not None for each in (value.int_, value.bool_, value.string, value.version))
+
+
+def _lookup(device: Offered, name: str) -> DeviceAttribute | None:
+    """Return an attribute by its full name; one of the driver's own domain may stand there without it."""
+    attributes = device.device.attributes
+    value = attributes.get(name)
+    if value is not None:
+        return value
+    domain, separator, identifier = name.partition("/")
+    return attributes.get(identifier) if separator and domain == device.driver else None
 
 
 class NodeLacksDevices(Exception):

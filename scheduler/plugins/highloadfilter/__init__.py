@@ -12,10 +12,379 @@ Without a usable measurement `failOpen` decides. A resource that is measured is 
 Counter: `stepped_back/HighLoadFilter` (attempts), by the core.
 """
 
-from scheduler.catalog import HighLoadFilterArgs
-from scheduler.framework import PluginContext
-from scheduler.plugins.highloadfilter.plugin import HighLoadFilter as HighLoadFilter
-from scheduler.plugins.highloadfilter.upstream import UpstreamHighLoadFilter as UpstreamHighLoadFilter
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import cast
+
+import numpy as np
+
+from scheduler.catalog import ActionType, HighLoadFilterArgs
+from scheduler.framework import (
+    ASSIGNED_POD,
+    NODE,
+    NODE_LOAD,
+    POD,
+    REPORT_INTERVAL,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    DependsOn,
+    EnqueueExtensions,
+    FilterPlugin,
+    FloatArray,
+    Hint,
+    HintRegistration,
+    IntArray,
+    LoadColumns,
+    Locality,
+    LocalPlugin,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    RowArray,
+    SpecInfo,
+    Status,
+    Verdicts,
+    YieldingFilter,
+    gather,
+    is_fresh,
+    reject,
+)
+from scheduler.helpers.staleness import is_load
+from scheduler.helpers.unmeasured import UnmeasuredUse, requested
+from scheduler.plugins.highloadfilter.limit import (
+    NAME,
+    REASONS,
+    STALE,
+    UNAVAILABLE,
+    Ageing,
+    Share,
+    Thresholds,
+    codes_of,
+    predicted,
+    predicted_of_node,
+)
+
+# Which nodes were refused to which class of pods, so that a load that admits one of them is an event for its pods.
+
+_BYTES = 4 << 20
+_FEWEST_CLASSES = 64
+
+
+class RefusedNodes:
+    """By class of pods, the rows refused since the load was last read. Only the classes last seen are remembered."""
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[bytes, BoolArray] = OrderedDict()
+        self._versions: dict[bytes, int] = {}
+        self._membership = -1
+        self._answers: dict[bytes, bool] = {}
+        self._answered_for: tuple[object, float] = (None, 0.0)
+
+    def add(self, key: bytes, view: NodeView, version: int, rows: RowArray) -> None:
+        """Note that rows are refused to a class by one answer of the load source, the version."""
+        if view.membership != self._membership:
+            self._rows.clear()
+            self._versions.clear()
+            self._membership = view.membership
+        refused = self._rows.get(key)
+        if refused is None or self._versions[key] != version or len(refused) != view.size:
+            refused = self._rows[key] = np.zeros(view.size, dtype=np.bool_)
+            self._versions[key] = version
+        refused[rows] = True
+        self._rows.move_to_end(key)
+        while len(self._rows) > max(_FEWEST_CLASSES, _BYTES // max(view.size, 1)):
+            oldest, _ = self._rows.popitem(last=False)
+            del self._versions[oldest]
+
+    def may_pass(self, key: bytes, view: NodeView, any_passes: Callable[[RowArray], bool]) -> bool:
+        """Return whether a row that was refused to a class passes now; True where that is not known.
+
+        A class is looked at once per view, however many of its pods wait.
+        """
+        if self._answered_for[0] is not view:
+            self._answers.clear()
+            self._answered_for = (view, view.now)
+        answer = self._answers.get(key)
+        if answer is None:
+            refused = self._rows.get(key)
+            known = refused is not None and view.membership == self._membership and len(refused) == view.size
+            answer = not known or refused is None or any_passes(np.flatnonzero(refused))
+            self._answers[key] = answer
+        return answer
+
+
+# Pods that the limit does not hold for: no other node can run them, so waiting would not help the busy one.
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+class Exemptions:
+    """Which pods `SecondarySchedulerOptions.load.limit.exempt` names.
+
+    A pod of a DaemonSet is pinned by the DaemonSet controller. One that merely claims to be of a DaemonSet is not
+    exempt: its owner would lift the limit by a line in the pod's metadata.
+    """
+
+    def __init__(self, exempt: Collection[str]) -> None:
+        self._pinned = "pinned" in exempt
+        self._daemon_sets = "DaemonSet" in exempt
+
+    def cover(self, pod: PodInfo) -> bool:
+        """Return whether the limit does not hold for a pod."""
+        if not (self._pinned or self._daemon_sets) or not is_pinned(pod.spec):
+            return False
+        return self._pinned or _is_of_daemon_set(pod)
+
+    def ask_beyond_spec(self, pod: PodInfo) -> bool:
+        """Return whether the answer depends on who owns the pod, which pods of one class need not share."""
+        return self._daemon_sets and not self._pinned and is_pinned(pod.spec)
+
+
+def is_pinned(spec: SpecInfo) -> bool:
+    """Return whether a pod can run on one node only, as its spec names it: by name, or by host name."""
+    if _HOSTNAME in spec.node_selector.required:
+        return True
+    if spec.required is None or not spec.required.terms:
+        return False
+    names: set[str] = set()
+    for term in spec.required.terms:
+        named = term.names
+        if named is None:
+            return False
+        names |= named
+    return len(names) == 1
+
+
+def _is_of_daemon_set(pod: PodInfo) -> bool:
+    owner = pod.controller
+    return owner is not None and owner.kind == "DaemonSet" and owner.api_version.startswith("apps/")
+
+
+_LOCAL_NOTHING = Locality(filters=DependsOn.NOTHING)
+_ABOVE = 3
+"""Bits of the reasons that are about a share, and not about a measurement that is missing."""
+
+
+class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin, EnqueueExtensions):
+    """Reject nodes above the limit, unless that would leave none."""
+
+    name = NAME
+
+    def __init__(self, args: HighLoadFilterArgs, context: PluginContext) -> None:
+        options = context.options.load.limit
+        self._thresholds = Thresholds.of(args)
+        self._source = args.source_key()
+        self._ageing = Ageing(float(args.node_metric_expiration_seconds))
+        self._steps_back = options.when_all_exceed == "leaveOut"
+        self._exemptions = Exemptions(options.exempt)
+        self._counts_unmeasured = options.count_unmeasured
+        self._unmeasured_cpu = UnmeasuredUse(requested("cpu"), upstream=False)
+        self._unmeasured_memory = UnmeasuredUse(requested("memory"), upstream=False)
+        self._refused = RefusedNodes()
+        self._measured_until = -math.inf
+
+    # Filtering ------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Take no part for pods that are exempt."""
+        return None, SKIP if self._exemptions.cover(pod) else SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes whose predicted share exceeds a threshold, or is not known and has to be."""
+        if self._exemptions.cover(pod):
+            return None
+        share, is_stale = self._shares(view, pod.spec, rows)
+        bits = self._thresholds.bits(share, is_stale)
+        if state.read(NAME, bool):
+            bits[(bits & _ABOVE) != 0] = 0
+        if not bits.any():
+            return None
+        if not view.moved_rows:
+            self._refused.add(pod.spec.class_key, view, self._load_version(view), rows[bits != 0])
+        return Verdicts(
+            codes_of(bits, Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
+            bits,
+            self._reasons(share, bits),
+            lambda index: self._reasons_of_row(share, bits, index),
+        )
+
+    def step_back(self, state: CycleState) -> bool:
+        """Let nodes above the limit pass for the rest of an attempt, unless the options say otherwise."""
+        if self._steps_back:
+            state.write(NAME, True)
+        return self._steps_back
+
+    def _shares(self, view: NodeView, spec: SpecInfo, rows: RowArray) -> tuple[Share, BoolArray]:
+        """Return the predicted shares, and which rows have a measurement that is too old."""
+        load = view.load(self._source)
+        if load is None:
+            unknown = np.full(len(rows), np.nan)
+            return Share(unknown, unknown), np.zeros(len(rows), dtype=np.bool_)
+        self._measured_until = load.window_end - REPORT_INTERVAL
+        usable = self._ageing.usable(view, load)
+        cpu = self._share_of(view, load, spec, rows, "cpu", usable.cpu, self._unmeasured_cpu)
+        memory = self._share_of(view, load, spec, rows, "memory", usable.memory, self._unmeasured_memory)
+        return Share(cpu, memory), usable.is_stale.take(rows)
+
+    def _share_of(
+        self,
+        view: NodeView,
+        load: LoadColumns,
+        spec: SpecInfo,
+        rows: RowArray,
+        resource: str,
+        measured: FloatArray,
+        unmeasured: UnmeasuredUse,
+    ) -> FloatArray:
+        amount: FloatArray | float = float(spec.requests.get(resource, 0))
+        if self._counts_unmeasured:
+            amount = gather(view, unmeasured.by_row(view, load), rows) + amount
+        return predicted(gather(view, measured, rows), amount, gather(view, view.allocatable(resource), rows))
+
+    def _reasons(self, share: Share, bits: IntArray) -> tuple[str, ...]:
+        """Return the reasons with the range of the shares that they stand for."""
+        cpu, memory, *others = REASONS
+        return (
+            _with_shares(cpu, share.cpu[bits == 1], self._thresholds.cpu),
+            _with_shares(memory, share.memory[bits == 2], self._thresholds.memory),
+            *others,
+        )
+
+    def _reasons_of_row(self, share: Share, bits: IntArray, index: int) -> tuple[str, ...]:
+        own = slice(index, index + 1)
+        reasons = self._reasons(Share(share.cpu[own], share.memory[own]), bits[own])
+        return tuple(reason for bit, reason in enumerate(reasons) if int(bits[index]) >> bit & 1)
+
+    # What verdicts follow from --------------------------------------------------------------------------------------
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Verdicts follow from the load, and from the pods that came to the node since."""
+        if self._exemptions.ask_beyond_spec(pod):
+            return Locality()
+        if self._exemptions.cover(pod):
+            return _LOCAL_NOTHING
+        load = view.load(self._source)
+        fits = None if load is None else self._fits(pod.spec, view, load)
+        return Locality(filters=DependsOn.PODS, version=self._version, fits=fits)
+
+    def _load_version(self, view: NodeView) -> int:
+        load = view.load(self._source)
+        return -1 if load is None else load.version
+
+    def _version(self, view: NodeView) -> Hashable:
+        load = view.load(self._source)
+        return None if load is None else (load.version, view.membership, self._ageing.usable(view, load).fresh)
+
+    def _fits(self, spec: SpecInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], bool]:
+        """Return `filter` on one row."""
+        cpu, memory = float(spec.requests.get("cpu", 0)), float(spec.requests.get("memory", 0))
+        cpus, memories = view.allocatable("cpu").item, view.allocatable("memory").item
+        thresholds, counts = self._thresholds, self._counts_unmeasured
+
+        def fits(now: NodeView, row: int) -> bool:
+            usable = self._ageing.usable(now, load)
+            more_cpu = self._unmeasured_cpu.by_row(now, load).item(row) if counts else 0.0
+            more_memory = self._unmeasured_memory.by_row(now, load).item(row) if counts else 0.0
+            return thresholds.passes(
+                predicted_of_node(usable.cpu.item(row), more_cpu + cpu, cpus(row)),
+                predicted_of_node(usable.memory.item(row), more_memory + memory, memories(row)),
+            )
+
+        return fits
+
+    # Waking ---------------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Register a load that lets a refused node pass, recent pods that end, pods that shrink, and nodes."""
+        return (
+            HintRegistration(NODE_LOAD, ActionType.UPDATE, self._load_read),
+            HintRegistration(ASSIGNED_POD, ActionType.DELETE, self._pod_deleted),
+            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+        )
+
+    def _load_read(self, pod: PodInfo, old: object, new: object) -> Hint:
+        view = cast(NodeView, new)
+        return Hint.QUEUE if self._refused.may_pass(pod.spec.class_key, view, self._passing(pod, view)) else Hint.SKIP
+
+    def _passing(self, pod: PodInfo, view: NodeView) -> Callable[[RowArray], bool]:
+        def any_passes(rows: RowArray) -> bool:
+            return not self._thresholds.bits(*self._shares(view, pod.spec, rows)).all()
+
+        return any_passes
+
+    def _pod_deleted(self, pod: PodInfo, old: object, new: object) -> Hint:
+        # Older ones are in the measurement, and the next one shows that they are gone.
+        assert isinstance(old, PodInfo)
+        is_measured = not self._counts_unmeasured or old.assigned_at <= self._measured_until
+        return Hint.SKIP if is_measured else Hint.QUEUE
+
+    def _pod_scaled_down(self, pod: PodInfo, old: object, new: object) -> Hint:
+        return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
+
+
+def _with_shares(reason: str, shares: FloatArray, threshold: float) -> str:
+    """Return a reason with the range of the shares that exceed a threshold, rounded up."""
+    if not len(shares):
+        return reason
+    low, high = _percent(float(shares.min())), _percent(float(shares.max()))
+    return f"{reason} ({low if low == high else f'{low} to {high}'}, threshold {threshold:.0f}%)"
+
+
+def _percent(share: float) -> str:
+    return f"{math.ceil(share * 10 - 1e-6) / 10:.1f}%" if share < 1000.0 else "over 999%"
+
+
+# HighLoadFilter as `compatibility: upstream` has it: pkg/highloadfilter of scheduler-plugins' pull request 993.
+class UpstreamHighLoadFilter(PreFilterPlugin, FilterPlugin, LocalPlugin):
+    """One age for all nodes, and preemption is tried where a node is rejected."""
+
+    name = NAME
+
+    def __init__(self, args: HighLoadFilterArgs, context: PluginContext) -> None:
+        self._thresholds = Thresholds.of(args)
+        self._source = args.source_key()
+        self._max_age = float(args.node_metric_expiration_seconds)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Go on: the load does not change while an attempt looks at it."""
+        return None, SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes whose predicted share exceeds a threshold."""
+        problem, load = self._problem(view), view.load(self._source)
+        if problem or load is None:
+            if self._thresholds.fail_open:
+                return None
+            return reject(np.ones(len(rows), dtype=np.bool_), Code.UNSCHEDULABLE, problem)
+        shares = []
+        for measured, resource in ((load.cpu_average, "cpu"), (load.memory_average, "memory")):
+            values = gather(view, measured[: view.size], rows)
+            known = np.where(is_load(values), values, np.nan)
+            request = float(pod.spec.requests.get(resource, 0))
+            shares.append(predicted(known, request, gather(view, view.allocatable(resource), rows)))
+        bits = self._thresholds.bits(Share(*shares), np.zeros(len(rows), dtype=np.bool_))
+        return Verdicts(codes_of(bits, Code.UNSCHEDULABLE), bits, REASONS) if bits.any() else None
+
+    def _problem(self, view: NodeView) -> str:
+        load = view.load(self._source)
+        if load is None or load.timestamp <= 0.0:
+            return UNAVAILABLE
+        return "" if is_fresh(load.timestamp, view.now, self._max_age) else STALE
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Verdicts follow from the load and from what the node can allocate."""
+        return Locality(filters=DependsOn.NODE, version=self._version)
+
+    def _version(self, view: NodeView) -> Hashable:
+        load = view.load(self._source)
+        return None if load is None else (load.version, self._problem(view))
 
 
 def high_load_filter(args: HighLoadFilterArgs, context: PluginContext) -> HighLoadFilter | UpstreamHighLoadFilter:

@@ -41,15 +41,16 @@ from scheduler.framework import (
     gather_codes,
     unresolvable,
 )
-from scheduler.plugins.interpodaffinity.hints import AffinityHints
 from scheduler.plugins.interpodaffinity.terms import (
+    AffinityHints,
     OwnTerms,
     TermResolver,
+    UpstreamAffinityHints,
+    UpstreamTermResolver,
     by_topology_key,
     matches_all_terms,
     weighs_together,
 )
-from scheduler.plugins.interpodaffinity.upstream import UpstreamAffinityHints, UpstreamTermResolver
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"

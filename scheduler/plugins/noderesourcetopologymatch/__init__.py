@@ -36,26 +36,29 @@ from scheduler.framework import (
     Verdicts,
 )
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
-from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, Shortfalls, alignment_failures, with_missing
+from scheduler.plugins.noderesourcetopologymatch.align import (
+    MESSAGES,
+    Needs,
+    NeedsOfPods,
+    Shortfalls,
+    alignment_failures,
+    with_missing,
+)
 from scheduler.plugins.noderesourcetopologymatch.caches import (
     DiscardReserved,
     OverReserve,
     Passthrough,
     TopologyCache,
+    UpstreamDiscardReserved,
+    UpstreamOverReserve,
     assumed_amounts,
+    zone_at_number,
 )
-from scheduler.plugins.noderesourcetopologymatch.needs import Needs, NeedsOfPods
 from scheduler.plugins.noderesourcetopologymatch.placement import Placements
 from scheduler.plugins.noderesourcetopologymatch.removing import removed_by_node, without_pods
 from scheduler.plugins.noderesourcetopologymatch.resync import Resync
 from scheduler.plugins.noderesourcetopologymatch.strategies import score, strategy_of
-from scheduler.plugins.noderesourcetopologymatch.table import Part
-from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, SINGLE_NUMA_NODE
-from scheduler.plugins.noderesourcetopologymatch.upstream import (
-    UpstreamDiscardReserved,
-    UpstreamOverReserve,
-    zone_at_number,
-)
+from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, SINGLE_NUMA_NODE, Part
 
 STALE = "invalid node topology data"
 _LEAST_NUMA_NODES = "LeastNUMANodes"

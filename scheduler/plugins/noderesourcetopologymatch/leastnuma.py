@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.framework import MAX_SCORE, BoolArray, IntArray, Resources, RowArray
-from scheduler.plugins.noderesourcetopologymatch.needs import Needs
-from scheduler.plugins.noderesourcetopologymatch.table import Group
-from scheduler.plugins.noderesourcetopologymatch.topology import POD
+from scheduler.plugins.noderesourcetopologymatch.align import Needs
+from scheduler.plugins.noderesourcetopologymatch.topology import POD, Group
 
 DebitedZone = Callable[[Group, int], int]
 """(group, chosen zone) -> the zone whose amounts are reduced."""

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from scheduler.framework import PodInfo
 from scheduler.kube.model import NodeResourceTopology, add_amounts
-from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint, incompatibility, xxhash64
-from scheduler.plugins.noderesourcetopologymatch.needs import NeedsOf, held_by
-from scheduler.plugins.noderesourcetopologymatch.reported import (
+from scheduler.plugins.noderesourcetopologymatch.align import NeedsOf, held_by
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
+    fingerprint,
+    incompatibility,
     listed_resources,
     published_fingerprint,
     sets_with_exclusive,
+    xxhash64,
 )
 from scheduler.plugins.noderesourcetopologymatch.topology import zone_number
 

@@ -7,10 +7,9 @@ import numpy as np
 from scheduler.framework import IntArray, NodeView, PodInfo, Work
 from scheduler.kube.model import NodeResourceTopology
 from scheduler.plugins.noderesourcetopologymatch.caches import TopologyCache
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import is_started
 from scheduler.plugins.noderesourcetopologymatch.placement import Held, Placements
-from scheduler.plugins.noderesourcetopologymatch.reported import is_started
-from scheduler.plugins.noderesourcetopologymatch.table import Group
-from scheduler.plugins.noderesourcetopologymatch.topology import allocatable_of
+from scheduler.plugins.noderesourcetopologymatch.topology import Group, allocatable_of
 
 
 def removed_by_node(view: NodeView) -> dict[str, list[PodInfo]]:

@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 
 from scheduler.framework import MAX_SCORE, BoolArray, FloatArray, IntArray, Resources
-from scheduler.plugins.noderesourcetopologymatch.needs import Needs
-from scheduler.plugins.noderesourcetopologymatch.table import Group
-from scheduler.plugins.noderesourcetopologymatch.topology import POD, whole_units
+from scheduler.plugins.noderesourcetopologymatch.align import Needs
+from scheduler.plugins.noderesourcetopologymatch.topology import POD, Group, whole_units
 
 Strategy = Callable[[Group, IntArray, Resources], IntArray]
 """Score of each zone of each node for a request; 0 for one that does not count."""

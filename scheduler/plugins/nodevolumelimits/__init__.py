@@ -46,12 +46,15 @@ from scheduler.helpers.volumes import (
 from scheduler.kube.model import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
 from scheduler.plugins.nodevolumelimits.attachable import (
     AttachmentIndex,
+    Columns,
+    CSINodeLimits,
     IsMigrated,
     MissingClaim,
     Volumes,
     attachable_volumes,
+    drivers_of,
+    limits_of,
 )
-from scheduler.plugins.nodevolumelimits.limits import Columns, CSINodeLimits, drivers_of, limits_of
 
 REASON = "node(s) exceed max volume count"
 

@@ -1,12 +1,14 @@
 """PodTopologySpread: pods of a kind spread evenly over zones, nodes or other domains (plugins/podtopologyspread)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct, field
 
-from scheduler.catalog import PodTopologySpreadArgs
+from scheduler.catalog import ActionType, KubernetesVersion, PodTopologySpreadArgs
 from scheduler.framework import (
+    NODE,
+    POD,
     SKIP,
     SUCCESS,
     Code,
@@ -14,10 +16,12 @@ from scheduler.framework import (
     DependsOn,
     EnqueueExtensions,
     FilterPlugin,
+    Hint,
     HintRegistration,
     IntArray,
     Locality,
     LocalPlugin,
+    NodeInfo,
     NodeView,
     Objects,
     PluginContext,
@@ -42,14 +46,87 @@ from scheduler.plugins.podtopologyspread.constraints import (
     Constraint,
     ConstraintLike,
     Constraints,
+    CountedNodes,
+    NodeSets,
     charge,
     charge_for_services,
     has_selectors,
     lists_many,
+    matching_pods,
 )
-from scheduler.plugins.podtopologyspread.hints import SpreadHints
-from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets, matching_pods
 from scheduler.plugins.podtopologyspread.scoring import PreScoreState, normalize_scores, pre_score_state, summed_scores
+
+# Which events may make room for a pod that was rejected for its spread.
+
+ConstraintsOf = Callable[[PodInfo], Sequence[Constraint]]
+_A = ActionType
+
+
+class SpreadHints:
+    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler)."""
+
+    def __init__(self, constraints_of: ConstraintsOf, kubernetes: KubernetesVersion) -> None:
+        self._constraints_of = constraints_of
+        self._counts_nominated = kubernetes.nominated_pods_spread
+
+    def registrations(self) -> tuple[HintRegistration, ...]:
+        """Return the events of interest with their hints."""
+        pods = _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL | _A.UPDATE_POD_TOLERATION
+        nodes = _A.ADD | _A.DELETE | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT
+        return (HintRegistration(POD, pods, self.pod_changed), HintRegistration(NODE, nodes, self.node_changed))
+
+    def pod_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        """A matching pod came or went, or a pod began or ceased to match; or the pod itself tolerates more."""
+        before = old if isinstance(old, PodInfo) else None
+        after = new if isinstance(new, PodInfo) else None
+        if any(other is not None and not self._concerns(other, pod) for other in (before, after)):
+            return Hint.SKIP
+        constraints = self._constraints_of(pod)
+        if before is None or after is None:
+            labels = after.labels if after is not None else before.labels if before is not None else {}
+            return _queue_if(any(constraint.selector.matches(labels) for constraint in constraints))
+        if (
+            after.uid == pod.uid
+            and after.spec.tolerations != before.spec.tolerations
+            and any(constraint.honor_taints for constraint in constraints)
+        ):
+            return Hint.QUEUE
+        return _queue_if(
+            any(
+                constraint.selector.matches(before.labels) != constraint.selector.matches(after.labels)
+                for constraint in constraints
+            )
+        )
+
+    def _concerns(self, other: PodInfo, pod: PodInfo) -> bool:
+        placed = bool(other.node_name or (self._counts_nominated and other.nominated_node))
+        return other.uid == pod.uid or (placed and other.namespace == pod.namespace)
+
+    def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        """A node that has all keys came or went, moved to another domain, or has other taints."""
+        constraints = self._constraints_of(pod)
+        before = old if isinstance(old, NodeInfo) else None
+        after = new if isinstance(new, NodeInfo) else None
+        had = before is not None and _has_keys(before.labels, constraints)
+        has_keys = after is not None and _has_keys(after.labels, constraints)
+        if before is None or after is None:
+            return _queue_if(had or has_keys)
+        if had != has_keys:
+            return Hint.QUEUE
+        moved = any(
+            before.labels.get(constraint.topology_key) != after.labels.get(constraint.topology_key)
+            for constraint in constraints
+        )
+        return _queue_if(has_keys and (moved or before.taints != after.taints))
+
+
+def _has_keys(labels: Mapping[str, str], constraints: Sequence[Constraint]) -> bool:
+    return all(constraint.topology_key in labels for constraint in constraints)
+
+
+def _queue_if(condition: bool) -> Hint:
+    return Hint.QUEUE if condition else Hint.SKIP
+
 
 REASON_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"

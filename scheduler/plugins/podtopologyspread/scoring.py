@@ -18,8 +18,14 @@ from scheduler.framework import (
     gather_codes,
 )
 from scheduler.helpers.scoring import floor_divide
-from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, Constraint, lists_many
-from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets, matching_pods
+from scheduler.plugins.podtopologyspread.constraints import (
+    HOSTNAME,
+    Constraint,
+    CountedNodes,
+    NodeSets,
+    lists_many,
+    matching_pods,
+)
 
 
 class PreScoreState(Struct):

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.plugins.preemptiontoleration.rules import MINIMUM, SECONDS
+from scheduler.plugins.preemptiontoleration import MINIMUM, SECONDS
 from tests.conformance.apiclient import Api
 from tests.conformance.capacity import QUOTA_CRD
 from tests.conformance.controlplane import ControlPlane, control_plane_running

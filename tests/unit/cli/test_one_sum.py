@@ -21,7 +21,7 @@ from scheduler.framework import LoadReading, NodeLoad, PodInfo
 from scheduler.helpers import reduce_pod
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.kube.model import Pod
-from scheduler.plugins.noderesourcetopologymatch.needs import NeedsOfPods
+from scheduler.plugins.noderesourcetopologymatch.align import NeedsOfPods
 from scheduler.state import ClusterState
 from secondary_scheduler.balance import node_figures
 from secondary_scheduler.operator.groups.status import requests_of

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.plugins.preemptiontoleration.rules import MINIMUM, SECONDS
+from scheduler.plugins.preemptiontoleration import MINIMUM, SECONDS
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from tests.support.simulating import Bench, node, pod

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from scheduler.core import Explanation, explain
 from scheduler.framework import PodInfo
-from scheduler.plugins.targetloadpacking.formula import PackingScores, packing_score
+from scheduler.plugins.targetloadpacking import PackingScores, packing_score
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, only_scores, runner

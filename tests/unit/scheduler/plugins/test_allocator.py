@@ -10,11 +10,10 @@ import pytest
 from scheduler.catalog import nearest_kubernetes
 from scheduler.kube.model import DeviceClass
 from scheduler.plugins.dynamicresources.allocator import Allocator
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.budget import Budget, OutOfBudget
+from scheduler.plugins.dynamicresources.capacity import AllocationError
 from scheduler.plugins.dynamicresources.devices import OfferedSlice, PlaceOf, gather_pools
 from scheduler.plugins.dynamicresources.ledger import SHARERS
-from scheduler.plugins.dynamicresources.requests import SelectorCache
+from scheduler.plugins.dynamicresources.requests import Budget, OutOfBudget, SelectorCache
 from tests.unit.scheduler.plugins.devices import (
     DRIVER,
     claim,

@@ -19,7 +19,8 @@ def classes_of(name: str) -> list[type]:
     if inspect.isclass(factory):
         return [factory]
     module = importlib.import_module(factory.__module__)
-    return [value for value in vars(module).values() if inspect.isclass(value) and hasattr(value, "name")]
+    plugins_there = (value for value in vars(module).values() if inspect.isclass(value) and hasattr(value, "name"))
+    return [value for value in plugins_there if value.__module__.startswith("scheduler.plugins.")]
 
 
 CLASSES = [(name, plugin) for name in FACTORIES for plugin in classes_of(name)]

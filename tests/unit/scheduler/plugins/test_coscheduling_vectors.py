@@ -19,7 +19,7 @@ from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod, PodGroup, PodGroupSpec
 from scheduler.kube.primitives.timestamps import format_time
 from scheduler.plugins.coscheduling import UpstreamCoscheduling, coscheduling
-from scheduler.plugins.coscheduling.resources import resource_gap
+from scheduler.plugins.coscheduling.groups import resource_gap
 from scheduler.state import ClusterState, Snapshot
 from tests.unit.scheduler.core.builders import NOW
 from tests.unit.scheduler.plugins.vectors import cases

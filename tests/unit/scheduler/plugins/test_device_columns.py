@@ -140,7 +140,7 @@ def test_an_error_names_the_claim_of_the_pod():
 
 
 def test_devices_that_nobody_could_look_at_in_time_are_looked_at_next_time(monkeypatch):
-    monkeypatch.setattr("scheduler.plugins.dynamicresources.budget.Budget.__init__.__defaults__", (12,))
+    monkeypatch.setattr("scheduler.plugins.dynamicresources.requests.Budget.__init__.__defaults__", (12,))
     slices = [devices_of(name, device("g0", attributes={"n": index})) for index, name in enumerate(NODES)]
     server = Server(
         claim("c0", exactly(when=f'device.attributes["{DRIVER}"].n >= -17')), device_class(), *slices, nodes=NODES

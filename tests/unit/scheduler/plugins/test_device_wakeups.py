@@ -9,8 +9,8 @@ import pytest
 import scheduler.plugins.dynamicresources as plugin_module
 from scheduler.catalog import ActionType
 from scheduler.framework import NODE_ADD, ClusterEvent, Hint
-from scheduler.plugins.dynamicresources import hints as hints_module
-from scheduler.plugins.dynamicresources.claims import pod_claims
+from scheduler.plugins import dynamicresources as hints_module
+from scheduler.plugins.dynamicresources.results import pod_claims
 from scheduler.state import SchedulingQueue
 from tests.support.faketime import ManualClocks
 from tests.unit.scheduler.core.builders import container, node, pod

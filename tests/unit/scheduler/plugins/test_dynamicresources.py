@@ -8,8 +8,8 @@ import pytest
 from scheduler.framework import Code, CycleState, Hint, UnknownOutcome
 from scheduler.helpers import DoubleAllocations
 from scheduler.kube.primitives import format_time
-from scheduler.plugins.dynamicresources.amounts import AllocationError
-from scheduler.plugins.dynamicresources.claims import ClaimProblem, pod_claims
+from scheduler.plugins.dynamicresources.capacity import AllocationError
+from scheduler.plugins.dynamicresources.results import ClaimProblem, pod_claims
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins.devices import (
     DRIVER,

@@ -20,14 +20,14 @@ from scheduler.helpers.loadstats import (
 from scheduler.helpers.upstreamsums import upstream_amounts, upstream_limits, upstream_requests
 from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 from scheduler.load import parse_watcher
-from scheduler.plugins.lowriskovercommitment import plugin as lroc_plugin
+from scheduler.plugins import lowriskovercommitment as lroc_plugin
+from scheduler.plugins.lowriskovercommitment import limit_risk, load_risk, total_risk
 from scheduler.plugins.lowriskovercommitment.beta import (
     density,
     match_moments,
     max_variance,
     regularized_incomplete_beta,
 )
-from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner

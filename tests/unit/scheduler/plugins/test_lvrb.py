@@ -12,7 +12,7 @@ from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.loadstats import ResourceStats
 from scheduler.helpers.upstreamsums import upstream_requests
-from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
+from scheduler.plugins.loadvariationriskbalancing import balance_score
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner

@@ -10,7 +10,7 @@ import pytest
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import decide, explain
 from scheduler.framework import ProfileRunner
-from scheduler.plugins.nodemetadata.plugin import MAX_CHARACTERS
+from scheduler.plugins.nodemetadata import MAX_CHARACTERS
 from tests.unit.scheduler.core.builders import NOW, cluster, node, only_scores, pod, runner
 
 NAME = "NodeMetadata"

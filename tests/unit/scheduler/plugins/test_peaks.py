@@ -13,8 +13,7 @@ from hypothesis import given, settings, strategies as st
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.upstreamsums import upstream_quantity_of_cpu
-from scheduler.plugins.peaks.model import VARIABLE, normalize_scores
-from scheduler.plugins.peaks.upstream import go_exp
+from scheduler.plugins.peaks import VARIABLE, go_exp, normalize_scores
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner

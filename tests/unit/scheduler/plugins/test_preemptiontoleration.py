@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.kube.model import PriorityClass
-from scheduler.plugins.preemptiontoleration.rules import MINIMUM, SECONDS, Policy, policy_of
+from scheduler.plugins.preemptiontoleration import MINIMUM, SECONDS, Policy, policy_of
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.plugins.quotas import names, only, preempt, running

@@ -9,7 +9,7 @@ import pytest
 from scheduler.core import explain
 from scheduler.framework import CycleState, PodInfo, ProfileRunner, ScorePlugin
 from scheduler.kube.primitives.quantity import INT64_MAX
-from scheduler.plugins.sysched.profiles import profile_name
+from scheduler.plugins.sysched import profile_name
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins.storage import made

@@ -1,4 +1,5 @@
-"""The plugin: reading values, and scaling them."""
+"""NodeMetadata: prefer nodes by a number or a time in one of their labels or annotations (pkg/nodemetadata of
+scheduler-plugins at 903da7df, which 0.35.7 was made of)."""
 
 import math
 import re
@@ -16,11 +17,13 @@ from scheduler.framework import (
     Locality,
     LocalPlugin,
     NodeView,
+    PluginContext,
     PodInfo,
     RowArray,
     ScoreNormalizer,
     ScorePlugin,
 )
+from scheduler.helpers import go_divide
 from scheduler.kube.primitives import INT64_MAX, INT64_MIN, TimestampError, time_layout
 
 UNREADABLE = -1 << 63
@@ -121,3 +124,29 @@ def time_reader(layout: str) -> Callable[[str], int | None]:
             return None
 
     return read_time
+
+
+# What `compatibility: upstream` changes in NodeMetadata: ages instead of times, and int64 that wraps around.
+class UpstreamNodeMetadata(NodeMetadata):
+    """A time counts by its age at the moment of the attempt, in seconds cut towards 0, and at most 292 years."""
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Ages change with every attempt."""
+        return super().locality(pod, view) if self._is_number else Locality()
+
+    def _rank(self, moment: int, view: NodeView) -> int:
+        age = max(INT64_MIN, min(INT64_MAX, int(view.now * NANOSECONDS) - moment))
+        seconds = abs(age) // NANOSECONDS
+        return self._sign * (seconds if age < 0 else -seconds)
+
+    def _stretched(self, values: IntArray) -> IntArray:
+        least = values.min(keepdims=True)
+        spread = values.max(keepdims=True) - least
+        if not spread[0]:
+            return np.full_like(values, LEAST_READABLE)
+        return go_divide((values - least) * (MAX_SCORE - LEAST_READABLE), spread) + LEAST_READABLE
+
+
+def node_metadata(args: NodeMetadataArgs, context: PluginContext) -> NodeMetadata:
+    """Return the plugin, as upstream has it if the profile says so."""
+    return UpstreamNodeMetadata(args) if context.upstream else NodeMetadata(args)

@@ -2,17 +2,19 @@
 (scheduler-plugins v0.34.7, pkg/networkaware/networkoverhead)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from scheduler.catalog import ActionType, NetworkOverheadArgs
 from scheduler.framework import (
+    MAX_REASONS,
     MAX_SCORE,
     NODE,
     POD,
     SUCCESS,
+    BoolArray,
     Code,
     CycleState,
     EnqueueExtensions,
@@ -41,11 +43,137 @@ from scheduler.kube.model import (
     WORKLOAD_LABEL,
     AppGroup,
     AppGroupDependency,
+    NetworkOrigin,
     NetworkTopology,
+    NetworkTopologyInfo,
 )
 from scheduler.kube.primitives import ANY_VALUE, Selector, selector_from_set
-from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, NetworkPaths, Place
-from scheduler.plugins.networkoverhead.upstream import reject_with_reason_per_node
+
+# Costs of the network between zones and between regions, as a NetworkTopology lists them.
+
+REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+MEASURED = "NetperfCosts"
+"""Name of the weights that a controller writes, in order; all others are written by people."""
+UNKNOWN_COST = 100
+"""Cost of a path that is not listed, and of any path to a node without zone and region (MaxCost upstream)."""
+SAME_ZONE_COST = 1
+_MAX_COST = 1 << 40
+"""Higher costs count as this, so that sums over all pods of a cluster stay within 64 bits."""
+
+
+class Place(NamedTuple):
+    """Where a node is; "" where its label is missing."""
+
+    region: str
+    zone: str
+
+
+class NetworkPaths(NamedTuple):
+    """The network path from each place (row) to each place (column): square matrices over a list of places.
+
+    Attributes:
+        cost: what the path adds to a node's cost.
+        local: same place, where every limit is kept.
+        unlabelled: the target has neither region nor zone, where every limit is exceeded.
+        listed: the topology lists the path, and a dependency's limit is compared with `cost`. A path that is neither
+            of the three counts neither as satisfied nor as violated.
+    """
+
+    cost: IntArray
+    local: BoolArray
+    unlabelled: BoolArray
+    listed: BoolArray
+
+
+class CostTable:
+    """The costs under one name of weights."""
+
+    def __init__(self, topology: NetworkTopology | None, weights_name: str, *, in_order: bool) -> None:
+        """`in_order`: sort the lists before the binary search; upstream trusts its controller's lists."""
+        self._sorted_origins = [
+            {key: _sorted_origins(weight.topology_list, key, in_order) for key in (REGION, ZONE)}
+            for weight in (topology.spec.weights if topology is not None else ())
+            if weight.name == weights_name
+        ]
+
+    def paths(self, places: Sequence[Place]) -> NetworkPaths:
+        """Return the paths between all pairs of places."""
+        size = (len(places), len(places))
+        cost = np.full(size, UNKNOWN_COST, dtype=np.int64)
+        local, unlabelled, listed = (np.zeros(size, dtype=np.bool_) for _ in range(3))
+        for row, origin in enumerate(places):
+            costs = self._costs_from(origin)
+            for column, target in enumerate(places):
+                if not target.region and not target.zone:
+                    unlabelled[row, column] = True
+                elif origin == target:
+                    local[row, column] = True
+                    cost[row, column] = SAME_ZONE_COST
+                else:
+                    same = origin.region == target.region
+                    listed_cost = costs.get((origin.zone, target.zone) if same else (origin.region, target.region))
+                    if listed_cost is not None:
+                        listed[row, column] = True
+                        cost[row, column] = min(listed_cost, _MAX_COST)
+        return NetworkPaths(cost, local, unlabelled, listed)
+
+    def _costs_from(self, origin: Place) -> dict[tuple[str, str], int]:
+        """Return the costs from a place by (origin, destination); a zone's overwrite those of a region of its name."""
+        costs: dict[tuple[str, str], int] = {}
+        for origins in self._sorted_origins:
+            for key, name in ((REGION, origin.region), (ZONE, origin.zone)):
+                index = _binary_search([entry.origin for entry in origins[key]], name) if name else None
+                if index is not None:
+                    costs.update(
+                        ((name, entry.destination), entry.network_cost) for entry in origins[key][index].cost_list
+                    )
+        return costs
+
+
+def _sorted_origins(topologies: Sequence[NetworkTopologyInfo], key: str, in_order: bool) -> Sequence[NetworkOrigin]:
+    listed = sorted(topologies, key=lambda info: info.topology_key) if in_order else topologies
+    index = _binary_search([info.topology_key for info in listed], key)
+    origins = listed[index].origin_list if index is not None else ()
+    return sorted(origins, key=lambda entry: entry.origin) if in_order else origins
+
+
+def _binary_search(names: Sequence[str], wanted: str) -> int | None:
+    """Search as upstream does; in a list that is out of order, a name may be missed."""
+    low, high = 0, len(names) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        if names[middle] == wanted:
+            return middle
+        if names[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle - 1
+    return None
+
+
+# What `compatibility: upstream` changes in NetworkOverhead: pkg/networkaware/networkoverhead of scheduler-plugins
+# v0.34.7 as it is.
+def reject_with_reason_per_node(
+    satisfied: IntArray, violated: IntArray, view: NodeView, rows: RowArray
+) -> Verdicts | None:
+    """Reject the nodes from which more limits are exceeded than kept, each with a reason that names it.
+
+    The pod's message grows with the cluster. There is room for `MAX_REASONS` texts; further nodes get the last one.
+    """
+    failed = violated > satisfied
+    if not failed.any():
+        return None
+    reasons: list[str] = []
+    bits = np.zeros(len(rows), dtype=np.int64)
+    for index in np.flatnonzero(failed).tolist():
+        if len(reasons) < MAX_REASONS:
+            reasons.append(
+                f"Node {view.name(int(rows[index]))} does not meet several network requirements from Workload "
+                f"dependencies: Satisfied: {satisfied[index]} Violated: {violated[index]}"
+            )
+        bits[index] = np.int64(1) << (len(reasons) - 1)
+    return Verdicts(failed.astype(np.int8) * np.int8(Code.UNSCHEDULABLE), bits, tuple(reasons))
+
 
 NAME = "NetworkOverhead"
 REASON = "node(s) exceeded more network cost limits of the pod's dependencies than they kept"

@@ -1,13 +1,32 @@
-"""Which pods may be evicted: those of lower priority, unless their PriorityClass protects them for now
-(pkg/preemptiontoleration of scheduler-plugins 0.34.7)."""
+"""PreemptionToleration: preemption as by default, except that a PriorityClass can protect its pods for a time.
+
+pkg/preemptiontoleration of scheduler-plugins 0.34.7; it takes the place of DefaultPreemption.
+"""
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from scheduler.framework import CycleState, NodeView, PodInfo
+from scheduler.catalog import PreemptionTolerationArgs
+from scheduler.framework import (
+    Asking,
+    AskingPostFilter,
+    CycleState,
+    Extender,
+    NodeCodes,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PostFilterPlugin,
+    PostFilterResult,
+    Status,
+)
 from scheduler.kube.model import PriorityClass
 from scheduler.kube.primitives import TimestampError, epoch_seconds
-from scheduler.preemption import VictimRules
+from scheduler.preemption import Evaluator, NodeError, VictimRules, wanted_candidates
+
+# Which pods may be evicted: those of lower priority, unless their PriorityClass protects them for now
+# (pkg/preemptiontoleration of scheduler-plugins 0.34.7).
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
 MINIMUM = f"{PREFIX}minimum-preemptable-priority"
@@ -96,3 +115,62 @@ class TolerationRules(VictimRules):
         except TimestampError:
             since = 0.0
         return since + self.toleration_seconds(policy.toleration_seconds) > view.now
+
+
+# What `compatibility: upstream` changes in PreemptionToleration: pkg/preemptiontoleration of scheduler-plugins 0.34.7
+# as it is.
+
+_NANO = 1_000_000_000
+
+
+class UpstreamTolerationRules(TolerationRules):
+    """SelectVictimsOnNode and ExemptedFromPreemption without the repairs."""
+
+    def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+        """Yield a text per node, which fills the status of a pod on a large cluster."""
+        return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
+
+    def exempts_without_class(self, other: PodInfo) -> bool:
+        """Fail for the whole node.
+
+        Raises:
+            NodeError: always.
+        """
+        raise NodeError(f'priorityclass.scheduling.k8s.io "{other.priority_class}" not found')
+
+    def toleration_seconds(self, seconds: int) -> int:
+        """Return the time as Go's int64 of nanoseconds has it: three centuries overflow into the past."""
+        nanoseconds = seconds * _NANO + (1 << 63)
+        return (nanoseconds % (1 << 64) - (1 << 63)) // _NANO
+
+
+NAME = "PreemptionToleration"
+
+
+class PreemptionToleration(PostFilterPlugin, AskingPostFilter):
+    """PostFilter chooses node and victims."""
+
+    name = NAME
+
+    def __init__(self, args: PreemptionTolerationArgs, context: PluginContext) -> None:
+        """Without a handle (simulation) no pod is evicted."""
+        self._args = args
+        rules = (UpstreamTolerationRules if context.upstream else TolerationRules)(context.kubernetes)
+        self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
+        return self._evaluator.post_filter(state, pod, view, codes)
+
+    def post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """As `post_filter`, with extenders that have a say."""
+        return self._evaluator.post_filter_asking(state, pod, view, codes, extenders)
+
+    def _candidates_wanted(self, nodes: int) -> int:
+        return wanted_candidates(
+            nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
+        )

@@ -1,4 +1,13 @@
-"""LoadVariationRiskBalancing as it is by default (`compatibility: safe`)."""
+"""LoadVariationRiskBalancing: prefer nodes whose load is low and steady; the worse of CPU and memory counts.
+
+What happens on a node without (fresh) load depends on `compatibility`:
+
+- `upstream`: it scores 0, a deviation alone makes it look idle, and pods placed since the measurement do not count.
+- `safe`: as `SecondarySchedulerOptions.load` says. By default what is not measured on a node is estimated by what its
+  pods request; a resource that is measured on no feasible node does not count beside one that is, and where neither is
+  the plugin is left out of the attempt. Pods assigned too recently to show in the averages are added to them. Counters:
+  see `StalenessPolicy`; a node counts where one of the two resources is not fresh.
+"""
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,10 +26,48 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers import round_half_away
-from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, resource_stats
+from scheduler.helpers.loadstats import (
+    MEGA,
+    Measured,
+    ResourceStats,
+    bound,
+    measured_safe,
+    measured_upstream,
+    resource_stats,
+)
 from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fill_with_mean, fresh_rows
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
-from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
+from scheduler.helpers.upstreamsums import upstream_requests
+
+
+# The formula of LoadVariationRiskBalancing (scheduler-plugins v0.34.7, pkg/trimaran/loadvariationriskbalancing).
+def balance_score(stats: ResourceStats, margin: float, sensitivity: float) -> FloatArray:
+    """Return (1 - risk) * 100 with risk = (mean + margin * deviation^(1/sensitivity)) / 2; 0 without capacity."""
+    bounded = ResourceStats(
+        stats.capacity,
+        np.maximum(stats.request, 0.0),
+        bound(stats.used_average.copy(), 0.0, stats.capacity),
+        bound(stats.used_deviation.copy(), 0.0, stats.capacity),
+    )
+    mu, sigma = bounded.mu_sigma()
+    sigma = bound(_root(sigma, sensitivity) * margin, 0.0, 1.0)
+    score: FloatArray = (1.0 - (mu + sigma) / 2.0) * 100.0
+    if not stats.capacity.all():
+        score[stats.capacity == 0.0] = 0.0
+    return score
+
+
+def _root(sigma: FloatArray, sensitivity: float) -> FloatArray:
+    if sensitivity < 0.0 or sensitivity == 1.0:
+        return sigma
+    if sensitivity == 0.0:
+        # Go's 1/0 is infinite, and only 1 stays above 0 in that power.
+        return np.where(sigma >= 1.0, sigma, 0.0)
+    if sensitivity == 2.0:
+        return np.sqrt(sigma)
+    root: FloatArray = np.power(sigma, 1.0 / sensitivity)
+    return root
+
 
 NAME = "LoadVariationRiskBalancing"
 UNITS = {"cpu": 1.0, "memory": MEGA}
@@ -120,3 +167,36 @@ class LoadVariationRiskBalancing(ScorePlugin):
         average = load.cpu_average if resource == "cpu" else load.memory_average
         deviation = load.cpu_stddev if resource == "cpu" else load.memory_stddev
         return gather(view, average[: view.size], rows), gather(view, deviation[: view.size], rows)
+
+
+# What `compatibility: upstream` changes in LoadVariationRiskBalancing: pkg/trimaran/loadvariationriskbalancing of
+# scheduler-plugins 0.34.7 as it is.
+class UpstreamLoadVariationRiskBalancing(LoadVariationRiskBalancing):
+    """A node without load scores 0; one figure of two suffices; pods placed since the measurement do not count, and
+    what the pod requests is upstream's sum."""
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return 0..100 per row."""
+        load = view.load(self._source)
+        requests = {resource: upstream_requests(pod.spec).get(resource, 0) for resource in UNITS}
+        if load is None:
+            state.count(f"load_absent/{NAME}", len(rows))
+            return np.zeros(len(rows), dtype=np.int64)
+        scores, known = [], []
+        for resource, amount in requests.items():
+            seen = measured_upstream(*self._figures(resource, view, load, rows))
+            capacity = gather(view, view.allocatable(resource), rows) * UNITS[resource]
+            stats = resource_stats(seen.average, seen.deviation, capacity, amount * UNITS[resource])
+            scores.append(np.where(seen.known, balance_score(stats, self._margin, self._sensitivity), 0.0))
+            known.append(seen.known)
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~(known[0] | known[1]))))
+        exact = np.where(known[0] & known[1], np.minimum(*scores), np.maximum(*scores))
+        return round_half_away(exact).astype(np.int64)
+
+
+def load_variation_risk_balancing(
+    args: LoadVariationRiskBalancingArgs, context: PluginContext
+) -> LoadVariationRiskBalancing:
+    """Return the plugin as the profile's `compatibility` wants it."""
+    plugin = UpstreamLoadVariationRiskBalancing if context.upstream else LoadVariationRiskBalancing
+    return plugin(args, context)

@@ -1,7 +1,10 @@
 """TopologicalSort: the workloads of an application in the order of its AppGroup
 (scheduler-plugins v0.34.7, pkg/networkaware/topologicalsort)."""
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,8 +21,98 @@ from scheduler.framework import (
     QueueSortPlugin,
 )
 from scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
-from scheduler.plugins.topologicalsort.upstream import UpstreamSortKey
-from scheduler.plugins.topologicalsort.waves import NOT_LISTED, TopologyOrders, Waves
+
+# What `compatibility: upstream` changes in TopologicalSort: pkg/networkaware/topologicalsort of scheduler-plugins
+# 0.34.7 as it is.
+
+GroupOf = Callable[[PodInfo], AppGroup | None]
+
+
+class UpstreamSortKey:
+    """A sort key that compares as Less does: two pods of one AppGroup by its `status.topologyOrder` alone, any others
+    by priority and time. It is no total order: taken together the comparisons go in circles."""
+
+    __slots__ = ("_group_of", "_pod", "_queued_at")
+
+    def __init__(self, group_of: GroupOf, pod: PodInfo, queued_at: float) -> None:
+        self._group_of = group_of
+        self._pod = pod
+        self._queued_at = queued_at
+
+    def __lt__(self, other: UpstreamSortKey) -> bool:
+        """Compare; equal places in the order of one AppGroup come out as less, both ways round."""
+        pod, other_pod = self._pod, other._pod
+        name = pod.labels.get(APP_GROUP_LABEL, "")
+        group = self._group_of(pod) if name and name == other_pod.labels.get(APP_GROUP_LABEL) else None
+        if group is None:
+            return (-pod.priority, self._queued_at) < (-other_pod.priority, other._queued_at)
+        return find_topology_order(group, pod.labels.get(WORKLOAD_LABEL, "")) <= find_topology_order(
+            group, other_pod.labels.get(WORKLOAD_LABEL, "")
+        )
+
+
+def find_topology_order(group: AppGroup, selector: str) -> int:
+    """Look a place up by binary search (FindPodOrder), which misses workloads in a list that is not sorted by
+    selector."""
+    listed = group.status.topology_order
+    low, high = 0, len(listed) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        candidate = listed[middle].workload.selector
+        if candidate == selector:
+            return listed[middle].index
+        if candidate < selector:
+            low = middle + 1
+        else:
+            high = middle - 1
+    return NOT_LISTED
+
+
+# Where the pods of an AppGroup stand in the queue: which of them together, and in which order.
+
+NOT_LISTED = -1
+"""Place of a workload that the order does not list: before all others."""
+SPAN_SECONDS = 60.0
+"""Pods queued within this time of an AppGroup's first one join it: long enough for an application to be rolled out, and
+the most by which they overtake pods of others."""
+_MAX_STARTS = 16
+
+
+class Waves:
+    """The times at which waves of pods began, by AppGroup and priority."""
+
+    def __init__(self) -> None:
+        self._starts: dict[tuple[str, int], list[float]] = {}
+
+    def start(self, group: str, priority: int, queued_at: float) -> float:
+        """Return the beginning of the wave that a time is in; where it is in none, one begins."""
+        starts = self._starts.setdefault((group, priority), [])
+        index = bisect_right(starts, queued_at) - 1
+        if index >= 0 and queued_at - starts[index] <= SPAN_SECONDS:
+            return starts[index]
+        insort(starts, queued_at)
+        # A pod that waited for longer than all of these begins a wave of its own when it is moved in the queue.
+        del starts[:-_MAX_STARTS]
+        return queued_at
+
+
+class TopologyOrders:
+    """The orders of AppGroups, made once per change: a key is asked for whenever a pod joins the queue."""
+
+    _MOST = 1024
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[AppGroup, Mapping[str, int]]] = {}
+
+    def of(self, group: AppGroup) -> Mapping[str, int]:
+        """Return the places by workload selector; of one that is listed twice the first."""
+        known = self._known.get(group.metadata.key)
+        if known is None or known[0] is not group:
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            order = {entry.workload.selector: entry.index for entry in reversed(group.status.topology_order)}
+            known = self._known[group.metadata.key] = group, order
+        return known[1]
 
 
 class TopologicalSort(QueueSortPlugin, ObjectReader, PodReader, EventOrder):

@@ -1,8 +1,18 @@
-"""The filter."""
+"""SharedNodes: care on nodes where another scheduler places pods, too. Of this project; upstream has nothing like it.
+
+Neither scheduler sees what the other decided a moment ago, and kubelets reject what does not fit. Two remedies:
+
+- headroom: on nodes that have pods of other schedulers, a share of what is allocatable is left to them.
+- after a kubelet has rejected a pod for want of a resource, pods that request it go elsewhere for some seconds.
+
+Both are wishes: where no other node fits, the plugin steps back. So no pod waits on their account, and none is
+preempted; autoscalers, which do not know them, cannot be misled. Pods of DaemonSets and static pods do not make a node
+shared: every node has some. Counter: `stepped_back/SharedNodes` (attempts), by the core.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,8 +36,37 @@ from scheduler.framework import (
     YieldingFilter,
     gather,
 )
-from scheduler.helpers import KubeletRejections
-from scheduler.plugins.sharednodes.sharing import SharedColumn
+from scheduler.helpers import KubeletRejections, StaleRows
+
+# Which nodes have pods of other schedulers, as a column that is kept up to date.
+
+_EVERYWHERE = frozenset({"DaemonSet", "Node"})
+"""Controllers of pods that every node has; that of a static pod is its node."""
+
+
+class SharedColumn:
+    """True where a pod of another scheduler is, by row."""
+
+    def __init__(self, own: Collection[str]) -> None:
+        self._own = frozenset(own)
+        self._stale = StaleRows()
+        self._shared: BoolArray = np.zeros(0, dtype=np.bool_)
+
+    def by_row(self, view: NodeView) -> BoolArray:
+        """Return the column. What a what-if view moves are our own pods, or victims: it does not count here."""
+        begins, rows = self._stale.take(view)
+        if begins:
+            self._shared = np.zeros(view.size, dtype=np.bool_)
+        for row in rows:
+            self._shared[row] = self._has_other(view.pods_on(row))
+        return self._shared
+
+    def _has_other(self, pods: Iterable[PodInfo]) -> bool:
+        return any(
+            pod.scheduler_name not in self._own and (pod.controller is None or pod.controller.kind not in _EVERYWHERE)
+            for pod in pods
+        )
+
 
 NAME = "SharedNodes"
 REJECTED = "node(s) whose kubelet rejected a pod a moment ago"

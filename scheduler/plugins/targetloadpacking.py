@@ -1,0 +1,311 @@
+"""TargetLoadPacking: fill nodes up to a target CPU utilisation by measured load, then spread.
+
+What happens on a node without (fresh) load depends on `compatibility`:
+
+- `upstream`: it scores 0, as upstream, and measurements never grow old.
+- `safe`: as `SecondarySchedulerOptions.load` says. By default its utilisation is estimated by what its pods request,
+  times `defaultRequestsMultiplier`, so that neither a new node nor a broken exporter makes a node look idle or full;
+  where no feasible node has fresh load the plugin is left out of the attempt and the other plugins decide. Counters:
+  see `StalenessPolicy`.
+"""
+
+import math
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+import numpy as np
+
+from scheduler.catalog import TargetLoadPackingArgs
+from scheduler.framework import (
+    BoolArray,
+    ContainerResources,
+    CycleState,
+    DependsOn,
+    FloatArray,
+    IntArray,
+    LoadColumns,
+    Locality,
+    LocalPlugin,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PodLevelResources,
+    RowArray,
+    ScorePlugin,
+    SpecInfo,
+    gather,
+    part_of,
+)
+from scheduler.helpers import go_round
+from scheduler.helpers.staleness import (
+    FreshnessCheck,
+    LoadDecision,
+    StalenessPolicy,
+    fill_with_mean,
+    fresh_rows,
+    is_load,
+)
+from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.kube.primitives import quantity_milli_value
+
+# The formula of TargetLoadPacking, without any state (scheduler-plugins v0.34.7, pkg/trimaran/targetloadpacking).
+
+_STEPS = 64
+"""Pieces of a per cent in `PackingScores`: a power of two."""
+_TOP = 100 * _STEPS
+_FEW = 1024
+"""For fewer nodes `PackingScores` takes longer than the formula."""
+Amount = TypeVar("Amount", float, FloatArray)
+
+
+def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> int:
+    """Return the milli-units of CPU a pod will probably use, with its overhead.
+
+    Per app container and sidecar: its limit, else its request times the multiplier, else the default request. A limit
+    of the pod as a whole replaces their sum, else its request as a whole times the multiplier does. Ordinary init
+    containers do not count: they are over when the pod runs.
+    """
+    whole = _prediction(spec.pod_level, multiplier)
+    if whole is None:
+        whole = sum(
+            predicted_of_container(container, multiplier, default_request)
+            for container in spec.containers
+            if container.kind != "init"
+        )
+    return whole + spec.overhead.get("cpu", 0)
+
+
+def predicted_of_container(container: ContainerResources, multiplier: float, default_request: int) -> int:
+    """Return the milli-units of CPU a container will probably use."""
+    prediction = _prediction(container, multiplier)
+    return default_request if prediction is None else prediction
+
+
+def _prediction(resources: ContainerResources | PodLevelResources, multiplier: float) -> int | None:
+    """Return what follows from a limit or a request, of which 0 is one; None without either."""
+    limit, request = resources.limits.get("cpu"), resources.requests.get("cpu")
+    if limit is not None:
+        return limit
+    return None if request is None else go_round(request * multiplier)
+
+
+def utilization_after(used: FloatArray, extra: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Return predicted CPU utilisation in per cent, in the array `used`; 0 where the node has no CPU. All amounts in
+    milli-units."""
+    # As `_percent`, on one array: new ones cost as much as the arithmetic.
+    used += extra
+    used *= 100.0
+    if not len(capacity) or np.minimum.reduce(capacity) >= 1.0:
+        used /= capacity
+        return used
+    used /= np.maximum(capacity, 1.0)
+    used[capacity == 0.0] = 0.0
+    return used
+
+
+def utilization_of_node(used: float, capacity: float) -> float:
+    """Return `utilization_after` of one node."""
+    return _percent(used, max(capacity, 1.0)) if capacity else 0.0
+
+
+class PackingScores:
+    """`packing_score` for one target, several times as fast.
+
+    There are some hundred scores, and between two steps of the curve the score is the same. So scores are looked up in
+    a table by a 64th of a per cent, which is exact as 64 is a power of two, and only utilisations that share theirs
+    with a step, some 1.5 % of them, are computed.
+    """
+
+    def __init__(self, target: float) -> None:
+        self._target = target
+        first = np.arange(_TOP + 1) / _STEPS
+        # The last piece stands for all beyond 100 %: they score 0.
+        last = np.nextafter(np.append(first[1:], 101.0), 0.0)
+        # On either side of the target the score rises or falls in every step of its computation: what both ends of a
+        # piece have, all of it has.
+        at_first, at_last = packing_score(first, target), packing_score(last, target)
+        self._table: IntArray = np.where((at_first == at_last) & ((first > target) | (last <= target)), at_first, -1)
+
+    def __call__(self, utilization: FloatArray) -> IntArray:
+        """Return the score of each predicted utilisation."""
+        if len(utilization) < _FEW or not np.minimum.reduce(utilization) >= 0.0:
+            return packing_score(utilization, self._target)
+        pieces = utilization * _STEPS
+        np.minimum(pieces, _TOP, out=pieces)
+        scores: IntArray = self._table.take(pieces.astype(np.intp), mode="clip")
+        if np.minimum.reduce(scores) < 0:
+            steps = (scores < 0).nonzero()[0]
+            scores[steps] = packing_score(utilization.take(steps, mode="clip"), self._target)
+        return scores
+
+
+def packing_score(utilization: FloatArray, target: float) -> IntArray:
+    """Return the score of a predicted utilisation: `target` when idle, 100 at the target, then falling from there to
+    0 at 100 % (targetloadpacking.go, Score)."""
+    # Beyond 100 % the falling line is negative, which upstream cuts off at 0; at a target of 100 there is no line.
+    falling = np.maximum(_falling(utilization, target), 0.0) if target < 100.0 else 0.0
+    exact = np.where(utilization > target, falling, _rising(utilization, target))
+    whole = np.floor(exact)
+    # Go rounds halves away from zero; nothing is negative here.
+    return whole.astype(np.int64) + (exact - whole >= 0.5)
+
+
+def packing_score_of_node(utilization: float, target: float) -> int:
+    """Return `packing_score` of one node."""
+    if utilization > target:
+        exact = max(_falling(utilization, target), 0.0) if target < 100.0 else 0.0
+    else:
+        exact = _rising(utilization, target)
+    whole = math.floor(exact)
+    return whole + (exact - whole >= 0.5)
+
+
+# The rules themselves, for a column of nodes as for a single one.
+
+
+def _percent(used: Amount, capacity: Amount) -> Amount:
+    return 100.0 * used / capacity
+
+
+def _rising(utilization: Amount, target: float) -> Amount:
+    return (100.0 - target) * utilization / target + target
+
+
+def _falling(utilization: Amount, target: float) -> Amount:
+    return target * (100.0 - utilization) / (100.0 - target)
+
+
+NAME = "TargetLoadPacking"
+_MAX_CACHED = 10_000
+
+
+class TargetLoadPacking(ScorePlugin, LocalPlugin):
+    """Score by predicted CPU utilisation."""
+
+    name = NAME
+    _prediction = staticmethod(predicted_cpu)
+
+    def __init__(self, args: TargetLoadPackingArgs, context: PluginContext) -> None:
+        self._target = float(args.effective_target)
+        self._packing = PackingScores(self._target)
+        self._multiplier = args.multiplier
+        self._default_request = quantity_milli_value(args.default_requests.get("cpu", 0))
+        self._source = args.source_key()
+        self._staleness = StalenessPolicy(NAME, context.options.load)
+        self._predictions: dict[bytes, int] = {}
+        self._unmeasured = UnmeasuredUse(lambda entry: self.predict(entry.spec), upstream=context.upstream)
+        self._freshness = FreshnessCheck(self._staleness.max_age)
+
+    def predict(self, spec: SpecInfo) -> int:
+        """Return the CPU a pod will probably use, in milli-units."""
+        key = spec.class_key
+        predicted = self._predictions.get(key)
+        if predicted is None:
+            if len(self._predictions) >= _MAX_CACHED:
+                self._predictions.clear()
+            predicted = self._predictions[key] = self._prediction(spec, self._multiplier, self._default_request)
+        return predicted
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
+        load = view.load(self._source)
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+        if load is not None and self._freshness.all_fresh(view, load):
+            used = gather(view, load.cpu_last[: view.size], rows) / 100.0
+            used *= capacity
+            used += demand
+            missing = gather(view, self._unmeasured.by_row(view, load), rows)
+            return self._packing(utilization_after(used, missing, capacity))
+        if load is None:
+            decision = self._staleness.decide_without_source(state, rows)
+            used, missing = np.zeros(len(rows)), np.zeros(len(rows))
+        else:
+            measured = gather(view, load.cpu_last[: view.size], rows)
+            valid = is_load(measured)
+            fresh = valid & fresh_rows(view, load, rows, self._staleness.max_age)
+            decision = self._staleness.decide(state, fresh, valid)
+            used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
+            missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        if not decision.scored:
+            self._staleness.count_left_out(state)
+            return None
+        if decision.estimated.any():
+            used, missing = self._estimate(view, rows, decision, used, missing)
+        scores = self._packing(utilization_after(used + demand, missing, capacity))
+        return fill_with_mean(scores, decision.left_out)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """While every node's load is fresh, scores follow from it and from the pods that came to the node since."""
+        load = view.load(self._source)
+        if load is None or not self._freshness.all_fresh(view, load):
+            return Locality()
+        return Locality(
+            scores=DependsOn.PODS,
+            version=self._version,
+            # Of the spec, the formula reads nothing else.
+            pods_part=part_of(self.predict(pod.spec)),
+            by_row=lambda now: (None, self._rate(pod, now, load)),
+        )
+
+    def _version(self, view: NodeView) -> Hashable:
+        load = view.load(self._source)
+        return None if load is None else (load.version, view.membership, self._freshness.all_fresh(view, load))
+
+    def _rate(self, pod: PodInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], int]:
+        """Return `score` on one row."""
+        capacity_at, measured_at, demand = view.capacity_cpu.item, load.cpu_last.item, float(self.predict(pod.spec))
+
+        def rate(now: NodeView, row: int) -> int:
+            capacity, missing = capacity_at(row), self._unmeasured.by_row(now, load).item(row)
+            utilization = utilization_of_node(measured_at(row) / 100.0 * capacity + demand + missing, capacity)
+            return packing_score_of_node(utilization, self._target)
+
+        return rate
+
+    def _estimate(
+        self, view: NodeView, rows: RowArray, decision: LoadDecision, used: FloatArray, missing: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        estimate = gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
+        # Requests are known at once: no pod is missing in them.
+        return np.where(decision.fresh, used, estimate), np.where(decision.fresh, missing, 0.0)
+
+
+# What `compatibility: upstream` changes in TargetLoadPacking: pkg/trimaran/targetloadpacking of scheduler-plugins
+# 0.34.7 as it is.
+def predicted_of_main_containers(spec: SpecInfo, multiplier: float, default_request: int) -> int:
+    """Return the milli-units of CPU that upstream predicts (PredictUtilisation): sidecars and resources of the pod as
+    a whole do not count."""
+    main = (container for container in spec.containers if container.kind == "app")
+    return spec.overhead.get("cpu", 0) + sum(
+        predicted_of_container(container, multiplier, default_request) for container in main
+    )
+
+
+class UpstreamTargetLoadPacking(TargetLoadPacking):
+    """A node without load scores 0, no load grows old, and a pod's prediction is that of its main containers."""
+
+    _prediction = staticmethod(predicted_of_main_containers)
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return 0..100 per row."""
+        load = view.load(self._source)
+        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_last[: view.size], rows)
+        known: BoolArray = np.isfinite(measured)
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
+        if load is None or not known.any():
+            return np.zeros(len(rows), dtype=np.int64)
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+        used = np.where(known, measured, 0.0) / 100.0 * capacity
+        missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        scores = self._packing(utilization_after(used + demand, missing, capacity))
+        return np.where(known, scores, 0)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Ask in every attempt: which pods the measurement misses depends on the clock of this process."""
+        return Locality()
+
+
+def target_load_packing(args: TargetLoadPackingArgs, context: PluginContext) -> TargetLoadPacking:
+    """Return the plugin as the profile's `compatibility` wants it."""
+    plugin = UpstreamTargetLoadPacking if context.upstream else TargetLoadPacking
+    return plugin(args, context)
