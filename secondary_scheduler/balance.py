@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -11,6 +11,13 @@ import numpy as np
 from scheduler.framework import REPORT_INTERVAL, FloatArray, LoadReading, NodeLoad, PodInfo
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.state import ClusterState
+
+REQUESTS = "requests"
+LOAD = "estimatedLoad"
+FIGURES = ((REQUESTS, "cpu"), (REQUESTS, "memory"), (LOAD, "cpu"), (LOAD, "memory"))
+"""What is said of each node, by kind and resource."""
+STATISTICS = ("stddev", "p95", "max")
+"""What is said of a figure's highest values over time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +37,63 @@ class NodeFigures:
     cpu_load: FloatArray
     memory_load: FloatArray
 
+    def values(self, kind: str, resource: str) -> FloatArray:
+        """Return a figure of `FIGURES` per node."""
+        if kind == REQUESTS:
+            return self.cpu_requests if resource == "cpu" else self.memory_requests
+        return self.cpu_load if resource == "cpu" else self.memory_load
+
+    def spread(self, kind: str, resource: str) -> Spread | None:
+        """Return how a figure of `FIGURES` is spread over the nodes that have it; None where none has."""
+        values = self.values(kind, resource)
+        numbers = values[np.isfinite(values)]
+        if not len(numbers):
+            return None
+        p95 = float(np.percentile(numbers, 95))
+        return Spread(float(numbers.mean()), float(numbers.std()), p95, float(numbers.max()))
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a figure is spread over the nodes that have it, in per cent."""
+    """How a figure is spread over nodes, in per cent; `stddev` is the population's."""
 
+    mean: float
     stddev: float
     p95: float
     max: float
 
 
-def spread_of(values: FloatArray) -> Spread | None:
-    """Return the spread of the values that are numbers (population standard deviation); None where none is."""
-    known = values[np.isfinite(values)]
-    if not len(known):
-        return None
-    return Spread(float(known.std()), float(np.percentile(known, 95)), float(known.max()))
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The highest of a value, and the first time it was reached, in seconds since the epoch."""
+
+    value: float
+    time: float
+
+
+@dataclass(slots=True)
+class Worst:
+    """The highest values over time.
+
+    Attributes:
+        spreads: by figure of `FIGURES` and statistic; those that no node ever had are missing.
+        waiting: pods without a node.
+    """
+
+    spreads: dict[tuple[str, str, str], Peak] = field(default_factory=dict)
+    waiting: Peak = field(default_factory=lambda: Peak(0.0, 0.0))
+
+    def note(self, moment: float, figures: NodeFigures, waiting: int) -> None:
+        """Take in how things are at a time."""
+        if waiting > self.waiting.value:
+            self.waiting = Peak(float(waiting), moment)
+        for kind, resource in FIGURES:
+            spread = figures.spread(kind, resource)
+            for statistic in STATISTICS if spread is not None else ():
+                value = float(getattr(spread, statistic))
+                peak = self.spreads.get((kind, resource, statistic))
+                if peak is None or value > peak.value:
+                    self.spreads[kind, resource, statistic] = Peak(value, moment)
 
 
 def node_figures(state: ClusterState, load: LoadReading | None, now: float) -> NodeFigures:

@@ -79,7 +79,11 @@ from scheduler.lazy import lazy_attributes
 if TYPE_CHECKING:
     from scheduler.config.bound import bound_rules as bound_rules
     from scheduler.config.complete import completed as completed
-    from scheduler.config.difference import differences as differences, profile_differences as profile_differences
+    from scheduler.config.difference import (
+        changed_plugins as changed_plugins,
+        differences as differences,
+        profile_differences as profile_differences,
+    )
     from scheduler.config.found import (
         CONFIG_KEY as CONFIG_KEY,
         FoundConfiguration as FoundConfiguration,
@@ -108,6 +112,7 @@ if not TYPE_CHECKING:
         {
             "bound_rules": "bound",
             "completed": "complete",
+            "changed_plugins": "difference",
             "differences": "difference",
             "profile_differences": "difference",
             "CONFIG_KEY": "found",

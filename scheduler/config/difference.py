@@ -47,6 +47,17 @@ def profile_differences(configuration: Configuration, name: str, other: str) -> 
     return [line for line in lines if not line.startswith(f"{OPTIONS} shadow")]
 
 
+def changed_plugins(old: EffectiveProfile, new: EffectiveProfile) -> frozenset[str]:
+    """Return the plugins of the second profile that the first lacks, or runs at other points, with another weight or
+    with other args."""
+
+    def data(profile: EffectiveProfile, name: str) -> tuple[dict[str, int], dict[str, Any] | None]:
+        args = profile.args(name)
+        return _points(profile, name), None if args is None else args.to_dict()
+
+    return frozenset(name for name in new.enabled if data(old, name) != data(new, name))
+
+
 def _scores(profile: EffectiveProfile) -> str:
     scoring = ", ".join(f"{plugin.name} {plugin.weight}" for plugin in profile.plugins(ExtensionPoint.SCORE))
     return f"scores by {scoring}" if scoring else "scores by nothing"
@@ -71,8 +82,7 @@ def _profile_changes(
     old: EffectiveProfile, new: EffectiveProfile, before: KubeSchedulerProfile, after: KubeSchedulerProfile
 ) -> Iterator[str]:
     yield from _plugin_changes(old, new)
-    kept = [name for name in new.enabled if name in old.enabled]
-    for name in kept:
+    for name in (name for name in new.enabled if name in old.enabled):
         yield from _data_changes(f"{name} ", _args(old, before, name), _args(new, after, name))
     yield from _data_changes(f"{OPTIONS} ", old.options.to_dict(), new.options.to_dict())
     percentages = (old.percentage_of_nodes_to_score, new.percentage_of_nodes_to_score)

@@ -5,8 +5,10 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 
 from scheduler.core.asking import decide_asking as decide_asking, sample_size as sample_size
 from scheduler.core.comparing import (
+    Change as Change,
     ComparedDecision as ComparedDecision,
     JudgedNode as JudgedNode,
+    change_of as change_of,
     compare_decisions as compare_decisions,
 )
 from scheduler.core.decide import decide as decide

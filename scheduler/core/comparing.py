@@ -1,9 +1,12 @@
-"""What another profile would have decided about a pod, on the snapshot of the decision that was made."""
+"""What becomes of a pod when another profile or configuration decides, and a shadow's decision beside the live one.
+
+A shadow decides on the snapshot of the decision that was made.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
-from typing import Literal
 
 from msgspec import Struct
 
@@ -13,7 +16,25 @@ from scheduler.core.placement import Placement
 from scheduler.framework import ProfileRunner
 from scheduler.state import Snapshot
 
-Outcome = Literal["sameNode", "otherNode", "onlyLivePlaced", "onlyShadowPlaced", "neitherPlaced"]
+
+class Change(enum.Enum):
+    """What becomes of a pod: other programs are told in the words of what compares."""
+
+    SAME = enum.auto()
+    MOVED = enum.auto()
+    GAINED = enum.auto()
+    """It gets a node, and had none."""
+    LOST = enum.auto()
+    NEITHER = enum.auto()
+
+
+def change_of(old: str | None, new: str | None) -> Change:
+    """Return what a pod's node says, before and after; None: no node."""
+    if old is None:
+        return Change.NEITHER if new is None else Change.GAINED
+    if new is None:
+        return Change.LOST
+    return Change.SAME if old == new else Change.MOVED
 
 
 class JudgedNode(Struct, frozen=True):
@@ -45,14 +66,18 @@ class ComparedDecision(Struct, frozen=True):
         live, shadow: what each profile says of both nodes; empty where both choose the same.
     """
 
-    outcome: Outcome
     live_node: str | None
     shadow_node: str | None
     shadow_ties: int
     shadow_message: str | None
     score_loss: int
-    live: tuple[JudgedNode, ...] = ()
-    shadow: tuple[JudgedNode, ...] = ()
+    live: tuple[JudgedNode, ...]
+    shadow: tuple[JudgedNode, ...]
+
+    @property
+    def change(self) -> Change:
+        """What would become of the pod, did the shadow decide."""
+        return change_of(self.live_node, self.shadow_node)
 
 
 def compare_decisions(
@@ -74,31 +99,18 @@ def compare_decisions(
     pod, node = placement.pod, placement.node
     judged = explain(snapshot, pod, shadow)
     choice = node if node in judged.best else next(iter(judged.best), None)
-    outcome = _outcome(node, choice)
-    message = None if judged.message is None else judged.message[:MOST_REASON]
-    compared = ComparedDecision(outcome, node, choice, len(judged.best), message, _loss(judged, node, choice))
-    if outcome in ("sameNode", "neitherPlaced"):
-        return compared
-    names = [name for name in (node, choice) if name is not None]
-    own = explain(snapshot, pod, live)
+    names = [name for name in (node, choice) if name is not None] if node != choice else []
+    # The live profile's matrix is computed only where it says something that the decision does not.
+    own = explain(snapshot, pod, live) if names else judged
     return ComparedDecision(
-        outcome,
         node,
         choice,
-        compared.shadow_ties,
-        message,
-        compared.score_loss,
+        len(judged.best),
+        None if judged.message is None else judged.message[:MOST_REASON],
+        _loss(judged, node, choice),
         tuple(_judged(own, name) for name in names),
         tuple(_judged(judged, name) for name in names),
     )
-
-
-def _outcome(live: str | None, shadow: str | None) -> Outcome:
-    if live is None:
-        return "neitherPlaced" if shadow is None else "onlyShadowPlaced"
-    if shadow is None:
-        return "onlyLivePlaced"
-    return "sameNode" if live == shadow else "otherNode"
 
 
 def _loss(judged: Explanation, node: str | None, choice: str | None) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from scheduler.core import Placement, compare_decisions
+from scheduler.core import Change, Placement, compare_decisions
 from scheduler.engine.allowance import Allowance
 from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner
 from scheduler.kube.primitives import format_time
@@ -32,6 +32,14 @@ LONG_QUEUE: Final = 100
 _BURST_SECONDS: Final = 0.05
 _MOST_DIFFERENCES: Final = 500
 _MOST_BYTES: Final = 4 << 20
+_OUTCOMES: Final = {
+    Change.SAME: "sameNode",
+    Change.MOVED: "otherNode",
+    Change.LOST: "onlyLivePlaced",
+    Change.GAINED: "onlyShadowPlaced",
+    Change.NEITHER: "neitherPlaced",
+}
+"""As the metric's label and `/debug/shadows` say it."""
 _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger(component="shadows")
 
@@ -114,12 +122,13 @@ class Shadows:
     def _compare(self, snapshot: Snapshot, placement: Placement, live: ProfileRunner, shadow: ProfileRunner) -> None:
         compared = compare_decisions(snapshot, placement, live, shadow)
         names = live.scheduler_name, shadow.scheduler_name
-        self._metrics.shadow_decisions.labels(*names, compared.outcome).inc()
+        outcome = _OUTCOMES[compared.change]
+        self._metrics.shadow_decisions.labels(*names, outcome).inc()
         if compared.score_loss:
             self._metrics.shadow_score_loss.labels(*names).inc(compared.score_loss)
         pod = placement.pod
         self._forget(pod.uid)
-        if not compared.live and not compared.shadow:
+        if not compared.live:
             return
         shown = {
             "time": format_time(datetime.fromtimestamp(self._clocks.wall(), UTC)),
@@ -127,7 +136,7 @@ class Shadows:
             "uid": pod.uid,
             "schedulerName": live.scheduler_name,
             "shadow": shadow.scheduler_name,
-            "outcome": compared.outcome,
+            "outcome": outcome,
             "liveNode": compared.live_node,
             "shadowNode": compared.shadow_node,
             "shadowTies": compared.shadow_ties,

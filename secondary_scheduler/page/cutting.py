@@ -57,6 +57,7 @@ def cut(scene: Scene, visitor: Visitor) -> Scene:
         before=_cut_columns(scene.run.before, visitor),
         after=_cut_columns(scene.run.after, visitor),
         seconds=scene.run.seconds,
+        figures=scene.run.figures,
     )
     sees_all = visitor.namespaces is None
     return Scene(

@@ -10,6 +10,7 @@ from scheduler.config import Configuration
 from scheduler.core import DecisionDetail, Placement, detail_of
 from scheduler.engine import Assembly
 from scheduler.framework import LoadReading, PodInfo
+from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.simulation.cluster import SimulatedCluster
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.results import UNDECIDED, result_of, waited
@@ -18,8 +19,8 @@ from secondary_scheduler.views.nodes import NodeColumns, node_columns
 
 _SCORED_NODES = 20_000
 """Nodes with scores that are kept, of all decisions together: some 1.5 kB each."""
-_FEWEST, _MOST = 20, 500
-"""Nodes with scores per decision."""
+_MIN_SCORED, _MAX_SCORED = 20, 500
+"""The same per decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Run:
         unexplained: decisions that would have scores, had time been left.
         before, after: the nodes without and with the pods that were placed; of a recording, as recorded and replayed.
         seconds: how long it took.
+        figures: of the nodes with the pods that were placed, for a comparison.
         queue: the pods that wait; None: all that the decisions are about.
     """
 
@@ -97,6 +99,7 @@ class Run:
     before: NodeColumns
     after: NodeColumns
     seconds: float
+    figures: NodeFigures
     queue: tuple[PodDecision, ...] | None = None
 
 
@@ -126,12 +129,22 @@ def run_simulation(
     before = _columns(ready)
     decisions, unexplained = _decide(ready, limits, began, stopped, by_creation=by_creation)
     seconds = time.monotonic() - began
-    return Run(configuration, tuple(decisions), ready.load, ready.now, unexplained, before, _columns(ready), seconds)
+    return Run(
+        configuration,
+        tuple(decisions),
+        ready.load,
+        ready.now,
+        unexplained,
+        before,
+        _columns(ready),
+        seconds,
+        node_figures(ready.cluster.state, ready.load, ready.now),
+    )
 
 
 def scored_nodes(decisions: int) -> int:
     """Return how many nodes of each of so many decisions keep their scores."""
-    return max(_FEWEST, min(_MOST, _SCORED_NODES // max(1, decisions)))
+    return max(_MIN_SCORED, min(_MAX_SCORED, _SCORED_NODES // max(1, decisions)))
 
 
 def _columns(ready: ReadyCluster) -> NodeColumns:
@@ -146,14 +159,14 @@ def _decide(
 
     cluster, now = ready.cluster, ready.now
     by_key = {pod.key: pod for pod in cluster.pending}
-    most = scored_nodes(len(by_key))
+    limit = scored_nodes(len(by_key))
     decisions: list[PodDecision] = []
     unexplained = 0
     for outcome in ready.simulation(is_explained).run(cluster.pending, by_creation=by_creation):
         pod = by_key.pop(outcome.pod)
         if limits.explained and outcome.explanation is None and outcome.placement is not None:
             unexplained += 1
-        decisions.append(record(len(decisions) + 1, pod.key, outcome, pod, ready.assembly, now, most))
+        decisions.append(record(len(decisions) + 1, pod.key, outcome, pod, ready.assembly, now, limit))
         if time.monotonic() - began > limits.total or stopped():
             break
     for pod in by_key.values():
@@ -166,7 +179,7 @@ def _decide(
 
 
 def record(
-    number: int, key: str, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, most: int
+    number: int, key: str, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, limit: int
 ) -> PodDecision:
     """Return what became of a pod, while the outcome's matrix is valid; at most so many nodes have their scores."""
     runner = assembly.runners[pod.scheduler_name]
@@ -174,7 +187,7 @@ def record(
     if outcome.explanation is not None:
         # The pod is on its node by now. Scores and reasons are of the state before; what is lacking is asked of the
         # state as it is, which is the same for a pod that got no node.
-        detail = detail_of(outcome.explanation, assembly.attempts.snapshot(), runner, outcome.node, most)
+        detail = detail_of(outcome.explanation, assembly.attempts.snapshot(), runner, outcome.node, limit)
     return PodDecision(
         number=number,
         key=key,

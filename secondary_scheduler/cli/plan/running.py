@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import typer
 
-from scheduler.config import Configuration, differences
-from secondary_scheduler.balance import NodeFigures, node_figures
+from scheduler.config import Configuration
+from secondary_scheduler.balance import node_figures
 from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.clusterrecording.reading import Recording, read_recording as read_cluster_recording
 from secondary_scheduler.cli.configurationfile import ConfigurationFile
 from secondary_scheduler.cli.plan import output as forms
-from secondary_scheduler.cli.plan.comparing import compare
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
-from secondary_scheduler.cli.plan.results import PlanResult, ReplayedSide, ReplayedTime, SideSummary
-from secondary_scheduler.cli.replay.replaying import PodPlacement, Replay, pod_names
+from secondary_scheduler.cli.plan.output import PlanResult
+from secondary_scheduler.cli.replaying import Replay, pod_names
 from secondary_scheduler.simulation.changing import without_taken_off
 from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side, compare
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.recording import read_recording
@@ -62,22 +62,6 @@ class _Snapshot:
     pod_names: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """What one side placed, by pod; the figures of the nodes after that.
-
-    Attributes:
-        recorded: pods that the recording has on a node, where there is one.
-    """
-
-    placements: Mapping[str, PodPlacement]
-    equally_good: Collection[str]
-    figures: NodeFigures
-    configuration: Configuration
-    replayed: ReplayedSide | None = None
-    recorded: int = 0
-
-
 def run(request: PlanRequest) -> PlanOutcome:
     """Decide for both configurations, compare, and write; what is wrong with the snapshot is reported on stderr."""
     of_files = Report(_say)
@@ -100,96 +84,58 @@ def run(request: PlanRequest) -> PlanOutcome:
     of_files.close()
     remarks = _RemarksOfBoth()
     try:
-        old = _decided(sides[0], request, snapshot, remarks.old, {})
-        new = _decided(sides[1], request, snapshot, remarks.new, old.placements)
+        old = _decided(sides[0], request, snapshot, remarks.old, Against())
+        new = _decided(sides[1], request, snapshot, remarks.new, Against(old.decided))
     finally:
         remarks.tell()
-    result = PlanResult(
-        over=request.over,
-        seed=request.seed,
-        old=SideSummary(str(request.old or old.configuration.source), old.configuration, old.figures, old.replayed),
-        new=SideSummary(str(request.new), new.configuration, new.figures, new.replayed),
-        changes=tuple(differences(old.configuration, new.configuration)),
-        comparison=compare(old.placements, new.placements, new.equally_good),
-        replayed=_replayed_time(recording, max(old.recorded, new.recorded)) if recording is not None else None,
-    )
+    sources = {"old": str(request.old or old.configuration.source), "new": str(request.new)}
+    result = PlanResult(request.over, request.seed, sources, compare(old, new), recording)
     forms.write(result, sys.stdout.buffer, request.output, summary_only=request.summary)
-    return PlanOutcome(result.comparison.differs, not of_files.invalid + remarks.invalid)
+    return PlanOutcome(bool(result.comparison.differing), not of_files.invalid + remarks.invalid)
 
 
 def _decided(
-    configuration: Configuration,
-    request: PlanRequest,
-    snapshot: _Snapshot,
-    report: Report,
-    former: Mapping[str, PodPlacement],
-) -> _Decided:
-    """Decide for one side. `former`: the placements of the other, with which these will be compared."""
+    configuration: Configuration, request: PlanRequest, snapshot: _Snapshot, report: Report, against: Against
+) -> Side:
+    """Decide for one side."""
     profiles, anew = configuration.scheduler_names, request.over is Over.ALL
-    selection = PodSelection(
-        profiles, taken_over(request.as_scheduler, configuration), anew=snapshot.scheduler_names if anew else ()
-    )
-    elsewhere = snapshot.scheduler_names - set(profiles)
+    others_pods = taken_over(request.as_scheduler, configuration)
     ready = set_up(
         configuration,
-        selection,
+        PodSelection(profiles, others_pods, anew=snapshot.scheduler_names if anew else ()),
         snapshot.objects,
         snapshot.conditions,
         report,
-        decided_elsewhere=elsewhere,
+        decided_elsewhere=snapshot.scheduler_names - set(profiles),
         about_pending=snapshot.recording is None,
     )
-    if snapshot.recording is not None:
-        return _replayed(ready, request, snapshot, snapshot.recording, report, former)
-    placements: dict[str, PodPlacement] = {}
-    equally_good: set[str] = set()
-    simulation = ready.simulation(lambda placement: _is_other_node(former.get(placement.pod.key), placement.node))
-    for outcome in simulation.run(ready.cluster.pending, by_creation=anew):
-        placements[outcome.pod] = PodPlacement(outcome.scheduler_name, outcome.node, outcome.message)
-        before, best = former.get(outcome.pod), outcome.explanation.best if outcome.explanation is not None else ()
-        if before is not None and before.node in best and _is_other_node(before, outcome.node):
-            equally_good.add(outcome.pod)
-    for pod in ready.cluster.undecidable:
-        placements[pod.key] = PodPlacement(pod.scheduler_name, None, pod.reason)
-    figures = node_figures(ready.cluster.state, ready.load, ready.now)
-    return _Decided(placements, equally_good, figures, ready.configuration)
-
-
-def _replayed(
-    ready: ReadyCluster,
-    request: PlanRequest,
-    snapshot: _Snapshot,
-    recording: Recording,
-    report: Report,
-    former: Mapping[str, PodPlacement],
-) -> _Decided:
-    """Decide for one side about what arrived in a recording."""
-    replayed = Replay(
+    undecidable = {pod.key: PodPlacement(pod.scheduler_name, None, pod.reason) for pod in ready.cluster.undecidable}
+    if snapshot.recording is None:
+        return _placed(ready, against, undecidable, anew=anew)
+    side = Replay(
         ready,
-        recording,
+        snapshot.recording,
         snapshot.pod_names,
-        taken_over=taken_over(request.as_scheduler, ready.configuration),
+        taken_over=others_pods,
         scheduler_names=snapshot.scheduler_names,
         report=report,
-        former=former,
+        against=against,
     ).run()
-    if not replayed.placements:
-        names = ", ".join(ready.configuration.scheduler_names)
+    if not side.decided:
+        names = ", ".join(profiles)
         report.warn(f"no pod of {names} waited or arrived in the recording; to place those of another: --as-scheduler")
-    for pod in ready.cluster.undecidable:
-        replayed.placements[pod.key] = PodPlacement(pod.scheduler_name, None, pod.reason)
-    side = ReplayedSide(replayed.worst, replayed.as_recorded)
-    return _Decided(
-        replayed.placements, replayed.equally_good, replayed.figures, ready.configuration, side, replayed.recorded
-    )
+    return replace(side, decided={**side.decided, **undecidable})
 
 
-def _replayed_time(recording: Recording, recorded: int) -> ReplayedTime:
-    return ReplayedTime(recording.start, recording.end, tuple(recording.gaps), recorded)
-
-
-def _is_other_node(former: PodPlacement | None, node: str | None) -> bool:
-    return former is not None and former.node is not None and node is not None and node != former.node
+def _placed(ready: ReadyCluster, against: Against, undecidable: Mapping[str, PodPlacement], *, anew: bool) -> Side:
+    """Decide about the pods of a snapshot."""
+    placements: dict[str, PodPlacement] = {}
+    simulation = ready.simulation(lambda placement: against.needs_matrix(placement.pod.key, placement.node))
+    for outcome in simulation.run(ready.cluster.pending, by_creation=anew):
+        placements[outcome.pod] = PodPlacement(outcome.scheduler_name, outcome.node, outcome.message)
+        against.note(outcome.pod, outcome)
+    figures = node_figures(ready.cluster.state, ready.load, ready.now)
+    return Side(ready.configuration, {**placements, **undecidable}, figures, against.equally_good)
 
 
 class _RemarksOfBoth:

@@ -13,7 +13,7 @@ import typer
 from aiohttp import web
 
 from scheduler import __version__
-from scheduler.config import Configuration, differences
+from scheduler.config import Configuration
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.ui import guard, live, timeline, whatif
 from secondary_scheduler.cli.ui.live import LiveCluster
@@ -217,9 +217,7 @@ async def _what_if(request: web.Request) -> web.Response:
     names = _scene(request).configuration.scheduler_names
     form = whatif.form_of(_scene(request).configuration, choice(request, "profile", names, names[0]), {})
     over = whatif.usual_pods(_scene(request))
-    return site.page(
-        request, "whatif.html", "what-if", form=form, over=over, result=None, changes=(), problems=(), submitted=False
-    )
+    return site.page(request, "whatif.html", "what-if", form=form, over=over, result=None, problems=(), submitted=False)
 
 
 async def _what_if_changed(request: web.Request) -> web.Response:
@@ -235,13 +233,11 @@ async def _what_if_changed(request: web.Request) -> web.Response:
     if over not in whatif.PODS or (over == whatif.ALL and scene.place_again is None):
         raise BadQuery(f"over: one of {', '.join(whatif.PODS)}")
     form = whatif.form_of(scene.configuration, profile, entered)
-    result: whatif.Comparison | None = None
+    result: whatif.WhatIf | None = None
     problems: tuple[str, ...] = ()
-    lines: list[str] = []
     try:
         if form.changes:
             changed = whatif.changed_configuration(scene.configuration, form)
-            lines = differences(scene.configuration, changed)
             if site.working.locked():
                 raise web.HTTPServiceUnavailable(text=_BUSY)
             async with site.working:
@@ -251,11 +247,11 @@ async def _what_if_changed(request: web.Request) -> web.Response:
     except CommandError as error:
         problems = (str(error),)
     status = 400 if problems else 200
-    values: dict[str, Any] = {"form": form, "over": over, "result": result, "changes": lines, "problems": problems}
+    values: dict[str, Any] = {"form": form, "over": over, "result": result, "problems": problems}
     return site.page(request, "whatif.html", "what-if", status, submitted=True, **values)
 
 
-def _compare(site: Site, scene: Scene, changed: Configuration, over: str) -> whatif.Comparison:
+def _compare(site: Site, scene: Scene, changed: Configuration, over: str) -> whatif.WhatIf:
     stopped = site.stopping.is_set
     if over == whatif.ALL and scene.place_again is not None:
         before, after = (scene.place_again(each, whatif.LIMITS, stopped) for each in (scene.configuration, changed))

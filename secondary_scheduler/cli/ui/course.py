@@ -16,13 +16,15 @@ from msgspec import Struct
 from scheduler.config import Configuration
 from scheduler.core import Placement
 from scheduler.framework import LoadReading, PodInfo
+from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.replay.replaying import TICK, Replay, moments_of, pod_names
+from secondary_scheduler.cli.replaying import TICK, Replay, moments_of, pod_names
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
 from secondary_scheduler.simulation.cluster import SimulatedCluster
+from secondary_scheduler.simulation.comparing import Against
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, copy_cluster, make_ready, set_load
@@ -184,7 +186,7 @@ class Frame:
 
     Attributes:
         time: seconds since the epoch.
-        columns: the nodes with the pods where the replay has them.
+        columns, figures: the nodes with the pods where the replay has them.
         recorded: as it was.
         load: by name of node, as the replay's plugins see it; None where there is none.
         pods: those on each node in the replay.
@@ -193,6 +195,7 @@ class Frame:
 
     time: float
     columns: NodeColumns
+    figures: NodeFigures
     recorded: RecordedFrame
     load: LoadReading | None
     pods: Mapping[str, tuple[PodInfo, ...]]
@@ -235,6 +238,7 @@ class Course:
             frame.recorded.columns,
             frame.columns,
             self.seconds,
+            frame.figures,
             frame.waiting,
         )
 
@@ -280,7 +284,7 @@ def replay_course(
         taken_over=replayable.taken_over,
         scheduler_names=configuration.scheduler_names,
         report=report,
-        former={},
+        against=Against(),
         moments=wanted,
         observer=watching,
     ).run()
@@ -349,6 +353,7 @@ class _Watching:
             Frame(
                 moment,
                 columns,
+                node_figures(state, load, moment),
                 self._recorded[len(self.frames)],
                 load,
                 self._pods,

@@ -14,26 +14,26 @@ from scheduler.config import (
     Configuration,
     ConfigurationError,
     EffectiveProfile,
+    changed_plugins,
     completed,
     default_configuration,
     load_configuration,
     redacted,
 )
-from scheduler.framework import FloatArray
-from secondary_scheduler.simulation.results import PLACED
+from secondary_scheduler.balance import LOAD, REQUESTS, Spread
+from secondary_scheduler.simulation.comparing import ComparedPod, Comparison, Side, compare as compare_sides
 from secondary_scheduler.views.arguments import Argument, arguments_of
-from secondary_scheduler.views.nodes import ESTIMATED, REQUESTED, RESOURCES
-from secondary_scheduler.views.runs import Limits, PodDecision, Run
+from secondary_scheduler.views.runs import Limits, Run
 from secondary_scheduler.views.scenes import Scene
 
 LIMITS = Limits(explained=0.0, total=30.0)
-_MOST_MOVES = 500
-_MOST_VALUE = 200
-_MOST_WEIGHT = 1_000_000
+_MOVE_LIMIT = 500
+_MAX_VALUE_LENGTH = 200
+_MAX_WEIGHT = 1_000_000
 _META = ("apiVersion", "kind")
-_OF_THE_SOURCE = frozenset({"metricProvider", "watcherAddress", "metricsUpdateIntervalSeconds"})
+_SOURCE_ARGS = frozenset({"metricProvider", "watcherAddress", "metricsUpdateIntervalSeconds"})
 """Args about where the load is read: here it is the snapshot's, whatever they say."""
-_OF_SCORING = frozenset({ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE})
+_SCORING_POINTS = frozenset({ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE})
 PENDING, ALL = PODS = ("pending", "all")
 """Which pods are compared: those that wait, or also those that run, placed again; as `plan --over` names them."""
 
@@ -101,42 +101,36 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A pod that would fare differently; a node is None where it gets none."""
-
-    number: int
-    key: str
-    before: PodDecision
-    after: PodDecision
-
-
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """How evenly the nodes would be used: means and standard deviations in percent; None where nothing is known."""
-
-    title: str
-    mean: tuple[float | None, float | None]
-    spread: tuple[float | None, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class WhatIf:
     """What changes.
 
     Attributes:
-        moves: at most some hundreds; `moved` counts all.
-        placed, lost: pods that would get a node and have none now, and the reverse.
         undecided: pods that time did not suffice for.
+        seconds: how long deciding again took.
     """
 
-    moves: tuple[Move, ...]
-    moved: int
-    placed: int
-    lost: int
+    comparison: Comparison
     undecided: int
-    pods: int
-    balances: tuple[Balance, ...]
     seconds: float
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many pods there are of each change, by its name in small letters."""
+        return {change.name.lower(): count for change, count in self.comparison.counts.items()}
+
+    @property
+    def moves(self) -> list[ComparedPod]:
+        """The first of the pods that fare differently."""
+        return self.comparison.differing[:_MOVE_LIMIT]
+
+    @property
+    def balances(self) -> list[tuple[str, Spread, Spread]]:
+        """How evenly the nodes would be used, by a title."""
+        titles = {LOAD: "Estimated load", REQUESTS: "Requests", "cpu": "CPU", "memory": "memory"}
+        return [
+            (f"{titles[kind]} of {titles[resource]}", old, new)
+            for kind, resource, old, new in self.comparison.spreads()
+        ]
 
 
 def usual_pods(scene: Scene) -> str:
@@ -160,21 +154,11 @@ def form_of(configuration: Configuration, profile: str, entered: Mapping[str, st
         inputs = (field(f"arg:{name}:{index}", leaf.name, leaf.kind, leaf.shown) for index, leaf in leaves)
         if fields := tuple(inputs):
             args[name] = fields
-    chosen = _chosen(effective, configuration.cluster_minor) or frozenset({*args, *(each.label for each in weights)})
+    usual = default_configuration(
+        allow_default_scheduler_name=True, cluster_minor=configuration.cluster_minor
+    ).profiles[0]
+    chosen = changed_plugins(usual, effective) or frozenset({*args, *(weight.label for weight in weights)})
     return Form(profile, configuration.scheduler_names, weights, args, chosen)
-
-
-def _chosen(profile: EffectiveProfile, cluster_minor: int | None) -> frozenset[str]:
-    usual = default_configuration(allow_default_scheduler_name=True, cluster_minor=cluster_minor).profiles[0]
-    weights, usual_weights = (
-        {plugin.name: plugin.weight for plugin in each.plugins(ExtensionPoint.SCORE)} for each in (profile, usual)
-    )
-
-    def is_usual(name: str) -> bool:
-        args = [each.plugin_args[name].to_dict() if name in each.plugin_args else {} for each in (profile, usual)]
-        return name in usual.enabled and weights.get(name) == usual_weights.get(name) and args[0] == args[1]
-
-    return frozenset(name for name in profile.enabled if not is_usual(name))
 
 
 def completed_data(configuration: Configuration) -> dict[str, Any]:
@@ -224,44 +208,16 @@ def changed_configuration(configuration: Configuration, form: Form) -> Configura
         raise BadChange([str(problem) for problem in error.problems if problem.severity == "error"]) from error
 
 
-def compare(before: Run, after: Run) -> Comparison:
-    """Return which pods fare differently in the second run."""
-    by_key = {decision.key: decision for decision in before.decisions}
-    moves = [
-        Move(decision.number, decision.key, by_key[decision.key], decision)
-        for decision in after.decisions
-        if decision.key in by_key and (decision.node, decision.result) != _fate(by_key[decision.key])
-    ]
-    return Comparison(
-        tuple(moves[:_MOST_MOVES]),
-        len(moves),
-        sum(move.after.result == PLACED != move.before.result for move in moves),
-        sum(move.before.result == PLACED != move.after.result for move in moves),
-        sum(decision.message.startswith("not decided: ") for decision in after.decisions),
-        len(after.decisions),
-        tuple(_balances(before, after)),
-        after.seconds,
+def compare(before: Run, after: Run) -> WhatIf:
+    """Return which pods fare differently in the second run. A replay that was ended has not come to all pods: what is
+    missing on one side is left out."""
+    decided = [{decision.key: decision for decision in run.decisions} for run in (before, after)]
+    old, new = (
+        Side(run.configuration, {key: own[key] for key in decided[1] if key in decided[0]}, run.figures)
+        for run, own in zip((before, after), decided, strict=True)
     )
-
-
-def _fate(decision: PodDecision) -> tuple[str | None, str]:
-    return decision.node, decision.result
-
-
-def _balances(before: Run, after: Run) -> list[Balance]:
-    titles = {"cpu": "CPU", "memory": "memory"}
-    balances = []
-    for measure, title in ((ESTIMATED, "Estimated load"), (REQUESTED, "Requests")):
-        for resource in RESOURCES:
-            columns = [run.after.shares[measure, resource] for run in (before, after)]
-            (mean, spread), (new_mean, new_spread) = map(_statistics, columns)
-            balances.append(Balance(f"{title} of {titles[resource]}", (mean, new_mean), (spread, new_spread)))
-    return balances
-
-
-def _statistics(values: FloatArray) -> tuple[float | None, float | None]:
-    known = values[values == values]
-    return (float(known.mean()), float(known.std())) if len(known) else (None, None)
+    undecided = sum(decision.message.startswith("not decided: ") for decision in after.decisions)
+    return WhatIf(compare_sides(old, new), undecided, after.seconds)
 
 
 def _profile_of(data: dict[str, Any], configuration: Configuration, name: str) -> dict[str, Any]:
@@ -293,12 +249,12 @@ def _editable(data: dict[str, Any], configuration: Configuration, name: str) -> 
 
 def _has_effect(leaf: Argument, plugin: str, profile: EffectiveProfile) -> bool:
     """Whether a simulation may depend on an arg: not on the load's source, nor on how a plugin scores that does not."""
-    if leaf.path[0] in _OF_THE_SOURCE:
+    if leaf.path[0] in _SOURCE_ARGS:
         return False
     if any(each.name == plugin for each in profile.plugins(ExtensionPoint.SCORE)):
         return True
     descriptor = lookup(plugin)
-    only_scores = descriptor is not None and descriptor.points <= _OF_SCORING
+    only_scores = descriptor is not None and descriptor.points <= _SCORING_POINTS
     return not only_scores and leaf.path[0] != "scoringStrategy"
 
 
@@ -321,14 +277,14 @@ def _set_leaf(args: dict[str, Any], leaf: Argument, value: Any) -> None:
 
 
 def _weight(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MOST_WEIGHT):
-        raise ValueError(f"a number from 1 to {_MOST_WEIGHT:,}")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MAX_WEIGHT):
+        raise ValueError(f"a number from 1 to {_MAX_WEIGHT:,}")
     return int(text)
 
 
 def _value(leaf: Argument, text: str) -> Any:
-    if len(text) > _MOST_VALUE:
-        raise ValueError(f"at most {_MOST_VALUE} characters")
+    if len(text) > _MAX_VALUE_LENGTH:
+        raise ValueError(f"at most {_MAX_VALUE_LENGTH} characters")
     if leaf.kind == "boolean":
         if text not in ("true", "false"):
             raise ValueError("true or false")

@@ -122,6 +122,9 @@ async def test_where_no_pod_waits_those_that_run_are_compared_as_plan_does(tmp_p
         _, text = await post((session, site), weight__TargetLoadPacking="1")
         assert f"{moved} pods of {pods} would fare differently" in visible(text)
         assert "The pods that run are compared, too" in visible(text)
+        for kind, title in (("requests", "Requests"), ("estimatedLoad", "Estimated load")):
+            old, new = (f"{document[side][kind]['cpu']['stddev']:.2f}" for side in ("old", "new"))
+            assert re.search(rf"{title} of CPU [\d.]+ % [\d.]+ % {old} % {new} %", visible(text))
         assert "/decisions/" not in text.partition("Pods that fare differently")[2].partition("</table>")[0]
         status, text = await post((session, site), weight__TargetLoadPacking="1", over="pending")
         assert "No pod was compared" in visible(text)
@@ -261,4 +264,4 @@ def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
 def test_two_runs_on_one_snapshot_give_the_same(scene: Scene) -> None:
     again = scene.decide(scene.configuration, Limits(0.0, 60.0), lambda: False)
     assert {each.key: each.node for each in again.decisions} == nodes_of(scene)
-    assert whatif.compare(scene.run, again).moved == 0
+    assert not whatif.compare(scene.run, again).moves

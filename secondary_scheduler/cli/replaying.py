@@ -5,81 +5,25 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 
 from scheduler.core import Placement
-from scheduler.framework import FloatArray, LoadReading, PodInfo
-from secondary_scheduler.balance import NodeFigures, is_measured, lowered, node_figures, spread_of
+from scheduler.framework import LoadReading, PodInfo
+from secondary_scheduler.balance import Worst, is_measured, lowered, node_figures
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
 from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, without_node
+from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import ReadyCluster, set_load
 from secondary_scheduler.simulation.watcherload import read_load
-
-
-@dataclass(frozen=True, slots=True)
-class PodPlacement:
-    """Where one configuration places a pod, or why nowhere."""
-
-    scheduler_name: str
-    node: str | None
-    message: str | None = None
-
-
-REQUESTS = "requests"
-LOAD = "estimatedLoad"
-FIGURES = ((REQUESTS, "cpu"), (REQUESTS, "memory"), (LOAD, "cpu"), (LOAD, "memory"))
-"""What is said of each node, by kind and resource."""
-STATISTICS = ("stddev", "p95", "max")
-
-
-def figure_values(figures: NodeFigures, kind: str, resource: str) -> FloatArray:
-    """Return a figure of `FIGURES` per node, in per cent."""
-    if kind == REQUESTS:
-        return figures.cpu_requests if resource == "cpu" else figures.memory_requests
-    return figures.cpu_load if resource == "cpu" else figures.memory_load
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """The highest of a value, and the first time it was reached, in seconds since the epoch."""
-
-    value: float
-    time: float
-
-
-@dataclass(slots=True)
-class Worst:
-    """The highest values over time.
-
-    Attributes:
-        spreads: by figure of `FIGURES` and statistic; those that were never known are missing.
-        waiting: pods without a node.
-    """
-
-    spreads: dict[tuple[str, str, str], Peak] = field(default_factory=dict)
-    waiting: Peak = field(default_factory=lambda: Peak(0.0, 0.0))
-
-    def note(self, moment: float, figures: NodeFigures, waiting: int) -> None:
-        """Take in how things are at a time."""
-        if waiting > self.waiting.value:
-            self.waiting = Peak(float(waiting), moment)
-        for kind, resource in FIGURES:
-            spread = spread_of(figure_values(figures, kind, resource))
-            for statistic in STATISTICS if spread is not None else ():
-                value = float(getattr(spread, statistic))
-                peak = self.spreads.get((kind, resource, statistic))
-                if peak is None or value > peak.value:
-                    self.spreads[kind, resource, statistic] = Peak(value, moment)
-
 
 TICK = 1.0
 """Seconds of a recording that are one step: what arrives within them is decided together, in queue order."""
@@ -114,26 +58,6 @@ class _Pod:
     seen: int = -1
 
 
-@dataclass(slots=True)
-class Replayed:
-    """What became of the pods, by name.
-
-    Attributes:
-        figures: of the nodes at the end.
-        worst: over time.
-        as_recorded: pods that are on the node where the recording has them; `recorded` is how many it has on one.
-        recorded_nodes: which node that is, by name.
-    """
-
-    figures: NodeFigures
-    worst: Worst
-    placements: dict[str, PodPlacement] = field(default_factory=dict)
-    equally_good: set[str] = field(default_factory=set)
-    recorded: int = 0
-    as_recorded: int = 0
-    recorded_nodes: dict[str, str] = field(default_factory=dict)
-
-
 class Observer(Protocol):
     """Looks on while a replay runs, and may end it."""
 
@@ -160,7 +84,7 @@ class Replay:
         taken_over: other schedulers whose pods are decided too, each with its profile.
         scheduler_names: profiles of both sides: their pods are nowhere but where the replay places them.
         report: gets what cannot be used.
-        former: placements of the other side, by name.
+        against: the other side.
         moments: when the nodes are measured, in order.
         observer: looks on.
     """
@@ -174,7 +98,7 @@ class Replay:
         taken_over: Mapping[str, str],
         scheduler_names: Collection[str],
         report: Report,
-        former: Mapping[str, PodPlacement],
+        against: Against,
         moments: Sequence[float] | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -186,7 +110,7 @@ class Replay:
         self._profiles = frozenset(ready.configuration.scheduler_names)
         self._either = frozenset(scheduler_names)
         self._report = report
-        self._former = former
+        self._against = against
         self._samples = list(moments if moments is not None else moments_of(recording, _SAMPLES))
         self._observer = observer
         self._changing = ChangingCluster(ready.cluster, report)
@@ -198,10 +122,11 @@ class Replay:
             f"{event.namespace}/{event.name}": event.uid for event in recording.snapshot if event.kind == "Pod"
         }
         self._changes = 0
-        figures = node_figures(self._state, self._load, recording.start)
-        self._result = Replayed(figures, Worst())
+        self._worst = Worst()
+        self._placements: dict[str, PodPlacement] = {}
+        self._recorded_nodes: dict[str, str] = {}
 
-    def run(self) -> Replayed:
+    def run(self) -> Side:
         """Replay everything."""
         recording = self._recording
         self._simulation.register(self._ready.cluster.pending)
@@ -224,8 +149,15 @@ class Replay:
             self._retry_before(recording.end)
         for pod in self._pods.values():
             self._settle(pod)
-        self._result.figures = node_figures(self._state, self._load, recording.end)
-        return self._result
+        figures = node_figures(self._state, self._load, recording.end)
+        return Side(
+            self._ready.configuration,
+            self._placements,
+            figures,
+            self._against.equally_good,
+            self._worst,
+            self._recorded_nodes,
+        )
 
     def _has_ended(self) -> bool:
         return self._observer is not None and self._observer.has_enough()
@@ -399,12 +331,7 @@ class Replay:
             return
         pod.node, pod.placed_at = outcome.node, moment
         del self._waiting[pod.info.uid]
-        former = self._former.get(pod.name)
-        best = outcome.explanation.best if outcome.explanation is not None else ()
-        if former is not None and former.node in best and former.node != outcome.node:
-            self._result.equally_good.add(pod.name)
-        else:
-            self._result.equally_good.discard(pod.name)
+        self._against.note(pod.name, outcome)
 
     def _put_off(self, pod: _Pod, moment: float) -> None:
         pod.seen, pod.next_try = self._changes, moment + pod.pause
@@ -413,20 +340,16 @@ class Replay:
     def _needs_matrix(self, placement: Placement) -> bool:
         if self._observer is not None and self._observer.is_explained(placement):
             return True
-        former = self._former.get(self._names.get(placement.pod.uid, ""))
-        node = placement.node
-        return former is not None and former.node is not None and node is not None and node != former.node
+        return self._against.needs_matrix(self._names.get(placement.pod.uid, ""), placement.node)
 
     # Results ------------------------------------------------------------------------------------------------------
 
     def _settle(self, pod: _Pod) -> None:
         """Note where a pod is at its end, or at the recording's."""
         message = None if pod.node else pod.message or "gone before it was decided"
-        self._result.placements[pod.name] = PodPlacement(pod.info.scheduler_name, pod.node or None, message)
+        self._placements[pod.name] = PodPlacement(pod.info.scheduler_name, pod.node or None, message)
         if pod.recorded_node:
-            self._result.recorded += 1
-            self._result.recorded_nodes[pod.name] = pod.recorded_node
-            self._result.as_recorded += pod.node == pod.recorded_node
+            self._recorded_nodes[pod.name] = pod.recorded_node
 
     def _measure_before(self, end: float) -> None:
         """Measure at the moments before a time, with what becomes due until then decided."""
@@ -434,7 +357,7 @@ class Replay:
             moment = self._samples.pop(0)
             self._retry_before(moment)
             figures = node_figures(self._state, self._load, moment)
-            self._result.worst.note(moment, figures, len(self._waiting))
+            self._worst.note(moment, figures, len(self._waiting))
             if self._observer is not None:
                 waiting = [pod.name for pod in self._waiting.values() if not pod.info.deleting]
                 self._observer.measured(moment, self._load, waiting)
