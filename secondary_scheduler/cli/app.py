@@ -24,9 +24,9 @@ COMMANDS = {
     "simulate": "secondary_scheduler.cli.simulate.command",
     "plan": "secondary_scheduler.cli.plan.command",
     "rebalance": "secondary_scheduler.cli.rebalance.command",
-    "snapshot": "secondary_scheduler.cli.snapshot.command",
-    "validate": "secondary_scheduler.cli.validate.command",
-    "convert": "secondary_scheduler.cli.convert.command",
+    "snapshot": "secondary_scheduler.cli.snapshot",
+    "validate": "secondary_scheduler.cli.validate",
+    "convert": "secondary_scheduler.cli.convert",
     "preflight": "secondary_scheduler.cli.preflight",
     "render": "secondary_scheduler.cli.render.command",
     "status": "secondary_scheduler.cli.status.command",
@@ -36,8 +36,8 @@ COMMANDS = {
     "opt-in": "secondary_scheduler.cli.optin.command",
     "ui": "secondary_scheduler.cli.ui.command",
     "fleet": "secondary_scheduler.cli.fleet.command",
-    "version": "secondary_scheduler.cli.version.command",
-    "completion": "secondary_scheduler.cli.completion.command",
+    "version": "secondary_scheduler.cli.version",
+    "completion": "secondary_scheduler.cli.completion",
 }
 _COMPLETE = "__complete"
 """What the scripts of `completion` call."""

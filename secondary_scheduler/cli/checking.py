@@ -285,5 +285,5 @@ def _reads(resource: Resource, embedded: FoundConfiguration) -> bool:
 
 
 def _stack(path: Path, text: str) -> Checked:
-    configuration, problems = stackfile.check_stack(path, text)
-    return Checked(str(path), "stack", configuration, problems)
+    stack = stackfile.examine_stack(path, text)
+    return Checked(str(path), "stack", stack.configuration, stack.problems)

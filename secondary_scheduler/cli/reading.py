@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.files import MOST_TEXT, read_bytes, read_text
+from secondary_scheduler.files import MOST_TEXT, read_bytes
 
 if TYPE_CHECKING:
-    from scheduler.config import Configuration, Flavour
+    from scheduler.config import Flavour
 
 
 def require_file(name: Path | None, option: str) -> None:
@@ -49,29 +49,6 @@ def require_single_stdin(names: list[str | None]) -> None:
     """
     if names.count("-") > 1:
         raise CommandError("-: standard input can be read once; name it once", ExitCode.USAGE)
-
-
-def read_configuration(file: Path) -> Configuration:
-    """Read a scheduler's configuration as the scheduler would; of a stack, the one that names the source of its load.
-
-    Raises:
-        CommandError: it is not valid; one line per mistake.
-    """
-    from scheduler.config import ConfigurationError, find_configuration
-    from secondary_scheduler.cli.stackfile import is_stack_file, read_stack_file
-
-    text = read_text(file)
-    if is_stack_file(file, text):
-        source = read_stack_file(file, text).source
-        assert source is not None
-        return source
-    try:
-        return find_configuration(text, str(file)).load(
-            allow_token_in_config_map=True,
-            allow_default_scheduler_name=True,
-        )
-    except ConfigurationError as error:
-        raise CommandError(str(error), ExitCode.INVALID_INPUT) from error
 
 
 def choose_flavour(image: str, flavour: str) -> Flavour | None:

@@ -18,12 +18,11 @@ from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
-from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, without_node
+from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, read_load, without_node
 from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import ReadyCluster, set_load
-from secondary_scheduler.simulation.watcherload import read_load
 
 TICK = 1.0
 """Seconds of a recording that are one step: what arrives within them is decided together, in queue order."""

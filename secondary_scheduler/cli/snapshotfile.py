@@ -18,8 +18,8 @@ from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.installedconfigurations import as_running, running_configurations, running_documents
 from secondary_scheduler.cli.privatefile import private_file
 from secondary_scheduler.cli.refusals import refusal
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
-from secondary_scheduler.clustersnapshot.taking import Say, load_document, read_snapshot
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
+from secondary_scheduler.clustersnapshot.reading import Say, load_document, read_snapshot
 from secondary_scheduler.nodeload import VERSION_KIND
 from secondary_scheduler.yamltext import dump_yaml
 

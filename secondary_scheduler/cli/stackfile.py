@@ -116,22 +116,6 @@ ENCRYPTED = "encrypted"
 """What stands in for a value that only the engine can decrypt."""
 
 
-def check_stack(path: Path, text: str, beside: Path | None = None) -> tuple[Configuration | None, tuple[Problem, ...]]:
-    """Return the configuration that follows from a stack file, or None, and what is wrong with the file.
-
-    What stands encrypted or in an environment variable that is not set here is assumed to be good, with a warning.
-
-    Args:
-        path, text: the file.
-        beside: another file of its project, if it may lie in none.
-
-    Raises:
-        CommandError: the file's project, whose models decide what it may say, does not exist or cannot be loaded.
-    """
-    examined = examine_stack(path, text, beside)
-    return examined.configuration, examined.problems
-
-
 class ExaminedStack(NamedTuple):
     """What a stack file says.
 
@@ -150,9 +134,24 @@ class ExaminedStack(NamedTuple):
     source: Configuration | None = None
     opt_in: Any = None
 
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that make the file wrong."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
 
 def examine_stack(path: Path, text: str, beside: Path | None = None) -> ExaminedStack:
-    """As `check_stack`, with what reads the metric source."""
+    """Return what a stack file says, and what is wrong with it.
+
+    What stands encrypted or in an environment variable that is not set here is assumed to be good, with a warning.
+
+    Args:
+        path, text: the file.
+        beside: another file of its project, if it may lie in none.
+
+    Raises:
+        CommandError: the file's project, whose models decide what it may say, does not exist or cannot be loaded.
+    """
     source = str(path)
     try:
         document = YAML(typ="safe", pure=True).load(text)
@@ -214,9 +213,8 @@ def read_stack_file(path: Path, text: str) -> ExaminedStack:
             ' eval "$(secondary-scheduler cluster env)"'
         )
     examined = examine_stack(path, text)
-    errors = [problem for problem in examined.problems if problem.severity == "error"]
-    if examined.source is None or errors:
-        raise CommandError("\n".join(str(problem) for problem in errors), ExitCode.INVALID_INPUT)
+    if examined.source is None or examined.errors:
+        raise CommandError("\n".join(map(str, examined.errors)), ExitCode.INVALID_INPUT)
     return examined
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from scheduler.catalog import CredentialRules, address_problem
@@ -22,8 +23,26 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
 from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOrigin:
+    """Where to read the load: one of the two addresses is set.
+
+    Attributes:
+        window: what it is averaged over; None: as the scheduler has it.
+        scheduler: how the scheduler reads its own load, of which the window, the queries and the label of nodes count;
+            None: by the defaults.
+    """
+
+    prometheus: str | None
+    watcher: str | None
+    token_file: Path | None
+    ca_file: Path | None
+    window: str | None
+    allow_insecure: bool = False
+    scheduler: LoadSettings | None = None
 
 
 def as_scheduled(

@@ -1,4 +1,4 @@
-"""Listing a cluster's objects, page by page.
+"""What a snapshot holds of a cluster: its objects, listed page by page, and its load.
 
 What of an object goes into a snapshot: the fields that a scheduler reads, as they are, and no others.
 
@@ -8,42 +8,37 @@ whatever a new API version adds stay behind without being listed anywhere.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
-from scheduler.kube.client import Expired, Forbidden, KubeClient, KubeError, MalformedResponse, NotFound, api_path
+from scheduler.kube.client import (
+    ClientConfig,
+    Expired,
+    Forbidden,
+    KubeClient,
+    KubeError,
+    MalformedResponse,
+    NotFound,
+    api_path,
+    server_version,
+)
 from scheduler.kube.model import RESOURCECLAIMTEMPLATES, Node
+from scheduler.load import nodes_by_address
 from scheduler.state import WATCHED_KINDS
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, read_load_document
+from secondary_scheduler.nodeload import LOAD_API_VERSION, VERSION_KIND
 from secondary_scheduler.rebalancing import POD_METRICS, WORKLOADS, MovablePod
 
-if TYPE_CHECKING:
-    from scheduler.load import LoadSettings
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOrigin:
-    """Where to read the load: one of the two addresses is set.
-
-    Attributes:
-        window: what it is averaged over; None: as the scheduler has it.
-        scheduler: how the scheduler reads its own load, of which the window, the queries and the label of nodes count;
-            None: by the defaults.
-    """
-
-    prometheus: str | None
-    watcher: str | None
-    token_file: Path | None
-    ca_file: Path | None
-    window: str | None
-    allow_insecure: bool = False
-    scheduler: LoadSettings | None = None
+_TIMEOUT = 120.0
+"""Seconds for one page: a large one through a slow link."""
+Say = Callable[[str], None]
 
 
 _ANNOTATION_DOMAINS = ("kubernetes.io", "k8s.io", "x-k8s.io", "secondary-scheduler.io", "karpenter.sh")
@@ -235,3 +230,63 @@ async def _pages(client: KubeClient, path: str, params: dict[str, str | int]) ->
         token = (page.metadata.continue_ or "") if page.metadata is not None else ""
         if not token:
             return
+
+
+class Document(NamedTuple):
+    """An object of a snapshot; `data` is JSON."""
+
+    api_version: str
+    kind: str
+    data: bytes
+
+
+def read_snapshot(config: ClientConfig, say: Say, resources: Sequence[SnapshotResource] = RESOURCES) -> list[Document]:
+    """Return what a snapshot of a cluster holds, in its order, but for the load and the configurations.
+
+    Raises:
+        KubeError: the cluster does not answer, or does not let us list nodes or pods.
+    """
+    version, items = asyncio.run(_read_all(config, say, resources))
+    return list(_documents(version, items))
+
+
+async def _read_all(
+    config: ClientConfig, say: Say, resources: Sequence[SnapshotResource]
+) -> tuple[str, list[tuple[SnapshotResource, list[bytes]]]]:
+    """Return the API server's version ("" where it does not say), and the objects."""
+    # A few hundred lists at most: no rate limit of ours, the API server has its own.
+    async with KubeClient(config, qps=0, user_agent="secondary-scheduler/snapshot", timeout=_TIMEOUT) as client:
+        # Last: a cluster that does not answer is told once, by the lists.
+        items = [(resource, await read_objects(client, resource, say)) for resource in resources]
+        try:
+            version = await server_version(client, timeout=_TIMEOUT)
+        except KubeError as error:
+            say(f"left out the cluster's version: {error}")
+            version = ""
+        return version, items
+
+
+def _documents(version: str, items: list[tuple[SnapshotResource, list[bytes]]]) -> Iterator[Document]:
+    if version:
+        document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
+        yield Document(LOAD_API_VERSION, VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version}))
+    for resource, objects in items:
+        for data in objects:
+            yield Document(resource.api_version, resource.kind, data)
+
+
+def load_document(origin: LoadOrigin, nodes: Iterable[bytes], say: Say) -> Document:
+    """Return the nodes' load as a snapshot holds it; `nodes` are the objects.
+
+    Raises:
+        LoadError: the source does not answer with loads.
+    """
+    load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)), say)
+    return Document(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
+
+
+def _names_and_addresses(nodes: Iterable[bytes]) -> Iterator[tuple[str, list[str]]]:
+    for data in nodes:
+        node: dict[str, Any] = msgspec.json.decode(data)
+        addresses = (node.get("status") or {}).get("addresses") or ()
+        yield node["metadata"]["name"], [address.get("address", "") for address in addresses]

@@ -12,8 +12,7 @@ from scheduler.config import Configuration, load_configuration
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, configured_sources, load_source
-from secondary_scheduler.clustersnapshot.reading import RESOURCES
-from secondary_scheduler.clustersnapshot.taking import Document, read_snapshot
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, Document, read_snapshot
 from secondary_scheduler.errors import printable
 from secondary_scheduler.files import read_text
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster

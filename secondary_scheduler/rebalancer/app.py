@@ -17,7 +17,15 @@ import structlog
 
 from scheduler import __version__
 from scheduler.catalog import minor_of
-from scheduler.config import Configuration, ConfigurationError, find_configuration, read_document
+from scheduler.config import (
+    Configuration,
+    ConfigurationError,
+    RebalanceSettings,
+    RebalanceSettingsError,
+    find_configuration,
+    read_document,
+    read_rebalance_settings,
+)
 from scheduler.engine import SYSTEM_CLOCKS, EventRecorder
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, ConfigError, EtcdRestores, KubeClient, KubeError, server_version
@@ -41,7 +49,7 @@ from secondary_scheduler.rebalancer.planner import Planner
 from secondary_scheduler.rebalancer.rounds import Rebalancer
 from secondary_scheduler.rebalancer.status import Announcer
 from secondary_scheduler.rebalancer.usage import UsageReader
-from secondary_scheduler.rebalancing import Memory, RebalanceSettings, SettingsError, read_settings
+from secondary_scheduler.rebalancing import Memory
 from secondary_scheduler.serving import serve
 
 _MOST_BYTES = 1 << 20
@@ -105,8 +113,8 @@ def _settings(path: Path | None) -> RebalanceSettings:
         document = read_document(text, str(path))
         if document.problems:
             raise ConfigurationError(document.problems)
-        return read_settings(document.data)
-    except (SettingsError, ConfigurationError) as error:
+        return read_rebalance_settings(document.data)
+    except (RebalanceSettingsError, ConfigurationError) as error:
         raise SetupError("\n".join(f"--settings {path}: {line}" for line in str(error).splitlines())) from error
 
 

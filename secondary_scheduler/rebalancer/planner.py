@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from scheduler.config import Configuration
+from scheduler.config import Configuration, RebalanceSettings
 from scheduler.engine import assemble
 from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, PodInfo, WallSeconds, configured_extenders
 from scheduler.helpers import UnreadablePod
@@ -19,7 +19,6 @@ from secondary_scheduler.rebalancing import (
     History,
     Oracle,
     RebalancePlan,
-    RebalanceSettings,
     SchedulerHealth,
     Situation,
     Usage,

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from scheduler.config import RebalanceSettings
 from scheduler.framework import Clocks, PodInfo
 from secondary_scheduler.rebalancer.metrics import CLUSTER_NOT_READ, STATUS_NOT_WRITTEN, Metrics
 from secondary_scheduler.rebalancer.status import Condition, Mode, Report
@@ -26,7 +27,6 @@ from secondary_scheduler.rebalancing import (
     PastMove,
     Reason,
     RebalancePlan,
-    RebalanceSettings,
     outcome_of,
     replacement_of,
     revision_of,

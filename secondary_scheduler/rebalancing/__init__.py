@@ -26,6 +26,7 @@ from secondary_scheduler.rebalancing.objects import (
     Usage as Usage,
     Workload as Workload,
     facts_of_pod as facts_of_pod,
+    revision_of as revision_of,
     usage_of as usage_of,
 )
 from secondary_scheduler.rebalancing.observed import (
@@ -40,14 +41,12 @@ from secondary_scheduler.rebalancing.observed import (
 from secondary_scheduler.rebalancing.oracle import Gain as Gain, Oracle as Oracle
 from secondary_scheduler.rebalancing.planning import (
     MOST_ROUNDS as MOST_ROUNDS,
-    Situation as Situation,
-    make_plan as make_plan,
-)
-from secondary_scheduler.rebalancing.plans import (
     Move as Move,
     NodeChange as NodeChange,
     PlanSummary as PlanSummary,
     RebalancePlan as RebalancePlan,
+    Situation as Situation,
+    make_plan as make_plan,
 )
 from secondary_scheduler.rebalancing.rules.evictions import (
     Answer as Answer,
@@ -56,10 +55,3 @@ from secondary_scheduler.rebalancing.rules.evictions import (
 )
 from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth as SchedulerHealth
 from secondary_scheduler.rebalancing.rules.reasons import STOPPING as STOPPING, Reason as Reason, Refusal as Refusal
-from secondary_scheduler.rebalancing.settings import (
-    RESOURCES as RESOURCES,
-    RebalanceSettings as RebalanceSettings,
-    SettingsError as SettingsError,
-    read_settings as read_settings,
-)
-from secondary_scheduler.rebalancing.workloads import revision_of as revision_of

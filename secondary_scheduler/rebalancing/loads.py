@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.config import REBALANCED_RESOURCES, RebalanceSettings
 from scheduler.framework import FloatArray, NodeInfo, PodInfo, is_fresh
 from secondary_scheduler.balance import NodeFigures
 from secondary_scheduler.rebalancing.objects import Usage
-from secondary_scheduler.rebalancing.settings import RESOURCES, RebalanceSettings
 
 PREDICTED = "requests"
 
@@ -36,7 +36,7 @@ class Share:
 
     def per_cent(self, node: NodeInfo) -> dict[str, float]:
         """Return it in per cent of a node's capacity, by resource; NaN where either is not known."""
-        return {resource: _per_cent(self.of(resource), capacity_of(node, resource)) for resource in RESOURCES}
+        return {name: _per_cent(self.of(name), capacity_of(node, name)) for name in REBALANCED_RESOURCES}
 
 
 def capacity_of(node: NodeInfo, resource: str) -> int:
@@ -64,7 +64,7 @@ def share_of(
     if measured is not None and measured.at > 0.0 and is_fresh(measured.at, now, max_age):
         amounts, source = {"cpu": measured.cpu, "memory": measured.memory}, measured.source
     else:
-        amounts, source = {resource: pod.requests.get(resource) or math.nan for resource in RESOURCES}, PREDICTED
+        amounts, source = {name: pod.requests.get(name) or math.nan for name in REBALANCED_RESOURCES}, PREDICTED
     assumed = frozenset(resource for resource, amount in amounts.items() if math.isnan(amount))
     defaults = {"cpu": float(pod.nonzero_cpu), "memory": float(pod.nonzero_memory)}
     capped = {
@@ -125,7 +125,7 @@ class NodeLoads:
         columns = {"cpu": figures.cpu_load, "memory": figures.memory_load}
         self._nodes = nodes
         self._loads: dict[str, dict[str, float]] = {
-            name: {resource: float(columns[resource][index]) for resource in RESOURCES}
+            name: {resource: float(columns[resource][index]) for resource in REBALANCED_RESOURCES}
             for index, name in enumerate(figures.names)
         }
         self.limits = _limits(columns, settings)
@@ -165,8 +165,8 @@ class NodeLoads:
         less, more = share.per_cent(self._nodes[source]), share.per_cent(self._nodes[target])
         from_, to = self._loads[source], self._loads[target]
         return (
-            {resource: max(0.0, from_[resource] - _known(less[resource])) for resource in RESOURCES},
-            {resource: to[resource] + _known(more[resource]) for resource in RESOURCES},
+            {resource: max(0.0, from_[resource] - _known(less[resource])) for resource in REBALANCED_RESOURCES},
+            {resource: to[resource] + _known(more[resource]) for resource in REBALANCED_RESOURCES},
         )
 
     def spread(self, changed: Mapping[str, Loads] | None = None) -> dict[str, float]:
@@ -192,7 +192,7 @@ def unevenness(spread: Mapping[str, float]) -> float:
 
 def _limits(columns: Mapping[str, FloatArray], settings: RebalanceSettings) -> Limits:
     low, high = {}, {}
-    for resource in RESOURCES:
+    for resource in REBALANCED_RESOURCES:
         below, above = settings.thresholds.of(resource), settings.target_thresholds.of(resource)
         known = columns[resource][np.isfinite(columns[resource])]
         if below is None or above is None or not len(known):

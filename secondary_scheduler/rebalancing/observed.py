@@ -11,9 +11,9 @@ from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH, ANNOTATION_LOAD_FRE
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import TimestampError, epoch_seconds
 from secondary_scheduler.rebalancing.history import Outcome, PastMove
+from secondary_scheduler.rebalancing.objects import revision_of
 from secondary_scheduler.rebalancing.rules.evictions import EVACUATION_SECONDS
 from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth
-from secondary_scheduler.rebalancing.workloads import revision_of
 
 CLOCKS_SECONDS = 5.0
 """So much the clock of the API server, which dates pods to the second, may be behind ours."""

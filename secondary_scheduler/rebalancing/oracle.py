@@ -23,7 +23,7 @@ from scheduler.framework import Code, LoadReading, PodInfo, ProfileRunner
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.balance import lowered
 from secondary_scheduler.rebalancing.loads import Share
-from secondary_scheduler.rebalancing.workloads import WAITING_FOR_THE_END
+from secondary_scheduler.rebalancing.objects import WAITING_FOR_THE_END
 
 _MOST_NAMED = 3
 _FULL = 100

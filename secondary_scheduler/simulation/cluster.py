@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -44,7 +44,6 @@ from secondary_scheduler.simulation.defaults import (
 from secondary_scheduler.simulation.documents import of_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects
 from secondary_scheduler.simulation.report import Report, with_field
-from secondary_scheduler.simulation.watcherload import read_load
 
 _CLAIM = "ResourceClaim"
 _OF_POD = "resource.kubernetes.io/pod-claim-name"
@@ -476,3 +475,22 @@ def _amounts(
     for name in fields:
         for resource, amount in ((parent or {}).get(name) or {}).items():
             yield f"{path}.{name}[{resource}]", amount
+
+
+def read_load(data: bytes, place: str, report: Report) -> LoadReading:
+    """Read an answer. One without a timestamp has no age, and counts as fresh at any time that is simulated.
+
+    Raises:
+        InputError: it is not JSON, or a field has the wrong type; begins with `place`.
+    """
+    # Imported here: most simulations read no load.
+    from scheduler.load import LoadError, parse_watcher
+
+    try:
+        reading = parse_watcher(data, place)
+    except LoadError as error:
+        raise InputError(str(error)) from error
+    if reading.rejected:
+        report.warn(f"{place}: values that cannot be a load left out: {reading.left_out}")
+    times = [load.measured_at for load in reading.loads.values() if not math.isnan(load.measured_at)]
+    return replace(reading, answered_at=max(times, default=0.0))

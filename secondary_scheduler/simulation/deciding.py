@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,9 +13,47 @@ import msgspec
 from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugins
 from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Extender, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
-from scheduler.state import Snapshot
-from secondary_scheduler.simulation.chance import SeededByPod
+from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.simulation.recording import answered
+
+PLACED, UNSCHEDULABLE, GATED, UNDECIDED = "placed", "unschedulable", "gated", "undecided"
+RESULTS = (PLACED, UNSCHEDULABLE, GATED, UNDECIDED)
+
+
+def result_of(outcome: Outcome, pod: PodInfo, runner: ProfileRunner, state: ClusterState) -> str:
+    """Return one of `RESULTS`, once the outcome is in the state."""
+    if outcome.node is not None:
+        return PLACED
+    if outcome.placement is not None or not state.node_count:
+        return UNSCHEDULABLE
+    return UNDECIDED if pod.deleting or runner.run_pre_enqueue(pod).is_success else GATED
+
+
+def waited(pod: PodInfo, now: float) -> float | None:
+    """Return the seconds since a pod was created; None where the object does not say when."""
+    # NaN where the object does not say.
+    return max(0.0, now - pod.created_at) if pod.created_at == pod.created_at else None
+
+
+class SeededByPod:
+    """A random source that starts again for each pod, from the seed and the pod's name.
+
+    With one stream for all, a pod that is left out, or that fits nowhere, would shift the numbers of every later pod:
+    two runs that differ in one pod would differ in all ties after it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._random = random.Random()
+
+    def begin(self, pod: str) -> None:
+        """Start the numbers of a pod (`namespace/name`)."""
+        self._random.seed(f"{self._seed} {pod}")
+
+    def random(self) -> float:
+        """Return the next number, uniform in [0, 1)."""
+        return self._random.random()
+
 
 T = TypeVar("T")
 

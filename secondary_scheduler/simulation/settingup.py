@@ -14,9 +14,8 @@ from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, WallSeconds
 from scheduler.state import WATCHED_KINDS, ClusterState
 from secondary_scheduler.errors import CommandError, ExitCode
 from secondary_scheduler.importing import importing
-from secondary_scheduler.simulation.chance import SeededByPod
 from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster, build_cluster
-from secondary_scheduler.simulation.deciding import Simulation, none_explained
+from secondary_scheduler.simulation.deciding import SeededByPod, Simulation, none_explained
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.report import Report

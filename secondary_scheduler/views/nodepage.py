@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.framework import NodeInfo, PodInfo
-from secondary_scheduler.simulation.results import PLACED
+from secondary_scheduler.simulation.deciding import PLACED
 from secondary_scheduler.views.nodes import MEASURES, RESOURCES, NodeColumns
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene

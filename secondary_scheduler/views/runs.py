@@ -12,8 +12,7 @@ from scheduler.engine import Assembly
 from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.simulation.cluster import SimulatedCluster
-from secondary_scheduler.simulation.deciding import Outcome
-from secondary_scheduler.simulation.results import UNDECIDED, result_of, waited
+from secondary_scheduler.simulation.deciding import UNDECIDED, Outcome, result_of, waited
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, copy_cluster, make_ready
 from secondary_scheduler.views.nodes import NodeColumns, node_columns
 

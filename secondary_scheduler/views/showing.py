@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from secondary_scheduler.simulation.results import RESULTS
+from secondary_scheduler.simulation.deciding import RESULTS
 from secondary_scheduler.views import decisions, nodes, pods, waiting
 from secondary_scheduler.views.asking import choice, page_number, text
 from secondary_scheduler.views.configuration import configuration_page

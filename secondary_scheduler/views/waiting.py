@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secondary_scheduler.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
+from secondary_scheduler.simulation.deciding import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
 from secondary_scheduler.views.nodes import page_of
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene

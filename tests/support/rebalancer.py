@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.config import load_configuration
+from scheduler.config import load_configuration, read_rebalance_settings
 from scheduler.framework import Clocks, LoadReading, MonotonicSeconds, NodeLoad, PodInfo, WallSeconds
 from scheduler.helpers import PodReducer
 from scheduler.kube.model import NODES, PODDISRUPTIONBUDGETS
@@ -32,7 +32,6 @@ from secondary_scheduler.rebalancing import (
     answer_of,
     decode_memory,
     encode_memory,
-    read_settings,
 )
 from secondary_scheduler.simulation.settingup import load_sources
 from tests.support.rebalancing import NOW, Scene, encoded
@@ -119,7 +118,7 @@ class FakeWorld:
             self.scene.configuration, source="scene", external_load=True, allow_token_in_config_map=True
         )
         (source,) = load_sources(configuration)
-        planner = Planner(configuration, read_settings(self.settings), source, frozenset({"own"}))
+        planner = Planner(configuration, read_rebalance_settings(self.settings), source, frozenset({"own"}))
         round_ = Round(self._picture(), reading, self.usage, history, self.health, now, evicts)
         self.plans.append(planner.plan(round_))
         return self.plans[-1]
@@ -244,7 +243,7 @@ class Loop:
         self.rebalancer = self._new(Memory())
 
     def _new(self, memory: Memory) -> Rebalancer:
-        settings = read_settings(self.settings)
+        settings = read_rebalance_settings(self.settings)
         clocks = self.clock.clocks
         return Rebalancer(self.world, settings, self.mode, memory, self.metrics, clocks, window=self.window)
 

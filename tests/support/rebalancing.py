@@ -9,18 +9,10 @@ from typing import Any
 
 import msgspec
 
-from scheduler.config import load_configuration
+from scheduler.config import load_configuration, read_rebalance_settings
 from scheduler.framework import LoadReading, NodeLoad
 from secondary_scheduler.cli.rebalance.running import read_facts
-from secondary_scheduler.rebalancing import (
-    History,
-    Oracle,
-    RebalancePlan,
-    SchedulerHealth,
-    Situation,
-    make_plan,
-    read_settings,
-)
+from secondary_scheduler.rebalancing import History, Oracle, RebalancePlan, SchedulerHealth, Situation, make_plan
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
@@ -151,7 +143,7 @@ class Scene:
         ready, objects = self.ready(seed)
         configuration, attempts = ready.configuration, ready.assembly.attempts
         situation = Situation(
-            read_settings(dict(settings or {})),
+            read_rebalance_settings(dict(settings or {})),
             read_facts(objects, Report(self.reported.append)),
             ready.cluster.pending,
             tuple(configuration.scheduler_names),

@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from scheduler.config import Configuration, load_configuration
-from secondary_scheduler.clustersnapshot.reading import RESOURCES
-from secondary_scheduler.clustersnapshot.taking import Document
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, Document
 from secondary_scheduler.page.taking import scene_of
+from secondary_scheduler.simulation.cluster import read_load
 from secondary_scheduler.simulation.report import Report
-from secondary_scheduler.simulation.watcherload import read_load
 from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import CONFIGURATION as BY_LOAD, snapshot_items
 

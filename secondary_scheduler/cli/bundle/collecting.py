@@ -17,7 +17,7 @@ from scheduler.operand import CONFIG_KEY
 from secondary_scheduler.cli.bundle.archive import README, Members, readme
 from secondary_scheduler.cli.bundle.redaction import MOST_SECRETS, KnownSecrets, Redaction
 from secondary_scheduler.cli.errors import CommandError, InputError
-from secondary_scheduler.cli.keptconfiguration import keep_configuration
+from secondary_scheduler.cli.installedconfigurations import keep_configuration
 from secondary_scheduler.cli.refusals import explained
 from secondary_scheduler.cli.shapes import Each, Fields, Table, scalars
 from secondary_scheduler.clusterstatus.asking import Question

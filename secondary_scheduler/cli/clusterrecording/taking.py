@@ -45,8 +45,8 @@ from secondary_scheduler.cli.clusterrecording.form import (
 )
 from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
 from secondary_scheduler.cli.privatefile import GrowingFile, growing_file
-from secondary_scheduler.clustersnapshot.measuring import read_load_document
-from secondary_scheduler.clustersnapshot.reading import RESOURCES, LoadOrigin, SnapshotResource
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, read_load_document
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotResource
 from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND, VERSION_KIND
 
 # A kind that we may not list is left out at once: who records waits for the beginning.

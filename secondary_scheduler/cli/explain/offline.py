@@ -17,20 +17,18 @@ from scheduler.core import NodeVerdict, detail_of, explain, judge_node, without_
 from scheduler.engine import node_facts
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
+from secondary_scheduler.cli.configurations import chosen_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.objects import Json, Subject, explained_first, summary_of
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
 from secondary_scheduler.clusterstatus.listing import name_of, suggestion
-from secondary_scheduler.simulation.cluster import PodSelection
-from secondary_scheduler.simulation.deciding import Outcome
+from secondary_scheduler.simulation.cluster import PodSelection, read_load
+from secondary_scheduler.simulation.deciding import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, Outcome, result_of, waited
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import Report
-from secondary_scheduler.simulation.results import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, result_of, waited
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
-from secondary_scheduler.simulation.watcherload import read_load
 
 _QUEUES = {PLACED: "active", UNSCHEDULABLE: "unschedulable", GATED: "gated", UNDECIDED: "undecided"}
 """The queue of a pod after one attempt, by its result."""

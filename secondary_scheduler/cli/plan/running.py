@@ -14,22 +14,20 @@ import typer
 
 from scheduler.config import Configuration
 from secondary_scheduler.balance import node_figures
-from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
 from secondary_scheduler.cli.clusterrecording.reading import Recording, read_recording as read_cluster_recording
-from secondary_scheduler.cli.configurationfile import ConfigurationFile
+from secondary_scheduler.cli.configurations import chosen_configuration, read_configuration
 from secondary_scheduler.cli.plan import output as forms
 from secondary_scheduler.cli.plan.options import Over, PlanRequest
 from secondary_scheduler.cli.plan.output import PlanResult
 from secondary_scheduler.cli.replaying import Replay, pod_names
 from secondary_scheduler.simulation.changing import without_taken_off
-from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.cluster import PodSelection, read_load
 from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side, compare
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up, taken_over
-from secondary_scheduler.simulation.watcherload import read_load
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def run(request: PlanRequest) -> PlanOutcome:
         objects = read_recorded(request.files, of_files)
     sides = (
         chosen_configuration("--old", request.old, request.place, objects, of_files, request.new),
-        ConfigurationFile.read("--new", request.new, request.old).load(of_files, objects.minor),
+        read_configuration("--new", request.new, of_files, objects.minor, request.old),
     )
     recorded = read_recording(request.extender_recording, of_files) if request.extender_recording else None
     anew = request.over is Over.ALL

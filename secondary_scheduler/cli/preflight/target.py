@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scheduler.catalog import CredentialRules, address_problem
-from scheduler.config import Configuration, Extender
+from scheduler.config import Configuration, ConfigurationError, Extender, find_configuration
 from scheduler.kube.client import BadRequest, ClientConfig, ConfigError, KubeError, SyncConnection
 from scheduler.load import (
     METRICS_SERVER,
@@ -30,7 +30,6 @@ from secondary_scheduler.cli.preflight import openshift
 from secondary_scheduler.cli.preflight.admission import AdmissionTarget
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
 from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
-from secondary_scheduler.cli.reading import read_configuration
 from secondary_scheduler.cli.refusals import refusal
 from secondary_scheduler.files import read_text
 
@@ -334,7 +333,7 @@ def _sources(
         if stackfile.is_stack_file(request.config, text):
             configuration, credential, opt_in = _stack(request.config, text)
         else:
-            configuration = read_configuration(request.config)
+            configuration = _configuration(request.config, text)
     if request.address and (problem := address_problem(request.address)):
         raise CommandError(f"--address: {problem}", ExitCode.USAGE)
     if configuration is None:
@@ -366,6 +365,16 @@ def _sources(
         ((key, settings),) = sources.items()
         sources = {key: replace(settings, address=request.address)}
     return sources, needed, credential, extenders, opt_in
+
+
+def _configuration(file: Path, text: str) -> Configuration:
+    try:
+        # Its load source is asked: what it says about that is checked, and not taken to come from elsewhere.
+        return find_configuration(text, str(file)).load(
+            allow_token_in_config_map=True, allow_default_scheduler_name=True
+        )
+    except ConfigurationError as error:
+        raise CommandError(str(error), ExitCode.INVALID_INPUT) from error
 
 
 def _stack(file: Path, text: str) -> tuple[Configuration, StackCredential, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from scheduler.config import REBALANCED_RESOURCES
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, document_text, fitted
-from secondary_scheduler.rebalancing import RESOURCES, Move, NodeChange, PlanSummary, RebalancePlan, unevenness
+from secondary_scheduler.rebalancing import Move, NodeChange, PlanSummary, RebalancePlan, unevenness
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "RebalancePlan"
@@ -155,7 +156,7 @@ def _spread(before: PlanSummary, after: PlanSummary) -> str:
 
 
 def _move_rows(plan: RebalancePlan, *, wide: bool, several_rounds: bool) -> Iterator[list[str]]:
-    judged = plan.before.limits.resources if plan.before is not None else RESOURCES
+    judged = plan.before.limits.resources if plan.before is not None else REBALANCED_RESOURCES
     yield [
         *(["ROUND"] if several_rounds else []),
         *("POD", "FROM", "TO"),

@@ -106,15 +106,14 @@ def run(
 def _extracted(file: Path, text: str) -> str:
     """The configuration that follows from a stack file, or the text as it is."""
     from scheduler.config import render
-    from secondary_scheduler.cli.stackfile import check_stack, is_stack_file
+    from secondary_scheduler.cli.stackfile import examine_stack, is_stack_file
 
     if not is_stack_file(file, text):
         return text
-    configuration, problems = check_stack(file, text)
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if configuration is None or errors:
-        raise CommandError("\n".join(map(str, errors)), ExitCode.INVALID_INPUT)
-    return render(configuration.data)
+    stack = examine_stack(file, text)
+    if stack.configuration is None or stack.errors:
+        raise CommandError("\n".join(map(str, stack.errors)), ExitCode.INVALID_INPUT)
+    return render(stack.configuration.data)
 
 
 def _run(options: Options, kubeconfig: Path | None, context: str | None) -> int:

@@ -15,19 +15,19 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from scheduler.config import Configuration
+from scheduler.config import Configuration, RebalanceSettings, RebalanceSettingsError, read_rebalance_settings
 from scheduler.framework import LoadReading, configured_extenders
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.model import DecodeError
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds
 from scheduler.load import window_seconds
-from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
+from secondary_scheduler.cli.configurations import chosen_configuration
 from secondary_scheduler.cli.errors import InputError, printable
 from secondary_scheduler.cli.loadoptions import add_load
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
 from secondary_scheduler.cli.snapshotfile import cluster_to_read
-from secondary_scheduler.clustersnapshot.taking import read_snapshot
+from secondary_scheduler.clustersnapshot.reading import read_snapshot
 from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, installations_of
 from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.files import read_text
@@ -40,23 +40,19 @@ from secondary_scheduler.rebalancing import (
     ObservedScheduler,
     Oracle,
     PodFacts,
-    RebalanceSettings,
     SchedulerHealth,
-    SettingsError,
     Situation,
     Workload,
     facts_of_pod,
     make_plan,
-    read_settings,
     scheduler_health,
     usage_of,
 )
-from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.cluster import PodSelection, read_load
 from secondary_scheduler.simulation.documents import Entry, read_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import Place, Report, with_field
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
-from secondary_scheduler.simulation.watcherload import read_load
 
 
 def read_health(
@@ -221,8 +217,8 @@ def _settings(request: RebalanceRequest) -> RebalanceSettings:
     if len(contents) > 1:
         raise InputError(f"--settings {request.settings}: holds {len(contents)} documents; give one")
     try:
-        return read_settings(contents[0] if contents else None)
-    except SettingsError as error:
+        return read_rebalance_settings(contents[0] if contents else None)
+    except RebalanceSettingsError as error:
         problems = str(error).splitlines()
         for problem in problems[1:]:
             _say(f"--settings {request.settings}: {problem}")

@@ -27,8 +27,7 @@ from scheduler import __version__
 from scheduler.catalog import cluster_role_name, descriptors
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.render.directory import MARK, RenderedFile
-from secondary_scheduler.cli.render.kustomize import SYNC_WAVE
-from secondary_scheduler.cli.render.manifests import ImageReference, RenderedObject, dump, heading
+from secondary_scheduler.cli.render.manifests import SYNC_WAVE, ImageReference, RenderedObject, dump, heading
 
 _SCALAR = re.compile(r'"__value_(\d+)__"')
 _WITHIN = re.compile(r"__value_(\d+)__")

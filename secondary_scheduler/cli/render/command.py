@@ -85,8 +85,7 @@ def render(
     """
     from secondary_scheduler.cli.render.chart import chart
     from secondary_scheduler.cli.render.directory import write_directory
-    from secondary_scheduler.cli.render.kustomize import kustomization
-    from secondary_scheduler.cli.render.manifests import build, files, stream, stream_json
+    from secondary_scheduler.cli.render.manifests import build, files, kustomization, stream, stream_json
     from secondary_scheduler.cli.render.stack import read_stack
 
     _check_usage(directory, form, output, show_secrets=show_secrets)

@@ -12,18 +12,17 @@ from typing import IO, Any
 import msgspec
 import typer
 
-from secondary_scheduler.cli.chosenconfiguration import chosen_configuration
+from secondary_scheduler.cli.configurations import chosen_configuration
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned
 from secondary_scheduler.cli.simulate.options import Detail, Request
-from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster
+from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster, read_load
 from secondary_scheduler.simulation.deciding import Outcome, Simulation, all_explained, none_explained
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import read_recorded
 from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, set_up, taken_over
-from secondary_scheduler.simulation.watcherload import read_load
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "SimulationResult"

@@ -23,12 +23,11 @@ from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.replaying import TICK, Replay, moments_of, pod_names
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
-from secondary_scheduler.simulation.cluster import SimulatedCluster
+from secondary_scheduler.simulation.cluster import SimulatedCluster, read_load
 from secondary_scheduler.simulation.comparing import Against
 from secondary_scheduler.simulation.deciding import Outcome
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, copy_cluster, make_ready, set_load
-from secondary_scheduler.simulation.watcherload import read_load
 from secondary_scheduler.views.nodes import NodeColumns, node_columns
 from secondary_scheduler.views.runs import Limits, PodDecision, Run, record, scored_nodes
 

@@ -24,7 +24,7 @@ from secondary_scheduler.cli.schedulers import UnknownPodError, find_schedulers
 from secondary_scheduler.cli.serviceaccounts import asking_as
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest, read_scene
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.clusterstatus.document import read_status
 from secondary_scheduler.clusterstatus.unknownpods import refuse_unknown
 from secondary_scheduler.views.asking import BadQuery

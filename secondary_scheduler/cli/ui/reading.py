@@ -9,21 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scheduler.config import Configuration, default_configuration
-from secondary_scheduler.cli.chosenconfiguration import NoConfigurationError, chosen_configuration
 from secondary_scheduler.cli.clusterrecording.reading import read_recording
-from secondary_scheduler.cli.configurationfile import ConfigurationFile
+from secondary_scheduler.cli.configurations import NoConfigurationError, chosen_configuration, read_configuration
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.cli.ui.course import Course, Replayable, replay_course
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.simulation.changing import without_taken_off
-from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
+from secondary_scheduler.simulation.cluster import PodSelection, build_cluster, read_load
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, taken_over
-from secondary_scheduler.simulation.watcherload import read_load
 from secondary_scheduler.views.runs import Limits, Run, run_simulation
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene, decided_scene
 
@@ -170,7 +168,7 @@ def old_configuration(request: SceneRequest, objects: RecordedObjects, report: R
     """
     if request.old is None:
         return None
-    return ConfigurationFile.read("--old", request.old).load(report, objects.minor)
+    return read_configuration("--old", request.old, report, objects.minor)
 
 
 def kept_report(say: Callable[[str], None]) -> tuple[Report, list[str]]:

@@ -20,13 +20,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from scheduler.config import RebalanceSettings
 from scheduler.framework import NodeInfo, PodInfo
 from secondary_scheduler.rebalancing.history import ROUNDS_TO_STOP, History, PastMove, was_evicted
 from secondary_scheduler.rebalancing.loads import NodeLoads, Share, unevenness
+from secondary_scheduler.rebalancing.objects import WorkloadState
 from secondary_scheduler.rebalancing.oracle import Verdict
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
-from secondary_scheduler.rebalancing.settings import RebalanceSettings
-from secondary_scheduler.rebalancing.workloads import WorkloadState
 
 _MACHINE = "VirtualMachineInstance"
 

@@ -18,13 +18,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from scheduler.catalog import NEVER_OPTED_IN, NEVER_OPTED_IN_PREFIXES, SYSTEM_PRIORITY_CLASSES, parse_duration
+from scheduler.config import RebalanceSettings
 from scheduler.framework import NodeInfo, PodInfo
 from scheduler.kube.model import POD_GROUP_LABEL
 from secondary_scheduler.rebalancing.loads import NodeLoads
-from secondary_scheduler.rebalancing.objects import ClusterFacts
+from secondary_scheduler.rebalancing.objects import REPLACING, ClusterFacts, Workloads, is_ready
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
-from secondary_scheduler.rebalancing.settings import RebalanceSettings
-from secondary_scheduler.rebalancing.workloads import REPLACING, Workloads, is_ready
 
 LEAST_COVERAGE = 0.8
 MOST_PENDING = 0.05

@@ -17,7 +17,7 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.installedconfigurations import running_configurations, running_documents
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
-from secondary_scheduler.clustersnapshot.taking import Document
+from secondary_scheduler.clustersnapshot.reading import Document
 from secondary_scheduler.clusterstatus import installations
 from secondary_scheduler.views.scenes import Scene
 from tests.support.simulating import CONFIGURATION, Bench, Result, node, pod, run

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.cli.completion.scripts import SCRIPTS
-from secondary_scheduler.cli.completion.words import complete
+from secondary_scheduler.cli.completion import SCRIPTS, complete
 
 ROOT = Path(__file__).parents[3]
 KUBECONFIG = "contexts: [{name: east, context: {}}, {name: west, context: {}}]\n"

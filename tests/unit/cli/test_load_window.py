@@ -15,9 +15,8 @@ from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import loadoptions, snapshotfile
 from secondary_scheduler.cli.installedconfigurations import Running
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration
-from secondary_scheduler.clustersnapshot.measuring import as_scheduled
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
-from secondary_scheduler.clustersnapshot.taking import Document
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_scheduled
+from secondary_scheduler.clustersnapshot.reading import Document
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import Place, Report

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from scheduler.config import read_rebalance_settings
 from scheduler.framework import PodInfo
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import decode_node, decode_pod
 from secondary_scheduler.balance import NodeFigures
-from secondary_scheduler.rebalancing import History, Outcome, PastMove, Reason, SchedulerHealth, read_settings
+from secondary_scheduler.rebalancing import History, Outcome, PastMove, Reason, SchedulerHealth
 from secondary_scheduler.rebalancing.loads import NodeLoads, Share
 from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
 from secondary_scheduler.rebalancing.rules.moves import MoveBudget, effect_on_all, effect_on_pair
@@ -254,7 +255,7 @@ def loads(cpu: dict[str, tuple[str, float]], high: float) -> NodeLoads:
     values = np.array([load for _, load in cpu.values()])
     unknown = np.full(len(values), np.nan)
     figures = NodeFigures(tuple(cpu), unknown, unknown, unknown, values, unknown)
-    settings = read_settings({"thresholds": {"cpu": 10}, "targetThresholds": {"cpu": high}})
+    settings = read_rebalance_settings({"thresholds": {"cpu": 10}, "targetThresholds": {"cpu": high}})
     return NodeLoads(figures, infos, settings)
 
 
@@ -548,7 +549,7 @@ def test_rule_6_evictions_that_the_cluster_shows_count_though_nobody_remembers_t
 
 
 def test_rule_6_the_budget_is_taken_before_the_call() -> None:
-    limits = MoveBudget(read_settings({"evictionLimits": {"total": 1}}))
+    limits = MoveBudget(read_rebalance_settings({"evictionLimits": {"total": 1}}))
     assert not limits.exhausted
     limits.take(past("x", outcome=None))
     assert limits.exhausted

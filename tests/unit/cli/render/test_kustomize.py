@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from secondary_scheduler.cli.errors import ExitCode
-from secondary_scheduler.cli.render.kustomize import SYNC_WAVE, kustomization
-from secondary_scheduler.cli.render.manifests import RenderedObject, build
+from secondary_scheduler.cli.render.manifests import SYNC_WAVE, RenderedObject, build, kustomization
 from tests.support import kustomizing
 from tests.support.rendering import Project
 from tests.unit.cli.render.test_manifests import SECRET_MARK, registered

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler.load import LoadError, parse_watcher
-from secondary_scheduler.clustersnapshot.measuring import read_load_document
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, read_load_document
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 NAMES = {"n1": "n1", "10.0.0.1": "n1", "n2": "n2"}

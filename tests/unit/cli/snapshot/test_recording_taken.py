@@ -20,7 +20,7 @@ from secondary_scheduler.cli.clusterrecording.form import EndReason
 from secondary_scheduler.cli.clusterrecording.taking import Recorded, RecordingRequest, ending, record
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.privatefile import growing_file
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from tests.support.simulating import run
 from tests.support.waiting import eventually_on_loop
 from tests.unit.scheduler.kube.fake_api import FakeApi, answer, running, status_body

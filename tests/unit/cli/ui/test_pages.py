@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
-from secondary_scheduler.simulation.results import GATED, PLACED, RESULTS, UNSCHEDULABLE
+from secondary_scheduler.simulation.deciding import GATED, PLACED, RESULTS, UNSCHEDULABLE
 from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import HOSTILE, write_scene
 from tests.support.views import HOSTILE_LABEL, VIEWS, View, first_decision

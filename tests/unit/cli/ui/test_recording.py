@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest, read_recording_scenes
-from secondary_scheduler.simulation.results import PLACED, UNSCHEDULABLE
+from secondary_scheduler.simulation.deciding import PLACED, UNSCHEDULABLE
 from secondary_scheduler.views.runs import Limits
 from tests.support.recordedscenes import write_recorded_scene
 from tests.support.recordings import START, MadeRecording, bound

@@ -1,20 +1,89 @@
-"""The completions of a command line's last word, in the protocol of cobra's programs, which kubectl speaks, too.
+"""`secondary-scheduler completion`: prints a shell's script; `__complete` answers it, and knows all commands.
 
-An answer has a line per completion, after a tab its description, and last `:` and a number: 4 where files must not be
-completed, 0 where they may.
+The answers are in the protocol of cobra's programs, which kubectl speaks, too: a line per completion, after a tab its
+description, and last `:` and a number: 4 where files must not be completed, 0 where they may.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
 import sys
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from secondary_scheduler.cli.output import examples
+
+BASH = """\
+# bash completion of secondary-scheduler. Once: source <(secondary-scheduler completion bash)
+_secondary_scheduler() {
+  local line directive=4
+  COMPREPLY=()
+  while IFS= read -r line; do
+    case "$line" in
+      :*) directive="${line#:}" ;;
+      *) COMPREPLY+=("${line%%$'\\t'*}") ;;
+    esac
+  done < <("${COMP_WORDS[0]}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  if [ "$directive" = 0 ]; then
+    compopt -o default 2>/dev/null
+  fi
+}
+complete -F _secondary_scheduler secondary-scheduler
+"""
+ZSH = """\
+#compdef secondary-scheduler
+# zsh completion of secondary-scheduler. Once: source <(secondary-scheduler completion zsh)
+_secondary_scheduler() {
+  local line directive=4
+  local -a values
+  for line in "${(@f)$("${words[1]}" __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    case "$line" in
+      :*) directive="${line#:}" ;;
+      *$'\\t'*) values+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}") ;;
+      ?*) values+=("${line//:/\\\\:}") ;;
+    esac
+  done
+  (( ${#values} )) && _describe -V values values
+  [[ "$directive" == 0 ]] && _files
+}
+if [ "${funcstack[1]}" = "_secondary_scheduler" ]; then
+  _secondary_scheduler "$@"
+else
+  compdef _secondary_scheduler secondary-scheduler
+fi
+"""
+FISH = """\
+# fish completion of secondary-scheduler. Once: secondary-scheduler completion fish | source
+function __secondary_scheduler_complete
+  set -l words (commandline -opc)
+  set -l last (commandline -ct)
+  for line in ($words[1] __complete -- $words[2..-1] "$last" 2>/dev/null)
+    switch $line
+      case ':0'
+        __fish_complete_path "$last"
+      case ':*'
+      case '*'
+        echo $line
+    end
+  end
+end
+complete -c secondary-scheduler -f -a '(__secondary_scheduler_complete)'
+"""
+KUBECTL = """\
+#!/bin/sh
+# Completion of `kubectl secondary-scheduler`: save it as kubectl_complete-secondary_scheduler, executable, on the PATH.
+exec secondary-scheduler __complete -- "$@"
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH, "kubectl": KUBECTL}
+
 
 NO_FILES, FILES = 4, 0
-_LONGEST = 80
+_TEXT_WIDTH = 80
 _HAS_KUBECTL_OPTIONS = "status"
 """A command that has the options of kubectl."""
 
@@ -27,7 +96,7 @@ class Completions(NamedTuple):
 
     def text(self) -> str:
         """The answer to a shell."""
-        lines = [f"{value}\t{' '.join(help_text.split())[:_LONGEST]}".rstrip() for value, help_text in self.values]
+        lines = [f"{value}\t{' '.join(help_text.split())[:_TEXT_WIDTH]}".rstrip() for value, help_text in self.values]
         return "".join(f"{line}\n" for line in [*lines, f":{FILES if self.files else NO_FILES}"])
 
 
@@ -72,7 +141,7 @@ def complete(words: Sequence[str]) -> Completions:
         shown = sorted((name, parameter.help or "") for name, parameter in options.items())
         return Completions([(name, text) for name, text in shown if name.startswith(last)])
     if commands := getattr(command, "commands", None):
-        named = ((name, sub.get_short_help_str(_LONGEST)) for name, sub in commands.items() if not sub.hidden)
+        named = ((name, sub.get_short_help_str(_TEXT_WIDTH)) for name, sub in commands.items() if not sub.hidden)
         return Completions([(name, text) for name, text in named if name.startswith(last)])
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     return _values(_call(command, rest), arguments[0], last) if arguments else Completions([])
@@ -132,3 +201,45 @@ def _kinds(command: Any, parameter: Any) -> list[type]:
 
 _FILE_PARAMETERS = frozenset({"files", "source", "snapshot", "more", "load", "pod"})
 """Those that take `-`, too, and so are texts."""
+
+
+_EXAMPLES = examples(
+    "completion bash > /etc/bash_completion.d/secondary-scheduler",
+    "completion zsh > ~/.zfunc/_secondary-scheduler",
+    "completion fish > ~/.config/fish/completions/secondary-scheduler.fish",
+    "completion kubectl > ~/.local/bin/kubectl_complete-secondary_scheduler",
+)
+
+
+class Shell(enum.StrEnum):
+    """Whose script is printed."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+    KUBECTL = "kubectl"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `completion`."""
+    parent.command("completion", epilog=_EXAMPLES)(completion)
+
+
+def register_answers(parent: typer.Typer) -> None:
+    """Add the hidden command that the scripts call."""
+    parent.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True})(answer)
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell; kubectl: for `kubectl secondary-scheduler`.")],
+) -> None:
+    """Print a shell's completion script.
+
+    The script for kubectl is a program of its own: pip installs it beside `kubectl-secondary_scheduler`.
+    """
+    typer.echo(SCRIPTS[shell], nl=False)
+
+
+def answer(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Print the completions of the last word."""
+    typer.echo(complete(words or []).text(), nl=False)

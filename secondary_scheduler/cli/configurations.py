@@ -1,19 +1,29 @@
-"""Which configuration decides: the file that an option names, else what the snapshot holds, else what is installed."""
+"""Where a configuration comes from: the file that an option names, else a snapshot, else the installed scheduler."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, Final, NoReturn
 
-from scheduler.config import Configuration, ConfigurationError
-from secondary_scheduler.cli.configurationfile import ConfigurationFile, load_text
-from secondary_scheduler.cli.errors import CommandError, ExitCode, InputError, printable
+import typer
+
+from scheduler.config import (
+    Configuration,
+    ConfigurationError,
+    Problem,
+    find_configuration,
+    load_configuration,
+)
+from secondary_scheduler.cli.errors import CommandError, ExitCode, InputError, printable, printable_lines
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+from secondary_scheduler.cli.stackfile import examine_stack, is_stack_file
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_configurations
+from secondary_scheduler.files import read_text
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import Report
 
-_MOST_NAMED = 5
+_NAME_LIMIT = 5
 
 
 class NoConfigurationError(CommandError):
@@ -54,7 +64,7 @@ def chosen_configuration(
         CommandError: there are several, or the cluster does not let us read them.
     """
     if file is not None:
-        return ConfigurationFile.read(option, file, beside).load(report, objects.minor)
+        return read_configuration(option, file, report, objects.minor, beside)
     try:
         stored = list(stored_configurations(objects))
     except (ConfigurationError, ValueError) as error:
@@ -64,7 +74,7 @@ def chosen_configuration(
     else:
         installed, holder = _of_cluster(place, option)
     report.note(f"configuration: of the scheduler {installed.scheduler}, as {holder} has it; {option} names another")
-    configuration, _ = load_text(installed.text, installed.scheduler, report, objects.minor)
+    configuration, _ = _load_text(installed.text, installed.scheduler, report, objects.minor)
     return configuration
 
 
@@ -87,7 +97,7 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
         ) from error
     if not installed and limits.lines:
         # Each cut on its own: together they are longer than a line of somebody else's text may be.
-        lacking = "; ".join(map(printable, limits.lines[:_MOST_NAMED]))
+        lacking = "; ".join(map(printable, limits.lines[:_NAME_LIMIT]))
         refused = printable(f"no configuration of a scheduler may be read at {config.server}")
         raise CommandError(f"{refused}: {lacking}; or give {option}")
     if not installed:
@@ -104,12 +114,89 @@ def _only(
     Raises:
         CommandError: it is not there, or there are several and none is named.
     """
-    wanted = [each for each in choices if place.scheduler in (None, each.scheduler)]
-    if len(wanted) == 1:
-        return wanted[0]
-    names = [each.scheduler for each in choices]
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    listed = f"{', '.join(names[:_MOST_NAMED])}{more}"
+    matching = [choice for choice in choices if place.scheduler in (None, choice.scheduler)]
+    if len(matching) == 1:
+        return matching[0]
+    names = [choice.scheduler for choice in choices]
+    more = f" and {len(names) - _NAME_LIMIT} more" if len(names) > _NAME_LIMIT else ""
+    listed = f"{', '.join(names[:_NAME_LIMIT])}{more}"
     problem = "several schedulers" if place.scheduler is None else f"no scheduler {place.scheduler}"
     advice = f"name one with --scheduler, or give {option}"
     raise CommandError(f"{printable(f'{holder} has {problem} ({listed})')}; {advice}", ExitCode.USAGE)
+
+
+_LENIENT: Final[dict[str, Any]] = {
+    "allow_token_in_config_map": True,
+    "allow_default_scheduler_name": True,
+    "external_load": True,
+}
+"""Nothing is installed, and no token is sent."""
+
+
+def read_configuration(
+    option: str, file: Path, report: Report, minor: int | None, beside: Path | None = None
+) -> Configuration:
+    """Return the configuration of a file, as it is on a cluster of a minor version.
+
+    Args:
+        option: what names the file.
+        file: a KubeSchedulerConfiguration, a ConfigMap that holds one, or a stack file from which one follows.
+        report: gets what a reader has to know.
+        minor: None: the version is not known.
+        beside: another file of the project that `file` belongs to, if it is a stack file that lies in none.
+
+    Raises:
+        typer.Exit: it is not valid, and the problems are on stderr.
+        InputError: it cannot be read.
+        CommandError: it is a stack file without its project.
+    """
+    text = read_text(file, option=option)
+    if is_stack_file(file, text):
+        return _of_stack(file, text, report, minor, beside)
+    configuration, title = _load_text(text, str(file), report, minor)
+    if title:
+        report.note(f"{option} {file}: {title}")
+    return configuration
+
+
+def _of_stack(file: Path, text: str, report: Report, minor: int | None, beside: Path | None) -> Configuration:
+    stack = examine_stack(file, text, beside)
+    if stack.configuration is None or stack.errors:
+        _refuse(stack.errors)
+    for problem in stack.problems:
+        report.warn_of(problem)
+    if minor is None:
+        return stack.configuration
+    try:
+        # As the scheduler will read it there: a version that the stack names is written in it where it has effect.
+        return load_configuration(
+            stack.configuration.data,
+            source=stack.configuration.source,
+            flavour=stack.configuration.flavour,
+            cluster_minor=minor,
+            **_LENIENT,
+        )
+    except ConfigurationError as error:
+        _refuse(error.problems, error)
+
+
+def _load_text(text: str, source: str, report: Report, minor: int | None) -> tuple[Configuration, str]:
+    """Return the only configuration of a text as it is on a cluster of a minor version, and which one of it this is.
+
+    Raises:
+        typer.Exit: it is not valid, and the problems are on stderr.
+    """
+    try:
+        embedded = find_configuration(text, source)
+        configuration = embedded.load(cluster_minor=minor, **_LENIENT)
+    except ConfigurationError as error:
+        _refuse(error.problems, error)
+    for warning in configuration.warnings:
+        report.warn_of(warning)
+    return configuration, embedded.title
+
+
+def _refuse(problems: Iterable[Problem], error: Exception | None = None) -> NoReturn:
+    for problem in problems:
+        typer.echo(printable_lines(str(problem)), err=True)
+    raise typer.Exit(ExitCode.INVALID_INPUT) from error

@@ -1,4 +1,4 @@
-"""A configuration for a command that asks its source of load: of a file, or of a stack."""
+"""A stack's configuration for a command that asks its source of load."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.reading import read_configuration
+from secondary_scheduler.cli.stackfile import read_stack_file
 
 STACKS = Path(__file__).parents[3] / "stacks"
 
 
 def test_a_stack_file_gives_the_configuration_that_follows_from_it() -> None:
-    configuration = read_configuration(STACKS / "Pulumi.openshift-prod.yaml")
+    file = STACKS / "Pulumi.openshift-prod.yaml"
+    configuration = read_stack_file(file, file.read_text()).source
+    assert configuration is not None
     assert "TargetLoadPacking" in configuration.profiles[0].enabled
 
 
@@ -33,4 +35,4 @@ def test_nothing_about_the_source_is_assumed(
     config = {f"secondary-scheduler:{key}": value for key, value in settings.items()}
     file.write_text("config: " + json.dumps(config))
     with pytest.raises(CommandError, match=message):
-        read_configuration(file)
+        read_stack_file(file, file.read_text())

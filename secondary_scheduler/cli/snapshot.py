@@ -23,7 +23,7 @@ from secondary_scheduler.cli.loadoptions import (
 from secondary_scheduler.cli.output import examples
 from secondary_scheduler.cli.reading import require_writable
 from secondary_scheduler.cli.typed import duration, was_typed
-from secondary_scheduler.clustersnapshot.reading import LoadOrigin
+from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest

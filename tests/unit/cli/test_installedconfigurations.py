@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.catalog import OPTIONS, descriptors
-from secondary_scheduler.cli.keptconfiguration import keep_configuration
+from secondary_scheduler.cli.installedconfigurations import keep_configuration
 from tests.unit.cli.bundle.installation import CONFIGURATION
 
 

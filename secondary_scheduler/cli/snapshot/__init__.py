@@ -1,1 +1,0 @@
-"""`secondary-scheduler snapshot`: its options; `clustersnapshot` reads the cluster and writes the file."""

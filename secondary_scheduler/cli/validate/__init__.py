@@ -1,1 +1,0 @@
-"""`secondary-scheduler validate`: every mistake in configuration and stack files, with its place."""
