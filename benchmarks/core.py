@@ -20,7 +20,16 @@ import msgspec
 from scheduler.config import load_configuration
 from scheduler.core import decide
 from scheduler.engine import assemble
-from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, NodeLoad, PodInfo, ProfileRunner, WallSeconds
+from scheduler.framework import (
+    STOPPED_CLOCKS,
+    Clocks,
+    LoadReading,
+    NodeLoad,
+    PodInfo,
+    ProfileRunner,
+    WallSeconds,
+    conclude,
+)
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.state import ClusterState
@@ -136,7 +145,7 @@ def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float
     for index, each in enumerate(pods):
         if index == warm_up:
             started = time.process_time()
-        placement = decide(state.snapshot(NOW), each, runner, rng, from_scratch=from_scratch)
+        placement = conclude(decide(state.snapshot(NOW), each, runner, rng, from_scratch=from_scratch))
         if placement.node is None:
             raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, NOW)

@@ -18,7 +18,7 @@ from benchmarks.core import cluster
 from scheduler.config import load_configuration
 from scheduler.core import decide
 from scheduler.engine import assemble
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.helpers import PodReducer
 from scheduler.kube.model import NODERESOURCETOPOLOGIES, decode_pod
 from scheduler.state import ClusterState
@@ -85,7 +85,7 @@ def rate(state: ClusterState, runner: ProfileRunner, *, different: bool, seconds
     started = time.process_time()
     done = 0
     for each in pods:
-        placement = decide(state.snapshot(0.0), each, runner, rng)
+        placement = conclude(decide(state.snapshot(0.0), each, runner, rng))
         if placement.node is None:
             raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, 0.0)

@@ -19,7 +19,7 @@ import msgspec
 
 from benchmarks.core import NOW, profile
 from scheduler.core import decide, run_post_filters
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import PodDisruptionBudget, decode_node, decode_pod
 from scheduler.state import ClusterState
@@ -99,8 +99,8 @@ def measure(runner: ProfileRunner, nodes: int, pods: int, case: str) -> dict[str
         preemptor = make(reducer, index)
         started = time.process_time()
         snapshot = state.snapshot(NOW)
-        placement = decide(snapshot, preemptor, runner, rng)
-        outcome = run_post_filters(snapshot, placement, runner)
+        placement = conclude(decide(snapshot, preemptor, runner, rng))
+        outcome = conclude(run_post_filters(snapshot, placement, runner))
         preempting.append(time.process_time() - started)
         if outcome.nominated_node:
             preemptor = msgspec.structs.replace(preemptor, nominated_node=outcome.nominated_node)
@@ -112,7 +112,7 @@ def measure(runner: ProfileRunner, nodes: int, pods: int, case: str) -> dict[str
         for victim in victims:
             state.remove_pod(victim.uid)
         started = time.process_time()
-        placement = decide(state.snapshot(NOW), former, runner, rng)
+        placement = conclude(decide(state.snapshot(NOW), former, runner, rng))
         if placement.node is None:
             raise SystemExit(f"benchmarks: {former.key} did not fit: {placement.message}")
         state.assume(former, placement.node, NOW)

@@ -3,7 +3,6 @@
 May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 """
 
-from scheduler.core.asking import decide_asking as decide_asking, sample_size as sample_size
 from scheduler.core.comparing import (
     Change as Change,
     ComparedDecision as ComparedDecision,
@@ -11,7 +10,7 @@ from scheduler.core.comparing import (
     change_of as change_of,
     compare_decisions as compare_decisions,
 )
-from scheduler.core.decide import decide as decide
+from scheduler.core.decide import decide as decide, sample_size as sample_size
 from scheduler.core.detail import (
     DecisionDetail as DecisionDetail,
     LoadInput as LoadInput,
@@ -30,11 +29,9 @@ from scheduler.core.explain import (
 from scheduler.core.feasible import BUDGET_REJECTOR as BUDGET_REJECTOR
 from scheduler.core.gang import (
     GangDecision as GangDecision,
-    Interested as Interested,
-    decide_gang_asking as decide_gang_asking,
+    decide_gang as decide_gang,
     gang_message as gang_message,
     gang_plugins as gang_plugins,
-    nobody as nobody,
     place_gang as place_gang,
 )
 from scheduler.core.onenode import (
@@ -44,9 +41,5 @@ from scheduler.core.onenode import (
     without_own_use as without_own_use,
 )
 from scheduler.core.placement import Placement as Placement
-from scheduler.core.postfilter import (
-    PostFilterOutcome as PostFilterOutcome,
-    post_filters_asking as post_filters_asking,
-    run_post_filters as run_post_filters,
-)
+from scheduler.core.postfilter import PostFilterOutcome as PostFilterOutcome, run_post_filters as run_post_filters
 from scheduler.core.shortage import NodeShortage as NodeShortage, Shortage as Shortage, find_shortage as find_shortage

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.core.asking import decide_asking
 from scheduler.core.decide import decide
 from scheduler.core.feasible import BUDGET_REJECTOR, filter_all, too_much_work
 from scheduler.core.placement import Placement, failed, load_ages, rejected
@@ -41,18 +40,12 @@ from scheduler.framework import (
 )
 from scheduler.state import Snapshot
 
-Interested = Callable[[PodInfo], Sequence[Extender]]
 OnDecision = Callable[[Snapshot, Placement], None]
 _MEMBER_UNITS, _NODES_PER_UNIT = 150, 50
 """A decision about an ordinary member on an overlay, measured: 0.17 ms at 1,000 nodes, 0.24 ms at 5,000."""
 _TIMES_ASKED = 2
 """In one attempt, extenders are asked about a member at most as often: a gang of thousands could be refused and tried
 again as many times."""
-
-
-def nobody(pod: PodInfo) -> Sequence[Extender]:
-    """Return the extenders of a configuration without any."""
-    return ()
 
 
 class GangDecision(Struct, frozen=True):
@@ -87,22 +80,22 @@ class GangDecision(Struct, frozen=True):
         return tuple(placement for placement in self.placements if placement.node is None)
 
 
-def decide_gang_asking(
+def decide_gang(
     snapshot: Snapshot,
     gang: Gang,
     pods: Sequence[PodInfo],
     runner_of: Callable[[PodInfo], ProfileRunner],
     rng: RandomSource,
     enough: int,
-    interested: Interested = nobody,
+    extenders: Sequence[Extender] = (),
     on_decision: OnDecision | None = None,
     work: Work | None = None,
 ) -> Asking[GangDecision]:
     """Place pods one after the other, each seeing the earlier ones, as `gang.tries` says and until there are `enough`.
 
     Those that do not fit are passed over; UNTIL_ENOUGH tries them once more when others found a place, as they may want
-    to be next to one of these. It is resumed as `decide_asking` is, with views without the members placed so far;
-    without extenders it asks nothing (`conclude`). It ends with the member at which it is more work than it may be.
+    to be next to one of these. It asks and is resumed as `decide`, with views without the members placed so far. It
+    ends with the member at which it is more work than it may be.
 
     Args:
         snapshot: the cluster.
@@ -110,12 +103,12 @@ def decide_gang_asking(
         runner_of: returns a pod's profile.
         rng: for ties.
         enough: how many to place.
-        interested: returns the extenders to be asked about a pod, in calling order.
+        extenders: of the configuration, in calling order.
         on_decision: called with each decision and the view that it was made on.
         work: of the attempt that this is a part of; by default it is one of its own.
     """
     work = work or Work(GANG_UNITS)
-    return (yield from _GangAttempt(snapshot, gang, pods, runner_of, rng, enough, interested, on_decision, work).run())
+    return (yield from _GangAttempt(snapshot, gang, pods, runner_of, rng, enough, extenders, on_decision, work).run())
 
 
 class _GangAttempt:
@@ -129,7 +122,7 @@ class _GangAttempt:
         runner_of: Callable[[PodInfo], ProfileRunner],
         rng: RandomSource,
         enough: int,
-        interested: Interested,
+        extenders: Sequence[Extender],
         on_decision: OnDecision | None,
         work: Work,
     ) -> None:
@@ -142,7 +135,7 @@ class _GangAttempt:
         self._runner_of = runner_of
         self._rng = rng
         self._enough = enough
-        self._interested = interested
+        self._extenders = extenders
         self._on_decision = on_decision
         self._placements: dict[str, Placement] = {}
         self._placed_after: dict[str, int] = {}
@@ -225,11 +218,8 @@ class _GangAttempt:
         except OverBudgetError as error:
             state, ages = CycleState(self._rng, work=self._work), load_ages(self._overlay)
             return rejected(self._overlay, pod, state, too_much_work(self._overlay, state, error), ages)
-        extenders = self._to_ask(pod)
-        if not extenders:
-            return decide(self._overlay, pod, runner, self._rng, work=self._work)
         answers = self._answers
-        asking = decide_asking(self._overlay, pod, runner, self._rng, extenders, self._work)
+        asking = decide(self._overlay, pod, runner, self._rng, self._extenders_left(), work=self._work)
         try:
             question = next(asking)
             while True:
@@ -248,11 +238,11 @@ class _GangAttempt:
         finally:
             asking.close()
 
-    def _to_ask(self, pod: PodInfo) -> list[Extender]:
-        """Return the interested extenders without those that left a question about another member unanswered: a dead
-        one would cost its timeout for each of a thousand members."""
+    def _extenders_left(self) -> list[Extender]:
+        """Return the extenders without those that left a question about another member unanswered: a dead one would
+        cost its timeout for each of a thousand members."""
         extenders = []
-        for extender in self._interested(pod):
+        for extender in self._extenders:
             if extender.index not in self._silent:
                 extenders.append(extender)
             elif not extender.ignorable:

@@ -6,16 +6,7 @@ from msgspec import Struct
 
 from scheduler.core.feasible import BUDGET_REJECTOR, is_over_budget
 from scheduler.core.placement import Placement
-from scheduler.framework import (
-    Asking,
-    Diagnosis,
-    Extender,
-    OverBudgetError,
-    PodInfo,
-    PostFilterResult,
-    ProfileRunner,
-    Status,
-)
+from scheduler.framework import Asking, Extender, OverBudgetError, PodInfo, ProfileRunner, Status
 from scheduler.state import Snapshot
 
 
@@ -38,66 +29,32 @@ class PostFilterOutcome(Struct, frozen=True):
     over_budget: str = ""
 
 
-def run_post_filters(snapshot: Snapshot, placement: Placement, profile: ProfileRunner) -> PostFilterOutcome:
+def run_post_filters(
+    snapshot: Snapshot, placement: Placement, profile: ProfileRunner, extenders: Sequence[Extender] = ()
+) -> Asking[PostFilterOutcome]:
     """Run a profile's PostFilter plugins for a pod that was rejected, on the snapshot it was rejected on.
 
-    Raises:
-        ValueError: the placement is no rejection.
-    """
-    diagnosis = _diagnosis(placement)
-    outcome = _without_plugins(diagnosis, profile)
-    if outcome is not None:
-        return outcome
-    codes = placement.node_codes(snapshot)
-    try:
-        return _outcome(diagnosis, *profile.run_post_filter(placement.state, placement.pod, snapshot, codes))
-    except OverBudgetError as error:
-        return _given_up(diagnosis, error)
-
-
-def post_filters_asking(
-    snapshot: Snapshot, placement: Placement, profile: ProfileRunner, extenders: Sequence[Extender]
-) -> Asking[PostFilterOutcome]:
-    """As `run_post_filters`, with those of the extenders interested in the pod that have a preemptVerb.
+    It asks those of the extenders that have a preemptVerb and are interested in the pod; where there are none, it asks
+    nothing and can be concluded at once.
 
     Raises:
         ValueError: the placement is no rejection.
     """
-    preempting = [extender for extender in extenders if extender.preempt_verb]
-    if not preempting:
-        return run_post_filters(snapshot, placement, profile)
-    diagnosis = _diagnosis(placement)
-    outcome = _without_plugins(diagnosis, profile)
-    if outcome is not None:
-        return outcome
-    codes = placement.node_codes(snapshot)
-    try:
-        answer = yield from profile.run_post_filter_asking(placement.state, placement.pod, snapshot, codes, preempting)
-    except OverBudgetError as error:
-        return _given_up(diagnosis, error)
-    return _outcome(diagnosis, *answer)
-
-
-def _diagnosis(placement: Placement) -> Diagnosis:
-    if placement.node is not None or placement.diagnosis is None:
-        raise ValueError(f"pod {placement.pod.key} was not rejected")
-    return placement.diagnosis
-
-
-def _without_plugins(diagnosis: Diagnosis, profile: ProfileRunner) -> PostFilterOutcome | None:
-    """Return the outcome where no plugin is to be called."""
+    pod, diagnosis = placement.pod, placement.diagnosis
+    if placement.node is not None or diagnosis is None:
+        raise ValueError(f"pod {pod.key} was not rejected")
     if not profile.post_filters:
         return PostFilterOutcome(diagnosis.message(), "" if profile.nominates_before_binding else None)
     if is_over_budget(diagnosis.pre_filter):
         return PostFilterOutcome(diagnosis.message())
-    return None
-
-
-def _given_up(diagnosis: Diagnosis, error: OverBudgetError) -> PostFilterOutcome:
-    return PostFilterOutcome(diagnosis.message(f"preemption: {error}."), over_budget=error.plugin or BUDGET_REJECTOR)
-
-
-def _outcome(diagnosis: Diagnosis, result: PostFilterResult | None, status: Status) -> PostFilterOutcome:
+    preempting = [extender for extender in extenders if extender.preempt_verb and extender.is_interested(pod)]
+    try:
+        result, status = yield from profile.run_post_filter(
+            placement.state, pod, snapshot, placement.node_codes(snapshot), preempting
+        )
+    except OverBudgetError as error:
+        message = diagnosis.message(f"preemption: {error}.")
+        return PostFilterOutcome(message, over_budget=error.plugin or BUDGET_REJECTOR)
     message = diagnosis.message(status.message)
     if result is None:
         return PostFilterOutcome(message, status=status)

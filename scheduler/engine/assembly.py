@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +19,7 @@ from scheduler.config import Configuration
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.framework import (
     Clocks,
+    Extender,
     Handle,
     MonotonicSeconds,
     NamedFile,
@@ -80,6 +81,7 @@ def assemble(
     rng: RandomSource | None = None,
     state: ClusterState | None = None,
     new_handle: Callable[[str], Handle] | None = None,
+    extenders: Sequence[Extender] = (),
 ) -> Assembly:
     """Build the plugins of every profile and give them the state to look at.
 
@@ -89,6 +91,7 @@ def assemble(
         rng: breaks ties; seeded by the system where none is given.
         state: the cluster; an empty one where none is given. It may be filled before or after.
         new_handle: returns the handle of a scheduler name; without it nothing a plugin does has an effect.
+        extenders: have a say in decisions, in calling order; without any, attempts ask nothing.
 
     Raises:
         ValueError: a plugin refuses its args, or cannot be imported; the text names it.
@@ -102,7 +105,8 @@ def assemble(
     for runner in runners.values():
         runner.use_objects(cluster.objects)
         runner.use_pods(cluster.directory)
-    return Assembly(cluster, runners, AttemptPipeline(cluster, runners, rng or random.Random(), clocks))
+    attempts = AttemptPipeline(cluster, runners, rng or random.Random(), clocks, extenders)
+    return Assembly(cluster, runners, attempts)
 
 
 def assemble_shadows(configuration: Configuration, state: ClusterState, clocks: Clocks) -> dict[str, ProfileRunner]:

@@ -12,15 +12,11 @@ from msgspec import Struct
 
 from scheduler.core import (
     GangDecision,
-    Interested,
     Placement,
     PostFilterOutcome,
     decide,
-    decide_asking,
-    decide_gang_asking,
-    nobody,
+    decide_gang,
     place_gang,
-    post_filters_asking,
     run_post_filters,
 )
 from scheduler.framework import (
@@ -40,7 +36,7 @@ from scheduler.framework import (
 )
 from scheduler.state import ClusterState, Snapshot
 
-DecideGang = Callable[[Gang, Sequence[PodInfo], int], Asking[GangDecision]]
+DecideGang = Callable[[Gang, Sequence[PodInfo], int, Work], Asking[GangDecision]]
 
 
 class GangReservation(Struct, frozen=True):
@@ -63,6 +59,7 @@ class AttemptPipeline:
         runners: by scheduler name.
         rng: breaks ties.
         clocks: the wall clock gives the time of decisions.
+        extenders: have a say in decisions, in calling order.
     """
 
     def __init__(
@@ -71,10 +68,12 @@ class AttemptPipeline:
         runners: Mapping[str, ProfileRunner],
         rng: RandomSource,
         clocks: Clocks,
+        extenders: Sequence[Extender] = (),
     ) -> None:
         self.state = state
         self.runners = runners
         self.clocks = clocks
+        self.extenders = extenders
         self._rng = rng
 
     def runner_of(self, pod: PodInfo) -> ProfileRunner:
@@ -89,30 +88,19 @@ class AttemptPipeline:
         """Return the cluster as it is now, assumed pods included."""
         return self.state.snapshot(self.clocks.wall())
 
-    def decide(self, snapshot: Snapshot, pod: PodInfo) -> Placement:
+    def decide(self, snapshot: Snapshot, pod: PodInfo) -> Asking[Placement]:
         """Choose a node for one pod."""
-        return decide(snapshot, pod, self.runners[pod.scheduler_name], self._rng)
+        return decide(snapshot, pod, self.runners[pod.scheduler_name], self._rng, self.extenders)
 
-    def decide_asking(self, snapshot: Snapshot, pod: PodInfo, extenders: Sequence[Extender]) -> Asking[Placement]:
-        """Choose a node for a pod that these extenders are interested in."""
-        return decide_asking(snapshot, pod, self.runners[pod.scheduler_name], self._rng, extenders)
-
-    def post_filters_asking(
-        self, snapshot: Snapshot, placement: Placement, extenders: Sequence[Extender]
-    ) -> Asking[PostFilterOutcome]:
-        """Look for pods to preempt, for a pod that fits nowhere and that these extenders are interested in."""
-        return post_filters_asking(snapshot, placement, self.runner_of(placement.pod), extenders)
-
-    def run_post_filters(self, snapshot: Snapshot, placement: Placement) -> PostFilterOutcome:
+    def run_post_filters(self, snapshot: Snapshot, placement: Placement) -> Asking[PostFilterOutcome]:
         """Look for pods to preempt, for a pod that fits nowhere."""
         runner = self.runner_of(placement.pod)
         timing = runner.timing
-        if timing is None:
-            return run_post_filters(snapshot, placement, runner)
-        timing.begin()
-        outcome = run_post_filters(snapshot, placement, runner)
-        if outcome.status is not None:
-            timing.lap("PostFilter", outcome.status.code)
+        began = 0.0 if timing is None else timing.now()
+        outcome = yield from run_post_filters(snapshot, placement, runner, self.extenders)
+        if timing is not None and outcome.status is not None:
+            # No lap: other pods are unreserved while an extender is asked, which begins laps of its own.
+            timing.point("PostFilter", outcome.status.code, timing.now() - began)
         return outcome
 
     def decide_gang(
@@ -120,15 +108,13 @@ class AttemptPipeline:
         gang: Gang,
         pods: Sequence[PodInfo],
         enough: int,
-        *,
-        interested: Interested = nobody,
-        on_decision: Callable[[Snapshot, Placement], None] | None = None,
         work: Work,
+        on_decision: Callable[[Snapshot, Placement], None] | None = None,
     ) -> Asking[GangDecision]:
         """Decide about members of a gang on the cluster as it is now, until `enough` of them have a place; `work` is
         that of the attempt."""
-        return decide_gang_asking(
-            self.snapshot(), gang, pods, self.runner_of, self._rng, enough, interested, on_decision, work
+        return decide_gang(
+            self.snapshot(), gang, pods, self.runner_of, self._rng, enough, self.extenders, on_decision, work
         )
 
     def reserve(self, placement: Placement) -> PermitOutcome:
@@ -182,7 +168,6 @@ class AttemptPipeline:
         gang: Gang,
         pods: Sequence[PodInfo],
         *,
-        interested: Interested = nobody,
         decide_now: DecideGang | None = None,
         before_reserve: Callable[[Placement], None] = lambda placement: None,
     ) -> Asking[GangReservation]:
@@ -191,12 +176,11 @@ class AttemptPipeline:
         Args:
             gang: which pods belong together.
             pods: the members to place, in queue order.
-            interested: returns the extenders to be asked about a pod, in calling order.
             decide_now: called instead of `decide_gang`, by a caller that measures it.
             before_reserve: called for each member that was given a node, before it is assumed there.
         """
         work = Work(GANG_UNITS)
-        decide_members = decide_now or (lambda *args: self.decide_gang(*args, interested=interested, work=work))
+        decide_members = decide_now or self.decide_gang
         reserved: list[tuple[Placement, PermitOutcome]] = []
 
         def reserve(placement: Placement) -> Status:
@@ -210,7 +194,7 @@ class AttemptPipeline:
         complete = False
         try:
             decision = yield from place_gang(
-                gang, pods, lambda left, enough: decide_members(gang, left, enough), reserve
+                gang, pods, lambda left, enough: decide_members(gang, left, enough, work), reserve
             )
             complete = len(reserved) >= gang.missing
         finally:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
 from scheduler.core import BUDGET_REJECTOR, Placement, PostFilterOutcome
-from scheduler.engine.asking import AskedGang, AskingAttempts
+from scheduler.engine.asking import AskingAttempt, AskingAttempts
 from scheduler.engine.attemptcounts import AttemptCounts
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
@@ -41,12 +41,12 @@ from scheduler.framework import (
     OVER_BUDGET,
     PODS_TO_ACTIVATE,
     PREEMPTION_ATTEMPTS,
+    Asking,
     Code,
     CycleState,
     Gang,
     PodInfo,
     Status,
-    conclude,
     failure,
 )
 from scheduler.observe import LoopWatchdog, Metrics
@@ -116,14 +116,16 @@ class SchedulingCycle:
         self._watch = watch
         self._log = attempt_log
         self._extenders = extenders
-        self._asking_attempts = (
-            None if extenders is None else AskingAttempts(attempts, extenders, queue, pending, may_schedule, self)
-        )
-        self._asking: Coroutine[Any, Any, None] | None = None
+        self._asking: AskingAttempt | None = None
         self._flush_at = self._monotonic()
         self._wake = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._gangs = Gangs(attempts, queue, waiting, metrics, attempt_log)
+        self._asking_attempts = (
+            None
+            if extenders is None
+            else AskingAttempts(attempts, extenders, queue, pending, self._gangs, may_schedule, self)
+        )
         self._nominations = BindingNominations(handles, pending, failures)
 
     def wake(self) -> None:
@@ -220,7 +222,7 @@ class SchedulingCycle:
         """One attempt, whose unexpected failure costs this pod the attempt and no other anything."""
         started = time.perf_counter()
         try:
-            self._attempt(queued)
+            self._attempt(queued, started)
         except Exception as error:
             self.attempt_raised(queued, started, error)
 
@@ -231,9 +233,10 @@ class SchedulingCycle:
             failure = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
             self._handle_failure(queued, started, failure)
 
-    def _attempt(self, queued: QueuedPod) -> None:
-        """One attempt to place one pod: everything up to the start of its binding."""
-        pod, started = queued.pod, time.perf_counter()
+    def _attempt(self, queued: QueuedPod, started: float) -> None:
+        """One attempt to place one pod, or its gang: everything up to the start of bindings, or to what an extender has
+        to be asked first."""
+        pod = queued.pod
         if pod.deleting:
             note = f"skip schedule deleting pod: {pod.key}"
             self._handles[pod.scheduler_name].event(pod, "Warning", "FailedScheduling", "Scheduling", note)
@@ -254,29 +257,21 @@ class SchedulingCycle:
             warn_of_ignored_group(self._handles[pod.scheduler_name], pod)
         self._timings[pod.scheduler_name].begin_attempt()
         gang = self._gangs.gang_to_place(pod)
-        if gang is not None:
-            self._attempt_gang(queued, gang, started)
+        members = [queued] if gang is None else self._gangs.take_members(queued, gang)
+        steps = self._place(queued, started) if gang is None else self._place_gang(queued, members, gang, started)
+        try:
+            question = next(steps)
+        except StopIteration:
             return
-        if self._extenders is not None and self._asking_attempts is not None:
-            extenders = self._extenders.interested(pod)
-            if extenders:
-                self._asking = self._asking_attempts.attempt(queued, extenders, started)
-                return
+        self._asking = AskingAttempt(members, gang, steps, question, started)
+
+    def _place(self, queued: QueuedPod, started: float) -> Asking[None]:
         snapshot = self._attempts.snapshot()
-        placement = self._attempts.decide(snapshot, pod)
-        self.note_decision(snapshot, placement, started)
-        if not self.settle(queued, placement, started):
-            self.reject(queued, placement, self._attempts.run_post_filters(snapshot, placement), started)
-
-    def note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
-        """Measure and log a decision; `started` is `time.perf_counter` at the beginning of the attempt."""
-        self._metrics.algorithm_duration.observe(time.perf_counter() - started)
-        self._metrics.count_observations(placement.counters)
-        if self._log.follows_decisions:
-            self._log.decided(snapshot, placement, self._attempts.runner_of(placement.pod))
-
-    def settle(self, queued: QueuedPod, placement: Placement, started: float) -> bool:
-        """Reserve the node, or report an error; false where the pod was rejected and preemption may make room."""
+        placement = yield from self._attempts.decide(snapshot, queued.pod)
+        if self._attempts.extenders:
+            # The cluster went on while they were asked.
+            snapshot = self._attempts.snapshot()
+        self._note_decision(snapshot, placement, started)
         if placement.node is not None:
             self._reserve(queued, placement, started)
         elif placement.code is Code.ERROR:
@@ -284,10 +279,21 @@ class SchedulingCycle:
             failure = AttemptFailure(placement.message or "no reason given", SCHEDULER_ERROR)
             self._handle_failure(queued, started, failure)
         else:
-            return False
-        return True
+            outcome = yield from self._attempts.run_post_filters(snapshot, placement)
+            self._reject(queued, placement, outcome, started)
 
-    def reject(self, queued: QueuedPod, placement: Placement, outcome: PostFilterOutcome, started: float) -> None:
+    def _place_gang(self, queued: QueuedPod, members: Sequence[QueuedPod], gang: Gang, started: float) -> Asking[None]:
+        outcome = yield from self._gangs.attempt(queued, members, gang, started)
+        self.settle_gang(outcome, started)
+
+    def _note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
+        """Measure and log a decision; `started` is `time.perf_counter` at the beginning of the attempt."""
+        self._metrics.algorithm_duration.observe(time.perf_counter() - started)
+        self._metrics.count_observations(placement.counters)
+        if self._log.follows_decisions:
+            self._log.decided(snapshot, placement, self._attempts.runner_of(placement.pod))
+
+    def _reject(self, queued: QueuedPod, placement: Placement, outcome: PostFilterOutcome, started: float) -> None:
         """Requeue a pod that fits nowhere; count and log whether preemption makes room."""
         self._log.post_filtered(placement.pod, outcome)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
@@ -316,26 +322,12 @@ class SchedulingCycle:
             self._counts.volume_error(permit.status, "assume")
             self._report_lost_node(attempt, permit.status, permit.status.message)
 
-    def _attempt_gang(self, queued: QueuedPod, gang: Gang, started: float) -> None:
-        members = self._gangs.take_members(queued, gang)
-        extenders = self._extenders
-        asks = extenders is not None and any(extenders.interested(member.pod) for member in members)
-        if extenders is None or self._asking_attempts is None or not asks:
-            self.settle_gang(conclude(self._gangs.attempt(queued, members, gang, started)), started)
-            return
-        attempt = AskedGang(
-            members,
-            self._gangs.attempt(queued, members, gang, started, extenders.interested),
-            lambda: self._gangs.is_unchanged(gang, members),
-            lambda reason: self._gangs.fail(gang, members, reason, started),
-        )
-        self._asking = self._asking_attempts.attempt_gang(attempt, started)
-
     def settle_gang(self, outcome: GangOutcome, started: float) -> None:
         """Do what an attempt at a gang came to."""
         for member, reason in outcome.rejected:
             self._handle_failure(member, started, reason)
         for member in outcome.untried:
+            member.pod = self._pending.get(member.pod.uid, member.pod)
             self._log.not_tried(member)
             self._queue.put_back(member)
         for attempt in outcome.placed:

@@ -136,8 +136,14 @@ class Engine:
             )
             for name in configuration.scheduler_names
         }
+        extenders = () if outputs.extenders is None else outputs.extenders.in_order
         assembly = assemble(
-            configuration, clocks=clocks, rng=rng, state=self.state, new_handle=self.handles.__getitem__
+            configuration,
+            clocks=clocks,
+            rng=rng,
+            state=self.state,
+            new_handle=self.handles.__getitem__,
+            extenders=extenders,
         )
         self.runners = assembly.runners
         self.timings = {name: ProfileTiming(name, outputs.metrics) for name in self.runners}
@@ -153,13 +159,12 @@ class Engine:
         self.shadow_runners = assemble_shadows(configuration, self.state, clocks)
         shadows = None
         if self.shadow_runners:
-            extenders = outputs.extenders
             shadows = Shadows(
                 self.shadow_runners,
                 clocks,
                 outputs.metrics,
                 lambda: self.queue.ready,
-                lambda placement: extenders is not None and bool(extenders.interested(placement.pod)),
+                lambda placement: any(extender.is_interested(placement.pod) for extender in extenders),
             )
         self.inspector = None
         self.history = None

@@ -1,4 +1,4 @@
-"""What the scheduling cycle asks of extenders: decisions (`interview`), and Bindings.
+"""What the scheduling cycle asks of extenders: questions of decisions, and Bindings.
 
 An extender that binds a pod talks to the API server itself. So its word is checked: a pod counts as bound once the API
 server shows it on the node. An extender that does not answer may have bound the pod; it is read once more then. Where
@@ -75,9 +75,10 @@ class Extenders:
         self.binding = 0
         """Pods that an extender is binding, or whose outcome is not known."""
 
-    def interested(self, pod: PodInfo) -> tuple[Extender, ...]:
-        """Return the extenders that are to be asked about a pod, in calling order."""
-        return tuple([extender for extender in self._caller.in_order if extender.is_interested(pod)])
+    @property
+    def in_order(self) -> Sequence[Extender]:
+        """All of them, in calling order."""
+        return self._caller.in_order
 
     def begin(self, pod: PodInfo) -> None:
         """An attempt at a pod begins, or goes on with preemption."""

@@ -16,14 +16,13 @@ from typing import Final, NamedTuple
 import structlog
 from msgspec import Struct, field
 
-from scheduler.core import BUDGET_REJECTOR, GangDecision, Interested, Placement, gang_message, gang_plugins, nobody
+from scheduler.core import BUDGET_REJECTOR, GangDecision, Placement, gang_message, gang_plugins
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
-    GANG_UNITS,
     SUCCESS,
     Asking,
     Code,
@@ -232,7 +231,6 @@ class Gangs:
         members: Sequence[QueuedPod],
         gang: Gang,
         started: float,
-        interested: Interested = nobody,
     ) -> Asking[GangOutcome]:
         """Reserve nodes for the gang of a pod that was popped, or for none of it.
 
@@ -241,7 +239,6 @@ class Gangs:
             members: all that left the queue (`take_members`).
             gang: the gang as it is now.
             started: `time.perf_counter` when the attempt began.
-            interested: returns the extenders to be asked about a member.
         """
         if (message := self._given_up.message(gang, len(members))) is not None:
             return GangOutcome(over_budget(members, message))
@@ -251,14 +248,8 @@ class Gangs:
             for queued in members:
                 if queued is not head:
                     self._log.begin(queued, started)
-
-        work = Work(GANG_UNITS)
-
-        def decide_now(gang: Gang, left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
-            return self._decide(gang, left, enough, interested, work)
-
         try:
-            reservation = yield from self._attempts.reserve_gang(gang, pods, decide_now=decide_now)
+            reservation = yield from self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
         except Exception as error:
             # The members have left the queue: they must come back, each with its backoff.
             log.exception("an attempt failed unexpectedly", gang=gang.name)
@@ -328,14 +319,10 @@ class Gangs:
         failed = AttemptFailure(f"{gang.name}: {reason}", SCHEDULER_ERROR)
         return GangOutcome([(queued, failed) for queued in members])
 
-    def _decide(
-        self, gang: Gang, pods: Sequence[PodInfo], enough: int, interested: Interested, work: Work
-    ) -> Asking[GangDecision]:
+    def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int, work: Work) -> Asking[GangDecision]:
         began = time.perf_counter()
         on_decision = self._log_decision if self._log.follows_decisions else None
-        decision = yield from self._attempts.decide_gang(
-            gang, pods, enough, interested=interested, on_decision=on_decision, work=work
-        )
+        decision = yield from self._attempts.decide_gang(gang, pods, enough, work, on_decision)
         seconds = time.perf_counter() - began
         self._metrics.algorithm_duration.observe(seconds)
         if gang.tries is not MemberTries.UNTIL_ENOUGH:

@@ -32,6 +32,9 @@ class AttemptTiming(Protocol):
     def lap(self, point: str, code: Code = Code.SUCCESS) -> None:
         """An extension point ended with a code; it began when the one before ended."""
 
+    def point(self, point: str, code: Code, seconds: float) -> None:
+        """An extension point took so many seconds."""
+
     def called(self, plugin: str, point: str) -> None:
         """A plugin is called."""
 

@@ -366,35 +366,24 @@ class ProfileRunner:
                 watcher.remove_pod(state, pod, removed, view, row)
 
     def run_post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender] = ()
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
         """Return what PostFilter plugins did: the first Success, error or unresolvable answer, else all reasons
         together and the last word on the nomination.
+
+        Extenders are those that have a say in preemption. A plugin that let them have it is the last to be called:
+        `codes` are of the cluster before.
 
         Raises:
             OverBudgetError: it is more work than the attempt may be.
         """
         merged = PostFilterAnswers()
         for plugin in self.post_filters:
-            try:
-                answer, status = call_plugin(state, plugin.name, "PostFilter", plugin.post_filter, pod, view, codes)
-            except PluginError as error:
-                return None, error.status
-            if merged.ends_with(plugin.name, answer, status):
-                break
-        return merged.outcome
-
-    def run_post_filter_asking(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
-    ) -> Asking[tuple[PostFilterResult | None, Status]]:
-        """As `run_post_filter`, with extenders that have a say in preemption. A plugin that let them have it is the
-        last to be called: `codes` are of the cluster before."""
-        merged = PostFilterAnswers()
-        for plugin in self.post_filters:
             instance = self.plugins[plugin.name]
+            asking = instance if extenders and isinstance(instance, AskingPostFilter) else None
             try:
-                if isinstance(instance, AskingPostFilter):
-                    answer, status = yield from instance.post_filter_asking(state, pod, view, codes, extenders)
+                if asking is not None:
+                    answer, status = yield from asking.post_filter_asking(state, pod, view, codes, extenders)
                 else:
                     answer, status = call_plugin(state, plugin.name, "PostFilter", plugin.post_filter, pod, view, codes)
             except PluginError as error:
@@ -404,7 +393,7 @@ class ProfileRunner:
                 raise
             except Exception as error:
                 return None, PluginError(plugin.name, "PostFilter", error).status
-            if merged.ends_with(plugin.name, answer, status) or isinstance(instance, AskingPostFilter):
+            if merged.ends_with(plugin.name, answer, status) or asking is not None:
                 break
         return merged.outcome
 

@@ -25,6 +25,7 @@ from scheduler.framework import (
     PostFilterResult,
     PreEnqueuePlugin,
     Status,
+    conclude,
     unresolvable,
 )
 from scheduler.preemption import WAITING, Evaluator, VictimRules, wanted_candidates
@@ -60,13 +61,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, AskingPostFilter, En
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return self._evaluator.post_filter(state, pod, view, codes)
+        return conclude(self._evaluator.post_filter(state, pod, view, codes))
 
     def post_filter_asking(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
     ) -> Asking[tuple[PostFilterResult | None, Status]]:
         """As `post_filter`, with extenders that have a say."""
-        return self._evaluator.post_filter_asking(state, pod, view, codes, extenders)
+        return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
     def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(

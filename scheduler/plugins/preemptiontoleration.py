@@ -20,6 +20,7 @@ from scheduler.framework import (
     PostFilterPlugin,
     PostFilterResult,
     Status,
+    conclude,
 )
 from scheduler.kube.model import PriorityClass
 from scheduler.kube.primitives import TimestampError, epoch_seconds
@@ -162,13 +163,13 @@ class PreemptionToleration(PostFilterPlugin, AskingPostFilter):
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return self._evaluator.post_filter(state, pod, view, codes)
+        return conclude(self._evaluator.post_filter(state, pod, view, codes))
 
     def post_filter_asking(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
     ) -> Asking[tuple[PostFilterResult | None, Status]]:
         """As `post_filter`, with extenders that have a say."""
-        return self._evaluator.post_filter_asking(state, pod, view, codes, extenders)
+        return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
     def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(

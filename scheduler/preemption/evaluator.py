@@ -120,7 +120,7 @@ class Evaluator:
         plugin: str,
         context: PluginContext,
         rules: VictimRules,
-        wanted: Callable[[int], int],
+        limit: Callable[[int], int],
         *,
         prefix: str = "",
     ) -> None:
@@ -130,13 +130,13 @@ class Evaluator:
             plugin: its name.
             context: what the plugin was built with.
             rules: who may be evicted.
-            wanted: after how many candidates the search may end, given how many nodes there are to try.
+            limit: after how many candidates the search may end, given how many nodes there are to try.
             prefix: stands before every message.
         """
         self._filters = context.filters
         self._rules = rules
         self._dry_runs = DryRunCache()
-        self._wanted = wanted
+        self._limit = limit
         self._prefix = prefix
         self._reports_victims = context.kubernetes.reports_victims
         handle = context.handle
@@ -151,28 +151,23 @@ class Evaluator:
         return () if self._evictions is None else self._evictions.victims_of(pod)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
-        """Nominate the node where preemption hurts least and start evicting, or say why preemption does not help."""
-        rows = self._rows_to_try(state, pod, view, codes)
-        if isinstance(rows, Status):
-            return None, rows
-        assert self._filters is not None
-        rng, wanted = state.rng, self._wanted(len(rows))
-        result = self._dry_runs.search(state, pod, view, self._filters, rows, wanted, self._rules, rng)
-        return self._conclude(pod, view, result)
-
-    def post_filter_asking(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender] = ()
     ) -> Asking[tuple[PostFilterResult | None, Status]]:
-        """As `post_filter`, with extenders that have a say in which nodes are left as candidates, and in the victims
-        (callExtenders of kube-scheduler 1.34)."""
+        """Nominate the node where preemption hurts least and start evicting, or say why preemption does not help.
+
+        Extenders have a say in which nodes are left as candidates, and in the victims (callExtenders of kube-scheduler
+        1.34); without any, nothing is asked.
+        """
         rows = self._rows_to_try(state, pod, view, codes)
         if isinstance(rows, Status):
             return None, rows
         assert self._filters is not None
-        wanted, asks = self._wanted(len(rows)), bool(extenders)
-        trials = dry_run(state, pod, view, self._filters, rows, wanted, self._rules, asks_extenders=asks)
+        limit = self._limit(len(rows))
+        if not extenders:
+            result = self._dry_runs.search(state, pod, view, self._filters, rows, limit, self._rules, state.rng)
+            return self._conclude(pod, view, result)
+        # Tried afresh: an extender may want a node without victims, which what is remembered does not tell.
+        trials = dry_run(state, pod, view, self._filters, rows, limit, self._rules, asks_extenders=True)
         if not trials.candidates:
             return self._conclude(pod, view, trials)
         candidates = {candidate.node: candidate for candidate in trials.candidates}

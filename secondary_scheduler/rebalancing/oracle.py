@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from scheduler.core import Explanation, decide, explain, gang_plugins
-from scheduler.framework import Code, LoadReading, PodInfo, ProfileRunner
+from scheduler.framework import Code, LoadReading, PodInfo, ProfileRunner, conclude
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.balance import lowered
 from secondary_scheduler.rebalancing.loads import Share
@@ -167,7 +167,7 @@ class Oracle:
 
     def _decision(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Verdict, Explanation]:
         self._chance.begin(pod.key)
-        placement = decide(snapshot, pod, runner, self._chance, from_scratch=True)
+        placement = conclude(decide(snapshot, pod, runner, self._chance, from_scratch=True))
         explanation = explain(snapshot, pod, runner)
         if placement.code is not Code.SUCCESS or placement.node is None:
             return Verdict(None, message=placement.message or ""), explanation

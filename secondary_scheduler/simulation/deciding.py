@@ -12,7 +12,7 @@ import msgspec
 
 from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugins
 from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
-from scheduler.framework import NO_NODES, Asking, Code, Extender, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
+from scheduler.framework import NO_NODES, Asking, Code, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.simulation.recording import answered
 
@@ -93,8 +93,7 @@ class Simulation:
         attempts: the steps of an attempt, on the snapshot's state; its wall clock gives the time of all decisions.
         explained: tells for which decisions the matrix is computed.
         preempt: remove the victims that preemption chooses, and try the pod once more.
-        extenders: of the configuration.
-        recorded: their answers. Without any, pods that they are interested in are not decided, as nobody is asked.
+        recorded: answers of the extenders. Without any, pods that they are interested in are not decided.
         chance: the random source of `attempts`, where it has to know about whom a decision is.
         post_filters: run them where no node fits; without them, a message does not say what preemption would do.
     """
@@ -105,7 +104,6 @@ class Simulation:
         *,
         explained: Callable[[Placement], bool] = none_explained,
         preempt: bool = False,
-        extenders: Sequence[Extender] = (),
         recorded: RecordedAnswers | None = None,
         chance: SeededByPod | None = None,
         post_filters: bool = True,
@@ -115,7 +113,6 @@ class Simulation:
         self._runners = attempts.runners
         self._explained = explained
         self._preempt = preempt
-        self._extenders = extenders
         self._recorded = recorded
         self._chance = chance
         self._post_filters = post_filters
@@ -172,9 +169,6 @@ class Simulation:
         gang = plugin.gang_of(pod)
         return gang if gang is not None and gang.missing else None
 
-    def _interested(self, pod: PodInfo) -> Sequence[Extender]:
-        return [extender for extender in self._extenders if extender.is_interested(pod)]
-
     def _ask(self, asking: Asking[T]) -> T:
         """Return what a computation returns with recorded answers.
 
@@ -205,7 +199,6 @@ class Simulation:
         asking = self._attempts.reserve_gang(
             gang,
             members,
-            interested=self._interested,
             before_reserve=lambda placement: self._note_matrix(matrices, placement),
         )
         try:
@@ -273,7 +266,7 @@ class Simulation:
         message = placement.message
         victims: tuple[str, ...] = ()
         if self._post_filters and placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None:
-            outcome = self._post_filter(snapshot, placement)
+            outcome = self._ask(self._attempts.run_post_filters(snapshot, placement))
             message = outcome.message
             if outcome.nominated_node == "":
                 self._state.nominator.remove(pod.uid)
@@ -284,16 +277,8 @@ class Simulation:
                 message = placement.message
         return pod, placement, message, explanation, victims
 
-    def _post_filter(self, snapshot: Snapshot, placement: Placement) -> PostFilterOutcome:
-        if extenders := self._interested(placement.pod):
-            return self._ask(self._attempts.post_filters_asking(snapshot, placement, extenders))
-        return self._attempts.run_post_filters(snapshot, placement)
-
     def _decide(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Placement, Explanation | None]:
-        if extenders := self._interested(pod):
-            placement = self._ask(self._attempts.decide_asking(snapshot, pod, extenders))
-        else:
-            placement = self._attempts.decide(snapshot, pod)
+        placement = self._ask(self._attempts.decide(snapshot, pod))
         return placement, explain(snapshot, pod, runner) if self._explained(placement) else None
 
     def _evict(self, pod: PodInfo, outcome: PostFilterOutcome) -> PodInfo:

@@ -137,7 +137,6 @@ class ReadyCluster:
             self.assembly.attempts,
             explained=explained,
             preempt=preempt,
-            extenders=configured_extenders(self.configuration.model.extenders),
             recorded=self.recorded,
             chance=self.chance,
             post_filters=post_filters,
@@ -211,7 +210,8 @@ def _assembled(
     try:
         with importing():
             clocks = Clocks(clock.wall, STOPPED_CLOCKS.monotonic)
-            return assemble(configuration, clocks=clocks, rng=chance, state=state)
+            extenders = configured_extenders(configuration.model.extenders)
+            return assemble(configuration, clocks=clocks, rng=chance, state=state, extenders=extenders)
     except ValueError as error:
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 

@@ -12,7 +12,7 @@ from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
 from scheduler.config import load_configuration
 from scheduler.core import Explanation, Placement, decide, explain, run_post_filters
 from scheduler.engine import assemble
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
@@ -55,7 +55,7 @@ class Ours:
             return Answer(GATED, message=gate.message), Exercised(rejected=frozenset({gate.plugin}))
         snapshot = state.snapshot(datetime.now(UTC).timestamp())
         explanation = explain(snapshot, incoming, runner)
-        decision = decide(snapshot, incoming, runner, random.Random(0))
+        decision = conclude(decide(snapshot, incoming, runner, random.Random(0)))
         did = exercised(explanation)
         nodes = {name: node for name, node in explanation.nodes() if node.feasible}
         if decision.node is None:
@@ -91,8 +91,8 @@ def _answer_of_rejection(
     # Nodes where preemption hurts equally are chosen between by chance: what can come out is seen by trying often.
     evictions: dict[tuple[str, tuple[str, ...]], None] = {}
     for seed in range(_CHANCES):
-        again = decide(snapshot, pod, runner, random.Random(seed))
-        outcome = run_post_filters(snapshot, again, runner)
+        again = conclude(decide(snapshot, pod, runner, random.Random(seed)))
+        outcome = conclude(run_post_filters(snapshot, again, runner))
         # Those whose deletion is requested: it is what the real scheduler logs.
         spared = kubernetes.minor >= SPARES_LEAVING_VICTIMS
         victims = tuple(sorted(victim.key for victim in outcome.victims if not (spared and victim.deleting)))

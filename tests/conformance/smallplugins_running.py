@@ -16,6 +16,7 @@ from functools import partial
 from scheduler.config import load_configuration
 from scheduler.core import decide, explain
 from scheduler.engine import assemble
+from scheduler.framework import conclude
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.state import CODEC_OF_KIND, ClusterState
@@ -98,7 +99,7 @@ class OursSmall:
         explanation = explain(snapshot, incoming, runner)
         nodes = {name: node for name, node in explanation.nodes() if node.feasible}
         if not nodes:
-            decision = decide(snapshot, incoming, runner, random.Random(0))
+            decision = conclude(decide(snapshot, incoming, runner, random.Random(0)))
             return Answer(UNSCHEDULABLE, message=decision.message or "")
         return Answer(
             BOUND,

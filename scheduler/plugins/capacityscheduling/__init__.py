@@ -38,6 +38,7 @@ from scheduler.framework import (
     Resources,
     RowArray,
     Status,
+    conclude,
     unschedulable,
 )
 from scheduler.helpers.upstreamsums import upstream_requests
@@ -264,13 +265,13 @@ class CapacityScheduling(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return self._evaluator.post_filter(state, pod, view, codes)
+        return conclude(self._evaluator.post_filter(state, pod, view, codes))
 
     def post_filter_asking(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
     ) -> Asking[tuple[PostFilterResult | None, Status]]:
         """As `post_filter`, with extenders that have a say."""
-        return self._evaluator.post_filter_asking(state, pod, view, codes, extenders)
+        return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Nothing to reserve: the pod is among those with a node already."""

@@ -14,7 +14,7 @@ import pytest
 from scheduler.catalog import cluster_role_name, out_of_tree_descriptors, static_cluster_roles
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import decide
-from scheduler.framework import SUCCESS, PodInfo, Status
+from scheduler.framework import SUCCESS, PodInfo, Status, conclude
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from tests.unit.scheduler.engine.pods import node_info, pod_info
@@ -81,7 +81,7 @@ async def test_the_time_of_scoring_is_written_even_if_nothing_is_scored(nodes: i
     for number in range(nodes):
         state.upsert_node(node_info(f"n{number}"))
     pod = pod_info("p")
-    placement = decide(state.snapshot(1000.25), pod, runner, random.Random(1))
+    placement = conclude(decide(state.snapshot(1000.25), pod, runner, random.Random(1)))
     assert placement.node is not None
     assert runner.run_reserve(placement.state, pod, placement.node).is_success
     await asyncio.gather(*handle.tasks)

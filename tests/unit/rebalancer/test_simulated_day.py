@@ -12,7 +12,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from scheduler.framework import PodInfo
+from scheduler.framework import PodInfo, conclude
 from scheduler.helpers import PodReducer
 from secondary_scheduler.rebalancing import MOVABLE_PODS, Move, Usage
 from tests.support.rebalancer import Loop
@@ -83,7 +83,7 @@ class Day:
         world = self.loop.world
         ready, _ = world.scene.ready(self.chance.randrange(1 << 30))
         attempts = ready.assembly.attempts
-        placement = attempts.decide(attempts.state.snapshot(ready.now), self.replacement(move))
+        placement = conclude(attempts.decide(attempts.state.snapshot(ready.now), self.replacement(move)))
         return placement.node
 
     def replacement(self, move: Move) -> PodInfo:

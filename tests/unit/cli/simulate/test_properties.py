@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from scheduler.config import load_configuration
 from scheduler.core import decide, run_post_filters
 from scheduler.engine import AttemptPipeline
-from scheduler.framework import Clocks, ProfileRunner
+from scheduler.framework import Clocks, ProfileRunner, conclude
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
@@ -54,12 +54,12 @@ def decided_by_the_core(objects: list[dict[str, Any]], runner: ProfileRunner, se
     result = []
     for info in sorted(waiting, key=lambda pod: (-pod.priority, pod.created_at)):
         snapshot = state.snapshot(NOW)
-        placement = decide(snapshot, info, runner, rng)
+        placement = conclude(decide(snapshot, info, runner, rng))
         message = placement.message
         if placement.node is not None:
             state.assume(info, placement.node, NOW)
         else:
-            message = run_post_filters(snapshot, placement, runner).message
+            message = conclude(run_post_filters(snapshot, placement, runner)).message
         result.append((info.key, placement.node, message))
     return result
 

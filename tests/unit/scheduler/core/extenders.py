@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -11,9 +11,9 @@ from scheduler.core import (
     GangDecision,
     Placement,
     PostFilterOutcome,
-    decide_asking,
-    decide_gang_asking,
-    post_filters_asking,
+    decide,
+    decide_gang,
+    run_post_filters,
 )
 from scheduler.framework import (
     Answer,
@@ -74,30 +74,26 @@ class Cluster:
         self.state = state
         self._profile = profile
         self._fakes = {fake.extender.url: fake for fake in extenders}
+        self._extenders = [fake.extender for fake in extenders]
         self._rng = random.Random(1)
 
     def decide(self, pod: PodInfo) -> Placement:
         """Decide about a pod with the extenders that are interested in it."""
-        interested = [fake.extender for fake in self._fakes.values() if fake.extender.is_interested(pod)]
-        return self._answered(decide_asking(self.state.snapshot(NOW), pod, self._profile, self._rng, interested))
+        return self._answered(decide(self.state.snapshot(NOW), pod, self._profile, self._rng, self._extenders))
 
     def decide_gang(self, gang: Gang) -> GangDecision:
         """Decide about a gang's members with the extenders that are interested in each."""
-
-        def interested(pod: PodInfo) -> Sequence[Extender]:
-            return [fake.extender for fake in self._fakes.values() if fake.extender.is_interested(pod)]
-
         snapshot = self.state.snapshot(NOW)
         return self._answered(
-            decide_gang_asking(
-                snapshot, gang, gang.waiting, lambda pod: self._profile, self._rng, gang.missing, interested
+            decide_gang(
+                snapshot, gang, gang.waiting, lambda pod: self._profile, self._rng, gang.missing, self._extenders
             )
         )
 
     def preempt(self, placement: Placement) -> PostFilterOutcome:
         """Run PostFilter for a rejected pod."""
-        extenders = [fake.extender for fake in self._fakes.values()]
-        return self._answered(post_filters_asking(self.state.snapshot(NOW), placement, self._profile, extenders))
+        snapshot = self.state.snapshot(NOW)
+        return self._answered(run_post_filters(snapshot, placement, self._profile, self._extenders))
 
     def _answered(self, asking: Asking[T]) -> T:
         try:

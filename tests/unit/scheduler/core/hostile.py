@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from scheduler.core import Placement, decide
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 
@@ -140,7 +140,7 @@ class Work:
 
 def attempt(state: ClusterState, info: PodInfo, profile: ProfileRunner) -> Placement:
     """Decide about a pod, and assume it where it fits."""
-    placement = decide(state.snapshot(NOW), info, profile, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), info, profile, random.Random(1)))
     if placement.node is not None:
         state.assume(info, placement.node, NOW)
     return placement

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core import decide, decide_gang_asking, explain, run_post_filters
+from scheduler.core import decide, decide_gang, explain, run_post_filters
 from scheduler.framework import (
     GANG_UNITS,
     Code,
@@ -63,12 +63,12 @@ def limit(monkeypatch: pytest.MonkeyPatch, units: int) -> None:
 
 def units_of(state: ClusterState, info: PodInfo, profile: ProfileRunner = DEFAULT) -> int:
     """What an attempt at a pod is charged with."""
-    return decide(state.snapshot(NOW), info, profile, random.Random(1)).state.work.done
+    return conclude(decide(state.snapshot(NOW), info, profile, random.Random(1))).state.work.done
 
 
 def test_a_pod_that_is_too_much_work_is_rejected_with_the_units_and_the_limit() -> None:
     state = crowded(50, 2 * MANY)
-    placement = decide(state.snapshot(NOW), wide("hostile", TOO_MANY), DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), wide("hostile", TOO_MANY), DEFAULT, random.Random(1)))
     assert (placement.node, placement.code) == (None, Code.UNSCHEDULABLE)
     assert placement.message is not None
     assert placement.message.startswith(
@@ -82,17 +82,20 @@ def test_a_pod_that_is_too_much_work_is_rejected_with_the_units_and_the_limit() 
     # No event wakes it: no plugin has registered any under this name.
     assert placement.rejectors == {"AttemptBudget"}
     assert not placement.rejectors & set(FACTORIES)
-    outcome = run_post_filters(state.snapshot(NOW), placement, DEFAULT)
+    outcome = conclude(run_post_filters(state.snapshot(NOW), placement, DEFAULT))
     assert (outcome.message, outcome.victims, outcome.nominated_node) == (placement.message, (), None)
 
 
 def test_the_same_snapshot_parks_the_same_pod_and_explains_it_alike() -> None:
     state = crowded(50, 2 * MANY)
     messages = {
-        decide(state.snapshot(NOW), wide("hostile", TOO_MANY), runner(), random.Random(n)).message for n in range(3)
+        conclude(decide(state.snapshot(NOW), wide("hostile", TOO_MANY), runner(), random.Random(n))).message
+        for n in range(3)
     }
     frozen = state.snapshot(NOW, frozen=True)
-    messages.add(decide(frozen, wide("hostile", TOO_MANY), DEFAULT, random.Random(1), from_scratch=True).message)
+    messages.add(
+        conclude(decide(frozen, wide("hostile", TOO_MANY), DEFAULT, random.Random(1), from_scratch=True)).message
+    )
     messages.add(explain(state.snapshot(NOW), wide("hostile", TOO_MANY), DEFAULT).message)
     assert len(messages) == 1
 
@@ -106,7 +109,7 @@ def test_to_find_out_is_little_work() -> None:
 @pytest.mark.parametrize("terms", [60, 200])
 def test_a_pod_with_dozens_of_terms_is_placed(terms: int) -> None:
     state = crowded(50, 10 * MANY)
-    placement = decide(state.snapshot(NOW), wide("legitimate", terms), DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), wide("legitimate", terms), DEFAULT, random.Random(1)))
     assert placement.node is not None
 
 
@@ -144,7 +147,7 @@ def test_whoever_works_through_a_list_charges_for_it(case: str, monkeypatch: pyt
     assert units >= MANY
     for most, parked in ((units, False), (units - 1, True)):
         limit(monkeypatch, most)
-        placement = decide(state.snapshot(NOW), info, profile, random.Random(1))
+        placement = conclude(decide(state.snapshot(NOW), info, profile, random.Random(1)))
         assert bool(placement.rejectors == {"AttemptBudget"}) is parked
     assert sum(f"over_budget/{plugin}" in placement.counters for plugin in alone) == 1
 
@@ -154,8 +157,14 @@ def test_whatever_is_remembered_an_attempt_is_charged_the_same(case: str) -> Non
     state = crowded(50, MANY)
     profile, chance = runner(), random.Random(1)
     charged = {
-        decide(
-            state.snapshot(NOW), hostile(f"h{n}", case), profile if n else runner(), chance, from_scratch=bool(n % 2)
+        conclude(
+            decide(
+                state.snapshot(NOW),
+                hostile(f"h{n}", case),
+                profile if n else runner(),
+                chance,
+                from_scratch=bool(n % 2),
+            )
         ).state.work.done
         for n in range(4)
     }
@@ -168,8 +177,8 @@ def test_with_and_without_columns_the_same_attempts_are_given_up(most: int, monk
     pods = [*(ordinary(f"o{n}", n % 2) for n in range(6)), *(hostile(f"h-{case}", case) for case in HOSTILE)]
     limit(monkeypatch, most)
     for info in pods:
-        quick = decide(state.snapshot(NOW), info, profile, random.Random(7))
-        slow = decide(state.snapshot(NOW), info, runner(), random.Random(7), from_scratch=True)
+        quick = conclude(decide(state.snapshot(NOW), info, profile, random.Random(7)))
+        slow = conclude(decide(state.snapshot(NOW), info, runner(), random.Random(7), from_scratch=True))
         assert (quick.node, quick.message, quick.rejectors) == (slow.node, slow.message, slow.rejectors)
         assert (explain(state.snapshot(NOW), info, profile).message is None) is (quick.node is not None)
         if quick.node is not None:
@@ -179,7 +188,7 @@ def test_with_and_without_columns_the_same_attempts_are_given_up(most: int, monk
 def test_a_plugin_that_the_profile_does_not_have_charges_nothing() -> None:
     state = crowded(50, 2 * MANY)
     disabled = {"multiPoint": {"disabled": [{"name": "InterPodAffinity"}]}}
-    placement = decide(state.snapshot(NOW), wide("hostile", TOO_MANY), runner(disabled), random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), wide("hostile", TOO_MANY), runner(disabled), random.Random(1)))
     assert placement.node is not None
 
 
@@ -200,11 +209,11 @@ def preemptor(terms: int) -> PodInfo:
 
 def test_the_trials_of_preemption_are_part_of_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     state = full_node(20)
-    placement = decide(state.snapshot(NOW), preemptor(MANY), DEFAULT, random.Random(1))
-    assert run_post_filters(state.snapshot(NOW), placement, DEFAULT).victims, "20 pods are few"
-    placement = decide(state.snapshot(NOW), preemptor(MANY), DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), preemptor(MANY), DEFAULT, random.Random(1)))
+    assert conclude(run_post_filters(state.snapshot(NOW), placement, DEFAULT)).victims, "20 pods are few"
+    placement = conclude(decide(state.snapshot(NOW), preemptor(MANY), DEFAULT, random.Random(1)))
     placement.state.work.limit = placement.state.work.done + 40 * MANY
-    outcome = run_post_filters(state.snapshot(NOW), placement, DEFAULT)
+    outcome = conclude(run_post_filters(state.snapshot(NOW), placement, DEFAULT))
     assert (outcome.victims, outcome.nominated_node) == ((), None)
     assert outcome.over_budget == "DefaultPreemption"
     assert "1 Insufficient cpu. preemption: the pod is too much work for plugin DefaultPreemption: " in outcome.message
@@ -220,9 +229,9 @@ def test_candidates_that_were_found_in_time_are_used() -> None:
     info = pod("high", container("500m"), priority=10, topologySpreadConstraints=spread)
     nominated = set()
     for seed in range(10):
-        placement = decide(state.snapshot(NOW), info, DEFAULT, random.Random(seed))
+        placement = conclude(decide(state.snapshot(NOW), info, DEFAULT, random.Random(seed)))
         placement.state.work.limit = placement.state.work.done + 500
-        outcome = run_post_filters(state.snapshot(NOW), placement, DEFAULT)
+        outcome = conclude(run_post_filters(state.snapshot(NOW), placement, DEFAULT))
         nominated.add(outcome.nominated_node)
     # Where the full node is the first to be tried, nothing is found.
     assert nominated == {"n1", "n2", None}
@@ -230,8 +239,10 @@ def test_candidates_that_were_found_in_time_are_used() -> None:
 
 def test_an_ordinary_preemption_is_charged_nothing() -> None:
     state = full_node(20)
-    placement = decide(state.snapshot(NOW), pod("high", container("500m"), priority=10), DEFAULT, random.Random(1))
-    assert run_post_filters(state.snapshot(NOW), placement, DEFAULT).victims
+    placement = conclude(
+        decide(state.snapshot(NOW), pod("high", container("500m"), priority=10), DEFAULT, random.Random(1))
+    )
+    assert conclude(run_post_filters(state.snapshot(NOW), placement, DEFAULT)).victims
     assert placement.state.work.done == 0
 
 
@@ -253,7 +264,7 @@ def test_a_gang_is_one_attempt() -> None:
     work = Work(20 * 200)
     gang = gang_of(pods, 30)
     decision = conclude(
-        decide_gang_asking(state.snapshot(NOW), gang, pods, lambda pod: DEFAULT, random.Random(1), 30, work=work)
+        decide_gang(state.snapshot(NOW), gang, pods, lambda pod: DEFAULT, random.Random(1), 30, work=work)
     )
     assert decision.over_budget
     assert 20 < len(decision.placements) < 30, "it ends there"
@@ -304,5 +315,5 @@ def test_what_if_runs_count_for_their_attempt() -> None:
 def test_node_terms_within_the_budget_still_decide() -> None:
     state = crowded(50, 100)
     terms = [selector(HOST, "In", f"n{index}") for index in range(300, 600)]
-    placement = decide(state.snapshot(NOW), pod("nowhere", **node_terms(terms)), DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("nowhere", **node_terms(terms)), DEFAULT, random.Random(1)))
     assert placement.message == "0/50 nodes are available: 50 node(s) didn't match Pod's node affinity/selector."

@@ -24,6 +24,7 @@ from scheduler.framework import (
     ProfileRunner,
     RowArray,
     Status,
+    conclude,
 )
 from scheduler.plugins import FACTORIES, build_profile
 from scheduler.state import ClusterState
@@ -49,7 +50,7 @@ def place(state: ClusterState, info: PodInfo, profile: ProfileRunner, **how: Any
 
 
 def retry(state: ClusterState, info: PodInfo, profile: ProfileRunner, **how: Any) -> Any:
-    return decide(state.snapshot(NOW), info, profile, random.Random(1), **how)
+    return conclude(decide(state.snapshot(NOW), info, profile, random.Random(1), **how))
 
 
 class Scorer:
@@ -351,7 +352,7 @@ def test_a_profile_on_another_cluster_starts_from_nothing() -> None:
 def test_ties_are_broken_evenly_with_columns_too() -> None:
     state, profile, rng = some_cluster(), runner(), random.Random(5)
     info = pod("p", container("100m"))
-    chosen = [decide(state.snapshot(NOW), info, profile, rng).node for _ in range(2000)]
+    chosen = [conclude(decide(state.snapshot(NOW), info, profile, rng)).node for _ in range(2000)]
     assert all(400 < chosen.count(f"n{index}") < 600 for index in range(4))
 
 
@@ -397,7 +398,7 @@ def test_nodes_promised_to_others_are_judged_together_as_one_by_one(
     for index, (nominee, row) in enumerate(zip(promised, rows_of_promised, strict=False)):
         state.nominator.set(msgspec.structs.replace(nominee, uid=f"promised-{index}"), f"n{row}")
     placement, wanted = (
-        decide(state.snapshot(NOW), info, profile, random.Random(seed)) for profile in (TOGETHER, ONE_BY_ONE)
+        conclude(decide(state.snapshot(NOW), info, profile, random.Random(seed))) for profile in (TOGETHER, ONE_BY_ONE)
     )
     assert (placement.node, placement.message, placement.feasible) == (wanted.node, wanted.message, wanted.feasible)
     if placement.node is None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import Code, CycleState, NodeView, PodInfo, ProfileRunner, RowArray, Status
+from scheduler.framework import Code, CycleState, NodeView, PodInfo, ProfileRunner, RowArray, Status, conclude
 from scheduler.plugins import FACTORIES
 from scheduler.state import ClusterState
 from tests.support.selection import tries
@@ -33,7 +33,7 @@ def test_decide_picks_one_of_explains_best_nodes_for_the_same_total(
     if loads:
         state.set_load(load({f"n{index}": value for index, value in enumerate(loads)}))
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, info, WITH_LOAD, random.Random(seed))
+    placement = conclude(decide(snapshot, info, WITH_LOAD, random.Random(seed)))
     explanation = explain(snapshot, info, WITH_LOAD)
     assert placement.message == explanation.message
     assert placement.feasible == len(explanation.feasible)
@@ -54,16 +54,16 @@ def test_ties_are_broken_evenly_and_by_the_seed() -> None:
     state = cluster(*(node(f"n{index}") for index in range(4)))
     info = pod("p", container("100m"))
     rng = random.Random(7)
-    counts = Counter(decide(state.snapshot(NOW), info, DEFAULT, rng).node for _ in range(2000))
+    counts = Counter(conclude(decide(state.snapshot(NOW), info, DEFAULT, rng)).node for _ in range(2000))
     assert len(counts) == 4
     assert all(400 < number < 600 for number in counts.values())
-    again = [decide(state.snapshot(NOW), info, DEFAULT, random.Random(3)).node for _ in range(5)]
+    again = [conclude(decide(state.snapshot(NOW), info, DEFAULT, random.Random(3))).node for _ in range(5)]
     assert len(set(again)) == 1
 
 
 def test_a_single_feasible_node_is_not_scored_by_decide_but_explained() -> None:
     state = cluster(node("n0"), node("n1", unschedulable=True))
-    placement = decide(state.snapshot(NOW), pod("p"), DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("p"), DEFAULT, random.Random(1)))
     assert (placement.node, placement.total, placement.evaluated, placement.feasible) == ("n0", 0, 2, 1)
     assert explain(state.snapshot(NOW), pod("p"), DEFAULT).node("n0").total > 0
 
@@ -141,7 +141,7 @@ def test_failures_are_worded_as_upstream_words_them(info: PodInfo, message: str,
         node("n2", unschedulable=True),
         node("n3", taints=[("k", "v", "NoExecute")]),
     )
-    placement = decide(state.snapshot(NOW), info, DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), info, DEFAULT, random.Random(1)))
     assert placement.code is Code.UNSCHEDULABLE
     assert placement.message == message
     assert placement.rejectors == rejectors
@@ -157,13 +157,13 @@ def test_too_many_pods_and_requests_beyond_the_node_are_distinguished() -> None:
         pods={"full": [pod("x")], "busy": [pod("y", container("3"))]},
     )
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, pod("p", container("2")), DEFAULT, random.Random(1))
+    placement = conclude(decide(snapshot, pod("p", container("2")), DEFAULT, random.Random(1)))
     assert placement.message == "0/3 nodes are available: 1 Too many pods, 2 Insufficient cpu."
     assert placement.node_codes(snapshot) == {"full": 2, "small": 3, "busy": 2}
 
 
 def test_no_nodes_is_an_error_without_a_rejector() -> None:
-    placement = decide(ClusterState().snapshot(NOW), pod("p"), DEFAULT, random.Random(1))
+    placement = conclude(decide(ClusterState().snapshot(NOW), pod("p"), DEFAULT, random.Random(1)))
     assert (placement.code, placement.message) == (Code.ERROR, "no nodes available to schedule pods")
     assert not placement.rejectors
 
@@ -171,24 +171,24 @@ def test_no_nodes_is_an_error_without_a_rejector() -> None:
 def test_a_nominated_node_is_taken_without_looking_further() -> None:
     state = cluster(node("n0"), node("n1"), node("n2"))
     info = pod("p", status={"nominatedNodeName": "n1"})
-    placement = decide(state.snapshot(NOW), info, DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), info, DEFAULT, random.Random(1)))
     assert (placement.node, placement.evaluated) == ("n1", 1)
 
 
 def test_a_nominated_node_that_no_longer_fits_is_not_insisted_on() -> None:
     state = cluster(node("n0"), node("n1", unschedulable=True))
     info = pod("p", status={"nominatedNodeName": "n1"})
-    assert decide(state.snapshot(NOW), info, DEFAULT, random.Random(1)).node == "n0"
+    assert conclude(decide(state.snapshot(NOW), info, DEFAULT, random.Random(1))).node == "n0"
 
 
 def test_room_promised_to_a_pod_of_equal_or_higher_priority_is_left_alone() -> None:
     state = cluster(node("n0", allocatable={"cpu": "2"}))
     state.nominator.set(pod("promised", container("1500m"), priority=5), "n0")
     low, high = pod("low", container("1"), priority=5), pod("high", container("1"), priority=6)
-    assert decide(state.snapshot(NOW), low, DEFAULT, random.Random(1)).message == (
+    assert conclude(decide(state.snapshot(NOW), low, DEFAULT, random.Random(1))).message == (
         "0/1 nodes are available: 1 Insufficient cpu."
     )
-    assert decide(state.snapshot(NOW), high, DEFAULT, random.Random(1)).node == "n0"
+    assert conclude(decide(state.snapshot(NOW), high, DEFAULT, random.Random(1))).node == "n0"
 
 
 class Odd:
@@ -214,7 +214,7 @@ def odd_profile(answer: Any) -> ProfileRunner:
 @pytest.mark.parametrize(("answer", "total"), [(-(2**63), 0), (-1, 0), (101, 100), (2**62, 100), (55, 55)])
 def test_a_score_out_of_range_is_clamped_and_counted(answer: int, total: int) -> None:
     state = cluster(node("n0"), node("n1"))
-    placement = decide(state.snapshot(NOW), pod("p"), odd_profile(answer), random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("p"), odd_profile(answer), random.Random(1)))
     assert placement.node is not None
     assert placement.total == total
     assert placement.counters.get("clamped_scores/ImageLocality", 0) == (0 if answer == total else 2)
@@ -223,7 +223,7 @@ def test_a_score_out_of_range_is_clamped_and_counted(answer: int, total: int) ->
 def test_a_plugin_that_raises_costs_the_pod_this_attempt_only() -> None:
     state = cluster(node("n0"), node("n1"))
     profile = odd_profile(RuntimeError("boom"))
-    placement = decide(state.snapshot(NOW), pod("p"), profile, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("p"), profile, random.Random(1)))
     assert (placement.node, placement.code) == (None, Code.ERROR)
     assert placement.message == 'running Score plugins: plugin "ImageLocality" failed with: boom'
     explanation = explain(state.snapshot(NOW), pod("p"), profile)
@@ -233,18 +233,18 @@ def test_a_plugin_that_raises_costs_the_pod_this_attempt_only() -> None:
 def test_without_score_plugins_every_node_counts_one() -> None:
     state = cluster(node("n0"), node("n1"))
     profile = runner({"score": {"disabled": [{"name": "*"}]}})
-    assert decide(state.snapshot(NOW), pod("p"), profile, random.Random(1)).total == 1
+    assert conclude(decide(state.snapshot(NOW), pod("p"), profile, random.Random(1))).total == 1
 
 
 def test_a_percentage_of_nodes_bounds_how_many_are_scored() -> None:
     state = cluster(*(node(f"n{index}") for index in range(400)))
     effective = dataclasses.replace(DEFAULT.effective, percentage_of_nodes_to_score=30)
     profile = ProfileRunner(effective, FACTORIES)
-    placements = [decide(state.snapshot(NOW), pod("p"), profile, random.Random(seed)) for seed in range(40)]
+    placements = [conclude(decide(state.snapshot(NOW), pod("p"), profile, random.Random(seed))) for seed in range(40)]
     assert {placement.best for placement in placements} == {120}
     assert {placement.feasible for placement in placements} == {400}
     assert len({placement.node for placement in placements}) > 20, "the share is not always the same"
-    assert decide(state.snapshot(NOW), pod("p"), DEFAULT, random.Random(1)).best == 400
+    assert conclude(decide(state.snapshot(NOW), pod("p"), DEFAULT, random.Random(1))).best == 400
 
 
 def test_explain_as_data_full_top_and_none() -> None:
@@ -279,7 +279,7 @@ def test_an_unreadable_preferred_term_is_an_error_as_upstream() -> None:
     term = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Bad", "values": ["x"]}]}}
     info = pod("p", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}})
     state = cluster(node("n0"), node("n1"))
-    placement = decide(state.snapshot(NOW), info, DEFAULT, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), info, DEFAULT, random.Random(1)))
     assert placement.code is Code.ERROR
     assert placement.message.startswith('running PreScore plugin "NodeAffinity": ')
     assert isinstance(DEFAULT.run_pre_enqueue(info), Status)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from scheduler.core import DecisionDetail, Explanation, Placement, decide, detail_of, explain, judge_node
-from scheduler.framework import Code, PodInfo, ProfileRunner
+from scheduler.framework import Code, PodInfo, ProfileRunner, conclude
 from scheduler.state import Snapshot
 from tests.unit.scheduler.core.test_exactness import CLASSES, PROFILES, History
 
@@ -38,7 +38,7 @@ class Explained(History):
 
     def check(self, pod: PodInfo, seed: int) -> str | None:
         view = self.state.snapshot(self.now)
-        placement = decide(view, pod, self.profile, random.Random(seed))
+        placement = conclude(decide(view, pod, self.profile, random.Random(seed)))
         explanation = explain(view, pod, self.profile)
         detail = detail_of(explanation, view, self.profile, placement.node, BEST)
         self.tally["cases"] += 1

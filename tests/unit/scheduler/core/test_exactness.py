@@ -23,6 +23,7 @@ from scheduler.framework import (
     NodeLoad,
     PodInfo,
     ProfileRunner,
+    conclude,
 )
 from scheduler.helpers import PodReducer
 from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
@@ -256,8 +257,8 @@ class History:
     def check(self, pod: PodInfo, seed: int) -> str | None:
         """Decide both ways and compare all that a caller can see."""
         view = self.state.snapshot(self.now)
-        placement = decide(view, pod, self.profile, random.Random(seed))
-        wanted = decide(view, pod, self.reference, random.Random(seed), from_scratch=True)
+        placement = conclude(decide(view, pod, self.profile, random.Random(seed)))
+        wanted = conclude(decide(view, pod, self.reference, random.Random(seed), from_scratch=True))
         for name in (
             "node",
             "code",

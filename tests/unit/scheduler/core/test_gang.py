@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import GangDecision, decide_gang_asking, gang_message, place_gang
+from scheduler.core import GangDecision, decide_gang, gang_message, place_gang
 from scheduler.core.placement import Placement
 from scheduler.framework import Asking, Gang, PodInfo, Status, conclude, unschedulable
 from scheduler.state import ClusterState
@@ -22,15 +22,13 @@ def gang(pods: Sequence[PodInfo], minimum: int, placed: int = 0) -> Gang:
 
 def decided(state: ClusterState, group: Gang, seed: int = 1) -> GangDecision:
     snapshot, rng = state.snapshot(NOW), random.Random(seed)
-    return conclude(decide_gang_asking(snapshot, group, group.waiting, lambda pod: PROFILE, rng, group.missing))
+    return conclude(decide_gang(snapshot, group, group.waiting, lambda pod: PROFILE, rng, group.missing))
 
 
 def decided_alone(
     state: ClusterState, group: Gang, left: Sequence[PodInfo], enough: int, seed: int = 1
 ) -> Asking[GangDecision]:
-    return decide_gang_asking(
-        state.snapshot(NOW), group, left, lambda pod: PROFILE, random.Random(seed), enough, lambda pod: ()
-    )
+    return decide_gang(state.snapshot(NOW), group, left, lambda pod: PROFILE, random.Random(seed), enough)
 
 
 def beside(label: str, **more: Any) -> dict[str, Any]:
@@ -73,7 +71,7 @@ def test_the_message_says_that_members_are_elsewhere() -> None:
     pods = [pod("a"), pod("b")]
     state = cluster(node("n"))
     group = gang(pods, 2)
-    asking = decide_gang_asking(state.snapshot(NOW), group, pods[:1], lambda pod: PROFILE, random.Random(1), 2)
+    asking = decide_gang(state.snapshot(NOW), group, pods[:1], lambda pod: PROFILE, random.Random(1), 2)
     decision = conclude(asking)
     assert gang_message(decision) == (
         "pod group default/g: 1 of 1 members fit, minMember is 2, 1 cannot be tried by this scheduler now"
@@ -129,7 +127,7 @@ def test_members_equal_to_a_rejected_one_are_not_tried_again() -> None:
         looked.append(info.name)
         return PROFILE
 
-    decision = conclude(decide_gang_asking(state.snapshot(NOW), gang(pods, 50), pods, runner_of, random.Random(1), 50))
+    decision = conclude(decide_gang(state.snapshot(NOW), gang(pods, 50), pods, runner_of, random.Random(1), 50))
     assert looked == ["p0"]
     assert {placement.message for placement in decision.placements} == {decision.placements[0].message}
     assert [placement.pod for placement in decision.placements] == pods

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.core import decide
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, container, pod, runner
 from tests.unit.scheduler.core.hostile import (
@@ -83,7 +83,7 @@ def seconds(state: ClusterState, info: PodInfo) -> float:
     """Processor time of one decision."""
     chance = random.Random(1)
     started = time.process_time()
-    decide(state.snapshot(NOW), info, DEFAULT, chance)
+    conclude(decide(state.snapshot(NOW), info, DEFAULT, chance))
     return time.process_time() - started
 
 

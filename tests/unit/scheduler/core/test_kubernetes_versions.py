@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from scheduler.core import decide, explain, run_post_filters
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.state import CODEC_OF_KIND, Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -143,8 +143,8 @@ def test_a_pod_that_preempts_is_told_where_from_1_37_on(snapshot: Snapshot, prof
     incoming = pod("p", container("3500m"), priority=10, nodeSelector={HOST: "old"})
     reason = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
     for version, profile in profiles.items():
-        placement = decide(snapshot, incoming, profile, random.Random(1))
-        outcome = run_post_filters(snapshot, placement, profile)
+        placement = conclude(decide(snapshot, incoming, profile, random.Random(1)))
+        outcome = conclude(run_post_filters(snapshot, placement, profile))
         assert [victim.name for victim in outcome.victims] == ["batch"]
         assert outcome.nominated_node == "old"
         addition = " preemption: found a potential placement for pod on node old, preempting 1 victims"

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 
 from scheduler.core import NodeShortage, decide, find_shortage
-from scheduler.framework import PodInfo
+from scheduler.framework import PodInfo, conclude
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
@@ -48,7 +48,7 @@ def test_a_pod_that_other_plugins_reject_everywhere_lacks_no_room() -> None:
 @given(clusters(), pods("new"))
 def test_a_pod_that_asks_for_as_much_less_fits_on_the_node_that_is_named(state: ClusterState, info: PodInfo) -> None:
     snapshot = state.snapshot(NOW)
-    before = decide(snapshot, info, DEFAULT, random.Random(1))
+    before = conclude(decide(snapshot, info, DEFAULT, random.Random(1)))
     shortage = find_shortage(snapshot, info, DEFAULT)
     if before.node is not None or shortage is None:
         return
@@ -58,5 +58,5 @@ def test_a_pod_that_asks_for_as_much_less_fits_on_the_node_that_is_named(state: 
         reduced = {name: min(amount, max(0, free[name])) for name, amount in info.spec.requests.items()}
         spec = msgspec.structs.replace(info.spec, requests=reduced, class_key=b"reduced")
         smaller = msgspec.structs.replace(info, spec=spec, requests=reduced)
-        placed = decide(snapshot, smaller, DEFAULT, random.Random(1), from_scratch=True)
+        placed = conclude(decide(snapshot, smaller, DEFAULT, random.Random(1), from_scratch=True))
         assert placed.node is not None

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.config import Configuration, load_configuration
 from scheduler.engine import assemble, is_reserved, read_named_file
-from scheduler.framework import Clocks, Code
+from scheduler.framework import Clocks, Code, conclude
 from scheduler.plugins.coscheduling.safe import SafeCoscheduling
 from tests.support.faketime import ManualClocks
 from tests.unit.scheduler.engine.fakes import CONFIGURATION
@@ -31,11 +31,11 @@ def test_each_decision_sees_the_reservations_before_it() -> None:
     assembly = assemble(loaded(), clocks=Clocks(lambda: 5.0, lambda: 6.0), rng=random.Random(1))
     assembly.state.upsert_node(node_info("n1", cpu="1"))
     attempts = assembly.attempts
-    first = attempts.decide(attempts.snapshot(), pod_info("a", cpu="700m"))
+    first = conclude(attempts.decide(attempts.snapshot(), pod_info("a", cpu="700m")))
     assert is_reserved(attempts.reserve(first))
-    assert attempts.decide(attempts.snapshot(), pod_info("b", cpu="700m")).code is Code.UNSCHEDULABLE
+    assert conclude(attempts.decide(attempts.snapshot(), pod_info("b", cpu="700m"))).code is Code.UNSCHEDULABLE
     attempts.unreserve(first)
-    assert attempts.decide(attempts.snapshot(), pod_info("b", cpu="700m")).node == "n1"
+    assert conclude(attempts.decide(attempts.snapshot(), pod_info("b", cpu="700m"))).node == "n1"
     assert attempts.snapshot().now == 5.0
 
 

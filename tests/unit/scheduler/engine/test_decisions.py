@@ -14,7 +14,7 @@ from scheduler.core import PostFilterOutcome, decide
 from scheduler.engine import decisions as decisions_module
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds, conclude
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
 from scheduler.observe.answers import PodsQuestion
@@ -102,7 +102,7 @@ def history(limits: HistoryLimits, clock: Clock | None = None) -> DecisionHistor
 
 def record(decisions: DecisionHistory, info: PodInfo) -> None:
     snapshot = cluster(node("n0"), node("n1")).snapshot(NOW)
-    decisions.decided(snapshot, decide(snapshot, info, PROFILE, random.Random(1)), PROFILE)
+    decisions.decided(snapshot, conclude(decide(snapshot, info, PROFILE, random.Random(1))), PROFILE)
 
 
 def named(decisions: DecisionHistory, **query: Any) -> list[str]:
@@ -247,7 +247,7 @@ def test_a_namespace_shows_its_own_pods_only() -> None:
 
 def test_the_details_of_a_plugin_that_raises_cost_no_decision() -> None:
     snapshot = cluster(node("n0"), node("n1")).snapshot(NOW)
-    placement = decide(snapshot, pod("p", container("1")), PROFILE, random.Random(1))
+    placement = conclude(decide(snapshot, pod("p", container("1")), PROFILE, random.Random(1)))
 
     class Broken:
         """Fails whatever it is asked."""
@@ -365,7 +365,7 @@ def test_what_the_history_covers_begins_with_leading_and_moves_with_what_is_drop
     }  # fmt: skip
     for name in ("a", "b", "c"):
         now += 10.0
-        history.decided(snapshot, decide(snapshot, pod(name), PROFILE, random.Random(0)), PROFILE)
+        history.decided(snapshot, conclude(decide(snapshot, pod(name), PROFILE, random.Random(0))), PROFILE)
     covered = history.coverage()
     # The first of the three is gone.
     assert (covered["since"], covered["leadingSince"]) == ("1970-01-01T00:33:30Z", began["since"])

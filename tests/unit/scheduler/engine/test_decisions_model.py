@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from scheduler.core import Placement, PostFilterOutcome, decide
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds, conclude
 from scheduler.state import QueuedPod
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -21,7 +21,7 @@ SNAPSHOT = cluster(node("n0"), node("n1")).snapshot(NOW)
 FITTING = [pod(f"fits-{number}", container("1"), namespace="a", uid=f"fits-{number}") for number in range(2)]
 LARGE = [pod(f"large-{number}", container("900"), namespace="b", uid=f"large-{number}") for number in range(2)]
 PODS = {info.uid: info for info in (*FITTING, *LARGE)}
-PLACEMENTS = {uid: decide(SNAPSHOT, info, PROFILE, random.Random(1)) for uid, info in PODS.items()}
+PLACEMENTS = {uid: conclude(decide(SNAPSHOT, info, PROFILE, random.Random(1))) for uid, info in PODS.items()}
 VICTIMS = tuple(pod(f"victim-{number}", namespace=namespace) for number, namespace in enumerate("abab"))
 RECORDS = 5
 LIMITS = HistoryLimits(records=RECORDS, bytes=1 << 30, detail_share=0.0)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import decide_gang_asking
+from scheduler.core import decide_gang
 from scheduler.framework import GangPlugin, PodInfo, conclude
 from scheduler.kube.client import ConnectionLost
 from scheduler.kube.model import POD_GROUP_LABEL, EventType
@@ -145,7 +145,7 @@ class Story:
         gang = plugin.gang_of(pod)
         assert gang is not None
         snapshot = self.engine.state.snapshot(0.0)
-        asking = decide_gang_asking(
+        asking = decide_gang(
             snapshot, gang, gang.waiting, lambda member: runners[member.scheduler_name], random.Random(1), gang.missing
         )
         decision = conclude(asking)

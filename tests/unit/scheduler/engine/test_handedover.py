@@ -12,7 +12,7 @@ import pytest
 from scheduler.core import decide
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.handedover import HandedOver, HistoryError, decode_history, encode_history
-from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds
+from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds, conclude
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 PROFILE = runner()
@@ -36,7 +36,7 @@ def history(now: float, *names: str, records: int = 100, most_bytes: int = 1 << 
     recorded = DecisionHistory(HistoryLimits(records, most_bytes, detail_share=1.0), clocks)
     for name in names:
         info = pod(name, container("900" if name.startswith("big") else "1"), namespace="ns", uid=name)
-        recorded.decided(SNAPSHOT, decide(SNAPSHOT, info, PROFILE, random.Random(0)), PROFILE)
+        recorded.decided(SNAPSHOT, conclude(decide(SNAPSHOT, info, PROFILE, random.Random(0))), PROFILE)
     return recorded
 
 

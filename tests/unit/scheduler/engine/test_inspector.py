@@ -16,7 +16,7 @@ from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.inspector import Inspector
 from scheduler.engine.rejectioncounts import RejectionCounts
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds, conclude
 from scheduler.observe.answers import (
     ChosenQuestion,
     NodeQuestion,
@@ -76,7 +76,7 @@ class Bench:
 
     def decide(self, info: PodInfo) -> str | None:
         snapshot = self.state.snapshot(NOW)
-        placement = decide(snapshot, info, PROFILE, random.Random(1))
+        placement = conclude(decide(snapshot, info, PROFILE, random.Random(1)))
         self.history.decided(snapshot, placement, PROFILE)
         return placement.node
 

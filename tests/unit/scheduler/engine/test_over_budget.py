@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from scheduler.engine import gangs
+from scheduler.engine import attempts
 from scheduler.framework import work as meter
 from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine
@@ -68,7 +68,7 @@ async def test_a_preemption_that_is_too_much_work_parks_the_pod(
 async def test_a_gang_that_is_too_much_work_is_parked_as_a_whole_and_not_tried_for_each_new_member(
     engine: GangEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gangs, "GANG_UNITS", 400)
+    monkeypatch.setattr(attempts, "GANG_UNITS", 400)
     engine.add_group("g", 5)
     engine.add_node("n1")
     engine.add_members("g", 5)

@@ -15,7 +15,7 @@ from scheduler.core import decide
 from scheduler.engine.assembly import assemble, assemble_shadows
 from scheduler.engine.decisions import HistoryLimits
 from scheduler.engine.shadows import LONG_QUEUE, Shadows
-from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner, WallSeconds
+from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner, WallSeconds, conclude
 from scheduler.observe import Metrics
 from scheduler.observe.answers import ShadowQuestion, UnansweredError
 from scheduler.observe.authorization import access_to
@@ -74,7 +74,9 @@ class Stage:
 
     def decide(self, name: str = "p", namespace: str = "default") -> None:
         snapshot = self.state.snapshot(WallSeconds(NOW))
-        placement = decide(snapshot, pod(name, container("500m"), namespace=namespace), self.live, random.Random(1))
+        placement = conclude(
+            decide(snapshot, pod(name, container("500m"), namespace=namespace), self.live, random.Random(1))
+        )
         self.shadows.decided(snapshot, placement, self.live)
 
     def shown(self, namespace: str | None = None) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from scheduler.framework import (
     RowArray,
     Status,
     Verdicts,
+    conclude,
     failure,
     filter_by_node,
     node_update_events,
@@ -142,7 +143,7 @@ def test_a_plugin_written_node_by_node_runs_through_the_adapter() -> None:
     assert explanation.best == ("n1",)
     assert explanation.node("n1").total == 22
     assert explanation.node("n4").rejection.reasons == ("even", "divisible by four")
-    assert decide(state.snapshot(NOW), pod("p"), profile, random.Random(1)).node == "n1"
+    assert conclude(decide(state.snapshot(NOW), pod("p"), profile, random.Random(1))).node == "n1"
 
 
 class Recorder:
@@ -229,10 +230,10 @@ def test_post_filter_gathers_reasons_until_one_succeeds() -> None:
     profile, _ = recorded(
         A={"post_filter": unschedulable("no claims")}, B={"post_filter": unschedulable("preemption: no")}
     )
-    _, status = profile.run_post_filter(STATE, POD_INFO, cluster(node("n")).snapshot(NOW), {})
+    _, status = conclude(profile.run_post_filter(STATE, POD_INFO, cluster(node("n")).snapshot(NOW), {}))
     assert status.message == "no claims, preemption: no"
     profile, calls = recorded()
-    assert profile.run_post_filter(STATE, POD_INFO, cluster(node("n")).snapshot(NOW), {})[1].is_success
+    assert conclude(profile.run_post_filter(STATE, POD_INFO, cluster(node("n")).snapshot(NOW), {}))[1].is_success
     assert calls == ["post_filter A"]
 
 

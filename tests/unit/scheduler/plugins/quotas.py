@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from scheduler.core import Placement, PostFilterOutcome, decide, run_post_filters
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.kube.model import ElasticQuota, PodDisruptionBudget
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, container, pod, runner
@@ -57,14 +57,14 @@ def running(name: str, namespace: str, cpu: str, priority: int, *, age: int = 36
 
 
 def attempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed: int = 1) -> Placement:
-    return decide(state.snapshot(NOW), incoming, profile, random.Random(seed))
+    return conclude(decide(state.snapshot(NOW), incoming, profile, random.Random(seed)))
 
 
 def preempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed: int = 1) -> PostFilterOutcome:
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, incoming, profile, random.Random(seed))
+    placement = conclude(decide(snapshot, incoming, profile, random.Random(seed)))
     assert placement.node is None, f"fits on {placement.node} anyway"
-    return run_post_filters(snapshot, placement, profile)
+    return conclude(run_post_filters(snapshot, placement, profile))
 
 
 def names(pods: Iterable[PodInfo]) -> list[str]:

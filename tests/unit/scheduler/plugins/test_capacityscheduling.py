@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from scheduler.catalog import ActionType
 from scheduler.core import decide
-from scheduler.framework import ClusterEvent, Hint, PodInfo, ProfileRunner
+from scheduler.framework import ClusterEvent, Hint, PodInfo, ProfileRunner, conclude
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
@@ -134,10 +134,10 @@ def test_members_decided_together_count_for_each_other(safe: ProfileRunner) -> N
     state = with_quotas(wide(), quota("a", {"cpu": "9"}, {"cpu": "3"}))
     first, second = (pod(f"g{number}", container("2"), namespace="a") for number in range(2))
     overlay = state.snapshot(NOW).overlay()
-    placement = decide(overlay, first, safe, random.Random(1))
+    placement = conclude(decide(overlay, first, safe, random.Random(1)))
     assert placement.node
     overlay.add_pod(first, overlay.row(placement.node))
-    assert decide(overlay, second, safe, random.Random(1)).node is None
+    assert conclude(decide(overlay, second, safe, random.Random(1))).node is None
 
 
 def test_a_quota_that_comes_later_counts_the_pods_that_were_there(safe: ProfileRunner) -> None:
@@ -470,7 +470,7 @@ def test_the_pod_fits_on_the_node_once_the_victims_are_deleted(safe: ProfileRunn
         assert victim.priority < wanted.priority or (has_quota and not same)
         state.remove_pod(victim.uid)
     snapshot = state.snapshot(NOW)
-    again = decide(snapshot, wanted, safe, random.Random(0))
+    again = conclude(decide(snapshot, wanted, safe, random.Random(0)))
     # Other nodes may have become feasible too, by the quota alone.
     assert again.node is not None
     code = safe.plugins["NodeResourcesFit"]

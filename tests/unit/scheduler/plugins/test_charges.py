@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core import decide, run_post_filters
-from scheduler.framework import Code, PodInfo, ProfileRunner, work as meter
+from scheduler.framework import Code, PodInfo, ProfileRunner, conclude, work as meter
 from scheduler.kube.model.bounds import ROWS, Kind
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
@@ -187,7 +187,7 @@ def profile_of(plugin: str) -> ProfileRunner:
 
 def charged(plugin: str, situation: Situation) -> int:
     state, info = situation
-    placement = decide(state.snapshot(NOW), info, profile_of(plugin), random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), info, profile_of(plugin), random.Random(1)))
     assert placement.code is not Code.ERROR, placement.message
     return placement.state.work.done
 
@@ -203,8 +203,8 @@ def test_a_long_list_is_charged_for_and_parks_the_pod_beyond_the_limit(
     for limit, parked in ((units, False), (units - 1, True)):
         monkeypatch.setattr(meter, "ATTEMPT_UNITS", limit)
         for from_scratch in (False, True):
-            placement = decide(
-                state.snapshot(NOW), info, profile_of(plugin), random.Random(1), from_scratch=from_scratch
+            placement = conclude(
+                decide(state.snapshot(NOW), info, profile_of(plugin), random.Random(1), from_scratch=from_scratch)
             )
             assert (placement.rejectors == {"AttemptBudget"}) is parked
             assert placement.counters.get(f"over_budget/{plugin}", 0) == parked
@@ -216,8 +216,10 @@ def test_victims_and_budgets_are_charged_for() -> None:
         state.upsert_pod(pod(f"low-{n}", container("100m"), nodeName="n0", labels={"app": f"{n}"}))
     for n in range(300):
         state.objects.upsert("PodDisruptionBudget", quotas.budget(f"b{n}", "default", 9, f"{n}"))
-    placement = decide(state.snapshot(NOW), pod("high", container("1"), priority=9), runner(), random.Random(1))
-    assert run_post_filters(state.snapshot(NOW), placement, runner()).victims
+    placement = conclude(
+        decide(state.snapshot(NOW), pod("high", container("1"), priority=9), runner(), random.Random(1))
+    )
+    assert conclude(run_post_filters(state.snapshot(NOW), placement, runner())).victims
     # All ten are compared with each of the budgets.
     assert placement.state.work.done > 10 * 300
 
@@ -304,7 +306,9 @@ def test_every_field_that_is_charged_for_has_a_case() -> None:
 def test_an_attempt_is_charged_for_what_its_pod_lists(case: str) -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("1m"), labels={"app": "x"}, **MORE[case](MANY))
-    ordinary = decide(state.snapshot(NOW), pod("q", container("1m"), **MORE[case](FEW)), profile, random.Random(1))
-    large = decide(state.snapshot(NOW), info, profile, random.Random(1))
+    ordinary = conclude(
+        decide(state.snapshot(NOW), pod("q", container("1m"), **MORE[case](FEW)), profile, random.Random(1))
+    )
+    large = conclude(decide(state.snapshot(NOW), info, profile, random.Random(1)))
     assert ordinary.state.work.done == 0, "an ordinary pod"
     assert large.state.work.done > 0

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.core import decide
-from scheduler.framework import Code, Hint, failure
+from scheduler.framework import Code, Hint, conclude, failure
 from scheduler.helpers import ExtendedResources
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.plugins.devices import Server, Try, claim, device_class, devices_of, exactly, given, using
@@ -131,7 +131,7 @@ def test_noderesourcesfit_leaves_the_resource_to_the_devices():
     rng = random.Random(1)
 
     def decided(name):
-        placement = decide(state.snapshot(NOW), asking(name), profile, rng)
+        placement = conclude(decide(state.snapshot(NOW), asking(name), profile, rng))
         return placement.node or placement.message
 
     insufficient = f"0/2 nodes are available: 2 Insufficient {GPU}"

@@ -18,6 +18,7 @@ from scheduler.framework import (
     NodeLoad,
     PodInfo,
     ProfileRunner,
+    conclude,
 )
 from scheduler.plugins.highloadfilter import HighLoadFilter
 from scheduler.state import ClusterState
@@ -177,7 +178,7 @@ def test_messages_tell_the_predicted_share_and_its_range() -> None:
 def test_the_filter_steps_back_where_it_would_leave_no_node() -> None:
     state = loaded("a", "b", load=reading({"a": used(90, 10), "b": used(70, 10)}))
     runs = profile(limit={})
-    placement = decide(state.snapshot(NOW), pod("p"), runs, random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("p"), runs, random.Random(1)))
     assert placement.code is Code.SUCCESS
     assert placement.feasible == 2
     assert placement.counters == {f"stepped_back/{NAME}": 1}
@@ -191,7 +192,7 @@ def test_the_filter_steps_back_where_it_would_leave_no_node() -> None:
 
 def test_one_node_below_the_limit_is_enough_for_it_to_hold() -> None:
     state = loaded("a", "b", load=reading({"a": used(90, 10), "b": used(50, 10)}))
-    placement = decide(state.snapshot(NOW), pod("p"), profile(limit={}), random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("p"), profile(limit={}), random.Random(1)))
     assert (placement.node, placement.feasible, placement.counters, placement.remark) == ("b", 1, {}, "")
 
 
@@ -201,36 +202,40 @@ def test_it_steps_back_whatever_other_filters_leave_and_in_any_order() -> None:
     wanted = pod("p", nodeSelector={"pool": "x"})
     for first in (ENABLED, {"multiPoint": {"enabled": [{"name": NAME}]}}):
         args = {NAME: {"watcherAddress": WATCHER, "usageThresholds": {"cpu": 60, "memory": 60}}}
-        assert decide(state.snapshot(NOW), wanted, runner(first, args), random.Random(1)).node == "hot"
+        assert conclude(decide(state.snapshot(NOW), wanted, runner(first, args), random.Random(1))).node == "hot"
 
 
 def test_nodes_that_have_to_be_measured_and_are_not_stay_refused() -> None:
     state = loaded("hot", "unknown", load=reading({"hot": used(90, 10)}))
-    placement = decide(state.snapshot(NOW), pod("p"), profile(fail_open=False, limit={}), random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("p"), profile(fail_open=False, limit={}), random.Random(1)))
     assert placement.node == "hot"
     only_unknown = loaded("unknown", load=reading({}))
-    refused = decide(only_unknown.snapshot(NOW), pod("p"), profile(fail_open=False, limit={}), random.Random(1))
+    refused = conclude(
+        decide(only_unknown.snapshot(NOW), pod("p"), profile(fail_open=False, limit={}), random.Random(1))
+    )
     assert (refused.node, refused.counters) == (None, {})
     assert UNAVAILABLE in (refused.message or "")
 
 
 def test_a_pod_that_fits_nowhere_for_another_reason_is_told_that_reason_only() -> None:
     state = loaded("a", load=reading({"a": used(90, 10)}))
-    placement = decide(state.snapshot(NOW), pod("p", container("2")), profile(limit={}), random.Random(1))
+    placement = conclude(decide(state.snapshot(NOW), pod("p", container("2")), profile(limit={}), random.Random(1)))
     assert placement.message == "0/1 nodes are available: 1 Insufficient cpu."
     assert placement.rejectors == {"NodeResourcesFit"}
 
 
 def test_upstream_never_steps_back() -> None:
     state = loaded("a", load=reading({"a": used(90, 10)}))
-    placement = decide(state.snapshot(NOW), pod("p"), profile(limit={}, compatibility="upstream"), random.Random(1))
+    placement = conclude(
+        decide(state.snapshot(NOW), pod("p"), profile(limit={}, compatibility="upstream"), random.Random(1))
+    )
     assert placement.node is None
 
 
 def test_a_nominated_pod_goes_elsewhere_if_its_node_has_become_hot() -> None:
     state = loaded("hot", "cool", load=reading({"hot": used(90, 10), "cool": used(10, 10)}))
     waiting = msgspec.structs.replace(pod("p"), nominated_node="hot")
-    assert decide(state.snapshot(NOW), waiting, profile(limit={}), random.Random(1)).node == "cool"
+    assert conclude(decide(state.snapshot(NOW), waiting, profile(limit={}), random.Random(1))).node == "cool"
 
 
 # Preemption -----------------------------------------------------------------------------------------------------------
@@ -238,9 +243,9 @@ def test_a_nominated_pod_goes_elsewhere_if_its_node_has_become_hot() -> None:
 
 def preempted(state: ClusterState, info: PodInfo, runs: ProfileRunner) -> tuple[str | None, list[str]]:
     view = state.snapshot(NOW)
-    placement = decide(view, info, runs, random.Random(1))
+    placement = conclude(decide(view, info, runs, random.Random(1)))
     assert placement.node is None
-    outcome = run_post_filters(view, placement, runs)
+    outcome = conclude(run_post_filters(view, placement, runs))
     return outcome.nominated_node, [victim.name for victim in outcome.victims]
 
 
@@ -268,7 +273,7 @@ def test_where_it_steps_back_an_important_pod_gets_room_on_a_hot_node_and_the_no
     assert preempted(state, important, runs) == ("hot", ["victim"])
     state.remove_pod("uid-victim")
     waiting = msgspec.structs.replace(important, nominated_node="hot")
-    assert decide(state.snapshot(NOW), waiting, runs, random.Random(1)).node == "hot"
+    assert conclude(decide(state.snapshot(NOW), waiting, runs, random.Random(1))).node == "hot"
 
 
 # Exempt pods ----------------------------------------------------------------------------------------------------------
@@ -289,7 +294,7 @@ def exempted(info: PodInfo, exempt: list[str] | None = None, compatibility: str 
     limit: dict[str, Any] = {"whenAllExceed": "reject"} | ({} if exempt is None else {"exempt": exempt})
     state = loaded("a", load=reading({"a": used(90, 90)}))
     runs = profile(limit=limit, compatibility=compatibility)
-    return decide(state.snapshot(NOW), info, runs, random.Random(1)).node == "a"
+    return conclude(decide(state.snapshot(NOW), info, runs, random.Random(1))).node == "a"
 
 
 def test_pods_that_one_node_only_can_run_are_exempt() -> None:
@@ -317,7 +322,7 @@ def test_pods_of_one_class_are_told_apart_by_their_owner() -> None:
     for number in range(3):
         for owned in (True, False):
             info = pinned(f"p{number}-{owned}", "a", metadata=OWNED if owned else {})
-            node_name = decide(state.snapshot(NOW), info, runs, random.Random(1)).node
+            node_name = conclude(decide(state.snapshot(NOW), info, runs, random.Random(1))).node
             assert node_name == ("a" if owned else None)
 
 
@@ -334,7 +339,7 @@ def burst(runs: ProfileRunner, pods: int, *, measured: float) -> tuple[ClusterSt
     placed = []
     for number in range(pods):
         info = pod(f"p{number}", container("100m"))
-        name = decide(state.snapshot(NOW), info, runs, random.Random(number)).node
+        name = conclude(decide(state.snapshot(NOW), info, runs, random.Random(number))).node
         if name is None:
             break
         placed.append(state.assume(info, name, NOW))
@@ -347,7 +352,9 @@ def test_a_burst_never_takes_a_node_above_the_limit_by_estimate() -> None:
     assert len(placed) == 10
     counts = [sum(info.node_name == name for info in placed) for name in ("a", "b")]
     assert counts == [5, 5]
-    message = decide(state.snapshot(NOW), pod("more", container("100m")), profile(), random.Random(1)).message or ""
+    message = (
+        conclude(decide(state.snapshot(NOW), pod("more", container("100m")), profile(), random.Random(1))).message or ""
+    )
     assert "61.0%, threshold 60%" in message
 
 
@@ -383,7 +390,7 @@ def hint_of(runs: ProfileRunner, event: Any, info: PodInfo, old: Any = None, new
 def test_a_load_wakes_the_pods_of_a_refused_node_once_it_is_below_its_limit() -> None:
     runs, info = profile(), pod("p", container("100m"))
     state = loaded("a", "b", load=reading({"a": used(90, 10), "b": used(95, 10)}))
-    assert decide(state.snapshot(NOW), info, runs, random.Random(1)).node is None
+    assert conclude(decide(state.snapshot(NOW), info, runs, random.Random(1))).node is None
     state.set_load(reading({"a": used(51, 10), "b": used(95, 10)}))
     assert hint_of(runs, NODE_LOAD_UPDATE, info, new=state.snapshot(NOW)) == [Hint.SKIP]
     state.set_load(reading({"a": used(50, 10), "b": used(95, 10)}))
@@ -394,7 +401,7 @@ def test_a_load_does_not_wake_pods_that_the_cooler_node_was_not_refused_to() -> 
     state = loaded("hot", "full", load=reading({"hot": used(90, 10), "full": used(10, 10)}))
     state.upsert_pod(msgspec.structs.replace(pod("x", container("1")), node_name="full"), NOW)
     runs, info = profile(), pod("p", container("100m"))
-    assert decide(state.snapshot(NOW), info, runs, random.Random(1)).node is None
+    assert conclude(decide(state.snapshot(NOW), info, runs, random.Random(1))).node is None
     state.set_load(reading({"hot": used(90, 10), "full": used(5, 10)}))
     assert hint_of(runs, NODE_LOAD_UPDATE, info, new=state.snapshot(NOW)) == [Hint.SKIP]
 
@@ -402,7 +409,7 @@ def test_a_load_does_not_wake_pods_that_the_cooler_node_was_not_refused_to() -> 
 def test_a_load_that_has_become_too_old_wakes_pods_where_that_lets_them_pass() -> None:
     state = loaded("a", load=reading({"a": used(90, 10)}))
     runs, info = profile(), pod("p")
-    assert decide(state.snapshot(NOW), info, runs, random.Random(1)).node is None
+    assert conclude(decide(state.snapshot(NOW), info, runs, random.Random(1))).node is None
     assert hint_of(runs, NODE_LOAD_UPDATE, info, new=state.snapshot(NOW + 180)) == [Hint.SKIP]
     assert hint_of(runs, NODE_LOAD_UPDATE, info, new=state.snapshot(NOW + 181)) == [Hint.QUEUE]
 
@@ -410,7 +417,7 @@ def test_a_load_that_has_become_too_old_wakes_pods_where_that_lets_them_pass() -
 def test_pods_are_woken_if_nodes_have_come_since_they_were_refused() -> None:
     state = loaded("a", load=reading({"a": used(90, 10)}))
     runs, info = profile(), pod("p")
-    assert decide(state.snapshot(NOW), info, runs, random.Random(1)).node is None
+    assert conclude(decide(state.snapshot(NOW), info, runs, random.Random(1))).node is None
     state.upsert_node(node("b", allocatable=ONE))
     assert hint_of(runs, NODE_LOAD_UPDATE, info, new=state.snapshot(NOW)) == [Hint.QUEUE]
 
@@ -418,7 +425,7 @@ def test_pods_are_woken_if_nodes_have_come_since_they_were_refused() -> None:
 def test_a_class_is_looked_at_once_however_many_of_its_pods_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     state = loaded("a", load=reading({"a": used(90, 10)}))
     runs = profile()
-    assert decide(state.snapshot(NOW), pod("p"), runs, random.Random(1)).node is None
+    assert conclude(decide(state.snapshot(NOW), pod("p"), runs, random.Random(1))).node is None
     looks: list[str] = []
     shares = HighLoadFilter._shares
 

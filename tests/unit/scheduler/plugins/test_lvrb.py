@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner, conclude
 from scheduler.helpers.loadstats import ResourceStats
 from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.plugins.loadvariationriskbalancing import balance_score
@@ -65,7 +65,7 @@ def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any])
     state, scheduler = state_of(case), profile_of(case)
     for index, fields in enumerate(case["pods"]):
         info = pod_of(fields, f"uid-{index}")
-        chosen = decide(state.snapshot(NOW), info, scheduler, random.Random(index)).node
+        chosen = conclude(decide(state.snapshot(NOW), info, scheduler, random.Random(index))).node
         assert chosen == case["expected"]["placements"][info.name]
         state.upsert_pod(state.assume(info, chosen, NOW), NOW)
 

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.catalog import ActionType
 from scheduler.core import decide, explain
-from scheduler.framework import ClusterEvent, Hint, PodInfo, ProfileRunner
+from scheduler.framework import ClusterEvent, Hint, PodInfo, ProfileRunner, conclude
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins.storage import made
@@ -172,7 +172,9 @@ def test_many_nodes_share_the_last_reason_upstream() -> None:
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
 def test_a_pod_of_a_missing_app_group_is_scheduled_as_without_one(compatibility: str) -> None:
     """Upstream ends the process with a nil dereference."""
-    decision = decide(basic(group=False).snapshot(NOW), member("p1"), profile(compatibility), random.Random(0))
+    decision = conclude(
+        decide(basic(group=False).snapshot(NOW), member("p1"), profile(compatibility), random.Random(0))
+    )
     assert decision.node
     assert decision.counters["app_group_missing/NetworkOverhead"] == 1
 

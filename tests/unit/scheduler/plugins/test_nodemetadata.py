@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import decide, explain
-from scheduler.framework import ProfileRunner
+from scheduler.framework import ProfileRunner, conclude
 from scheduler.plugins.nodemetadata import MAX_CHARACTERS
 from tests.unit.scheduler.core.builders import NOW, cluster, node, only_scores, pod, runner
 
@@ -49,9 +49,9 @@ def test_a_label_is_read_where_the_source_says_so() -> None:
 def test_a_changed_annotation_changes_the_next_decision() -> None:
     state, scheduler = cluster(node("a", annotations={"k": "2"}), node("b", annotations={"k": "1"})), profile()
     rng = random.Random(0)
-    assert decide(state.snapshot(NOW), pod("p"), scheduler, rng).node == "a"
+    assert conclude(decide(state.snapshot(NOW), pod("p"), scheduler, rng)).node == "a"
     state.upsert_node(node("a", annotations={"k": "0"}))
-    assert decide(state.snapshot(NOW), pod("q"), scheduler, rng).node == "b"
+    assert conclude(decide(state.snapshot(NOW), pod("q"), scheduler, rng)).node == "b"
 
 
 def test_numbers_far_apart_do_not_overflow_as_upstreams_do() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.core import decide
-from scheduler.framework import OverBudgetError, PodInfo
+from scheduler.framework import OverBudgetError, PodInfo, conclude
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint
 from scheduler.plugins.noderesourcetopologymatch.placement import METADATA, VECTOR, container_hash, zones_of
 from scheduler.preemption.trials import dry_run
@@ -45,7 +45,7 @@ def said(pods: dict[PodInfo, int], *free: str, most: str = "4", **content: Any) 
 def preempted(world: World, new: PodInfo) -> list[str]:
     """The pods that are preempted for one."""
     view = world.state.snapshot(NOW)
-    placement = decide(view, new, world.runner, random.Random(1))
+    placement = conclude(decide(view, new, world.runner, random.Random(1)))
     assert placement.node is None
     result = dry_run(placement.state, new, view, world.runner, view.rows, 1, VictimRules())
     return sorted(victim.name for candidate in result.candidates for victim in candidate.victims)
@@ -57,7 +57,7 @@ def test_pods_that_list_hundreds_of_containers_are_charged_for_before_they_are_l
     world = World(said({low: 1}, "3", "0"), **ENABLED)
     running(world, low)
     view = world.state.snapshot(NOW)
-    placement = decide(view, new, world.runner, random.Random(1))
+    placement = conclude(decide(view, new, world.runner, random.Random(1)))
     work = placement.state.work
     work.limit = work.done + 2_900
     with pytest.raises(OverBudgetError, match="containers of pods on nodes"):

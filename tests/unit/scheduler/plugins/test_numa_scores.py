@@ -5,7 +5,7 @@ import random
 import pytest
 
 from scheduler.core import decide, explain
-from scheduler.framework import PodInfo
+from scheduler.framework import PodInfo, conclude
 from tests.unit.scheduler.core.builders import NOW, container, pod
 from tests.unit.scheduler.plugins.numa import NAME, asking, guaranteed, numa_runner, scores, state_of, topology, zone
 
@@ -117,7 +117,7 @@ def test_pods_without_a_claim_on_zones_are_decided_as_if_the_plugin_were_called_
     runner, rng = numa_runner(), random.Random(1)
 
     def chosen(new: PodInfo) -> str | None:
-        return decide(state.snapshot(NOW), new, runner, rng).node
+        return conclude(decide(state.snapshot(NOW), new, runner, rng)).node
 
     for _ in range(3):
         assert chosen(guaranteed(TWO)) == "m"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner, conclude
 from scheduler.helpers.upstreamsums import upstream_quantity_of_cpu
 from scheduler.plugins.peaks import VARIABLE, go_exp, normalize_scores
 from scheduler.state import ClusterState
@@ -91,7 +91,7 @@ def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any],
     state, scheduler = state_of(case), profile_of(case)
     for index, fields in enumerate(case["pods"]):
         info = pod_of(fields, f"uid-{index}")
-        chosen = decide(state.snapshot(NOW), info, scheduler, random.Random(index)).node
+        chosen = conclude(decide(state.snapshot(NOW), info, scheduler, random.Random(index))).node
         assert chosen == case["expected"]["placements"][info.name]
         state.upsert_pod(state.assume(info, chosen, NOW), NOW)
 

@@ -9,7 +9,7 @@ import pytest
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import decide, explain
 from scheduler.engine import plugin_environment
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner, WallSeconds
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner, WallSeconds, conclude
 from scheduler.helpers import KubeletRejections
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
@@ -61,7 +61,7 @@ def two_nodes(*on_first: PodInfo) -> ClusterState:
 
 
 def chosen(state: ClusterState, info: PodInfo, runs: ProfileRunner) -> str | None:
-    return decide(state.snapshot(NOW), info, runs, First()).node
+    return conclude(decide(state.snapshot(NOW), info, runs, First())).node
 
 
 def test_a_node_with_pods_of_another_scheduler_keeps_its_headroom() -> None:
@@ -98,7 +98,7 @@ def test_the_headroom_is_given_up_where_nothing_else_is_left() -> None:
     theirs = pod("theirs", container("1"), **OTHER)
     state = cluster(node("n0", allocatable=TEN), pods={"n0": [theirs]})
     assert chosen(state, pod("large", container("9")), profile()) == "n0"
-    placement = decide(state.snapshot(NOW), pod("large", container("9")), profile(), First())
+    placement = conclude(decide(state.snapshot(NOW), pod("large", container("9")), profile(), First()))
     assert placement.state.counters["stepped_back/SharedNodes"] == 1
 
 

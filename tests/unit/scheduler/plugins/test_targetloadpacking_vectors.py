@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.core import decide, explain
-from scheduler.framework import LoadReading, NodeLoad
+from scheduler.framework import LoadReading, NodeLoad, conclude
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
 from scheduler.state import ClusterState
@@ -71,7 +71,7 @@ def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any])
     allowed = case["expected"]["placements"]
     for index, raw in enumerate(case["pods"]):
         info = pod_of(raw, f"uid-{index}")
-        node = decide(cluster.snapshot(NOW), info, scheduler, random.Random(index)).node
+        node = conclude(decide(cluster.snapshot(NOW), info, scheduler, random.Random(index))).node
         assert node == allowed[info.name]
         bound = cluster.assume(info, node, NOW)
         cluster.upsert_pod(bound, NOW)

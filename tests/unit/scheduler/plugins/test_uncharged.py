@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core import decide, run_post_filters
-from scheduler.framework import PodInfo
+from scheduler.framework import PodInfo, conclude
 from scheduler.kube.model.bounds import ROWS, Kind
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
@@ -115,9 +115,9 @@ def calls(situation: Situation) -> int:
     profile, chance = runner(), random.Random(1)
     for _ in range(2):
         with Work() as work:
-            placement = decide(state.snapshot(NOW), info, profile, chance, from_scratch=True)
+            placement = conclude(decide(state.snapshot(NOW), info, profile, chance, from_scratch=True))
             if placement.diagnosis is not None:
-                run_post_filters(state.snapshot(NOW), placement, profile)
+                conclude(run_post_filters(state.snapshot(NOW), placement, profile))
     return work.calls
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import example, given, settings, strategies as st
 
 from scheduler.core import Placement, decide
-from scheduler.framework import Code, PodInfo, RowArray
+from scheduler.framework import Code, PodInfo, RowArray, conclude
 from scheduler.kube.model import PodDisruptionBudget
 from scheduler.preemption.dryruns import DryRunCache
 from scheduler.preemption.trials import dry_run
@@ -150,7 +150,7 @@ class World:
 def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, turn: int, seed: int) -> bool:
     """Tell whether there was anything to preempt for, and that both ways agree on it."""
     view = world.state.snapshot(world.now)
-    placement = decide(view, incoming, PROFILE, random.Random(0))
+    placement = conclude(decide(view, incoming, PROFILE, random.Random(0)))
     if placement.node is not None or placement.diagnosis is None:
         return False
     rows = placement.node_codes(view).rows(Code.UNSCHEDULABLE)
@@ -185,7 +185,7 @@ def full_node(state: ClusterState, name: str, *started: float) -> None:
 def candidate_at(state: ClusterState, kept: DryRunCache, now: float, cpu: str, wanted: int) -> Candidate:
     view = state.snapshot(now)
     incoming = pod("high", container(cpu), priority=100)
-    placement = decide(view, incoming, PROFILE, random.Random(0))
+    placement = conclude(decide(view, incoming, PROFILE, random.Random(0)))
     rows = placement.node_codes(view).rows(Code.UNSCHEDULABLE)
     best = kept.search(placement.state, incoming, view, PROFILE, rows, wanted, VictimRules(), random.Random(0))
     same(best, afresh(placement, view, rows, wanted, 0), len(view.rows))

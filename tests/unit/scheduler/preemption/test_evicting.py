@@ -14,7 +14,7 @@ from scheduler.catalog import DEFAULT_KUBERNETES
 from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.engine.evicting import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictor
-from scheduler.framework import SUCCESS, Eviction, PodInfo, PodListener, ProfileRunner, Status, failure
+from scheduler.framework import SUCCESS, Eviction, PodInfo, PodListener, ProfileRunner, Status, conclude, failure
 from scheduler.observe import Metrics
 from scheduler.plugins import build_profile
 from scheduler.preemption.evictions import Evictions
@@ -96,7 +96,7 @@ profiles:
 
 def attempt(state: ClusterState, incoming: PodInfo, runner: ProfileRunner) -> PostFilterOutcome:
     snapshot = state.snapshot(NOW)
-    return run_post_filters(snapshot, decide(snapshot, incoming, runner, random.Random(1)), runner)
+    return conclude(run_post_filters(snapshot, conclude(decide(snapshot, incoming, runner, random.Random(1))), runner))
 
 
 def world() -> ClusterState:

@@ -21,6 +21,7 @@ from scheduler.framework import (
     PodInfo,
     PodListener,
     Status,
+    conclude,
     pod_update_events,
 )
 from scheduler.plugins import build_profile
@@ -95,14 +96,14 @@ class World:
         if queued is None:
             return False
         snapshot = self.state.snapshot(NOW)
-        placement = decide(snapshot, queued.pod, self.runner, self.rng)
+        placement = conclude(decide(snapshot, queued.pod, self.runner, self.rng))
         if placement.node is not None:
             bound = self.state.assume(queued.pod, placement.node, NOW)
             self.queue.done(queued.pod.uid)
             self.state.upsert_pod(bound)
             self.queue.on_event(ASSIGNED_POD_ADD, new=bound)
             return True
-        outcome = run_post_filters(snapshot, placement, self.runner)
+        outcome = conclude(run_post_filters(snapshot, placement, self.runner))
         self.queue.add_unschedulable(queued, rejectors=placement.rejectors, pending=placement.pending)
         if outcome.nominated_node is not None:
             self.state.nominator.set(queued.pod, outcome.nominated_node)

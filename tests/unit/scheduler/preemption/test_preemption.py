@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
-from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner
+from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner, conclude
 from scheduler.kube.model import PodDisruptionBudget
 from scheduler.preemption.trials import dry_run
 from scheduler.preemption.victims import Candidate, VictimRules, choose
@@ -59,9 +59,9 @@ def with_budgets(state: ClusterState, *budgets: PodDisruptionBudget) -> ClusterS
 
 def preempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed: int = 1) -> PostFilterOutcome:
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, incoming, profile, random.Random(seed))
+    placement = conclude(decide(snapshot, incoming, profile, random.Random(seed)))
     assert placement.node is None, f"fits on {placement.node} anyway"
-    return run_post_filters(snapshot, placement, profile)
+    return conclude(run_post_filters(snapshot, placement, profile))
 
 
 def names(pods: Iterable[PodInfo]) -> list[str]:
@@ -399,7 +399,7 @@ def test_the_search_ends_with_enough_candidates(args: dict[str, int], expected: 
     )
     snapshot = state.snapshot(NOW)
     incoming = pod("p", container("2"), priority=HIGH)
-    placement = decide(snapshot, incoming, profile, random.Random(1))
+    placement = conclude(decide(snapshot, incoming, profile, random.Random(1)))
     wanted = plugin._candidates_wanted(60)  # type: ignore[attr-defined]
     result = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows, wanted, VictimRules())
     assert len(result.candidates) == expected
@@ -451,7 +451,7 @@ def fits(state: ClusterState, incoming: PodInfo, name: str, without: Iterable[Po
     assert info is not None
     alone = cluster(info, pods={name: [kept for kept in state.pods_on(name) if kept.uid not in gone]})
     alone.nominator.by_node = {key: pods for key, pods in state.nominator.by_node.items() if key == name}
-    return decide(alone.snapshot(NOW), incoming, profile, random.Random(0)).node == name
+    return conclude(decide(alone.snapshot(NOW), incoming, profile, random.Random(0))).node == name
 
 
 @settings(max_examples=tries(150), deadline=None)
@@ -459,7 +459,7 @@ def fits(state: ClusterState, incoming: PodInfo, name: str, without: Iterable[Po
 def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple[ClusterState, PodInfo]) -> None:
     state, incoming = example
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, incoming, profile, random.Random(0))
+    placement = conclude(decide(snapshot, incoming, profile, random.Random(0)))
     if placement.node is not None:
         return
     rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)
@@ -484,7 +484,7 @@ def test_trying_nodes_together_gives_what_trying_them_alone_gives(
 ) -> None:
     state, incoming = example
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, incoming, profile, random.Random(0))
+    placement = conclude(decide(snapshot, incoming, profile, random.Random(0)))
     if placement.node is not None:
         return
     rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from scheduler.core import decide
-from scheduler.framework import PodClause, PodQuery
+from scheduler.framework import PodClause, PodQuery, conclude
 from scheduler.kube.primitives.selectors import EVERYTHING
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
@@ -67,7 +67,7 @@ def test_decisions_by_host_name_are_those_of_a_cluster_that_never_had_other_node
         for info in state.pods():
             fresh.upsert_pod(info, NOW)
         incoming = pod(f"new-{number}", container("100m"), labels={"app": "x"}, affinity=APART)
-        decided = decide(state.snapshot(NOW), incoming, profile, random.Random(1))
-        wanted = decide(fresh.snapshot(NOW), incoming, reference, random.Random(1), from_scratch=True)
+        decided = conclude(decide(state.snapshot(NOW), incoming, profile, random.Random(1)))
+        wanted = conclude(decide(fresh.snapshot(NOW), incoming, reference, random.Random(1), from_scratch=True))
         assert (decided.feasible, decided.best, decided.total) == (wanted.feasible, wanted.best, wanted.total)
         assert decided.message == wanted.message

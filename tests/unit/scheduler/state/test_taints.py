@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from scheduler.core import decide
-from scheduler.framework import NodeInfo, PodInfo, ProfileRunner
+from scheduler.framework import NodeInfo, PodInfo, ProfileRunner, conclude
 from scheduler.state import NodeTable, Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -34,7 +34,7 @@ def taints_by_node(table: NodeTable) -> dict[str, object]:
 
 
 def decision(view: Snapshot, incoming: PodInfo, profile: ProfileRunner) -> tuple[object, ...]:
-    placement = decide(view, incoming, profile, random.Random(0))
+    placement = conclude(decide(view, incoming, profile, random.Random(0)))
     return placement.node, placement.total, placement.feasible, placement.best, placement.message
 
 
