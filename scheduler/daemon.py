@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
+from scheduler.answers import Document
 from scheduler.catalog import HANDOVER_DIRECTORY, POD_GROUP_METRICS
 from scheduler.clusterversion import leaders_minor
 from scheduler.config import Configuration, redacted
@@ -505,7 +506,7 @@ class Daemon:
             return None
         return HistoryLimits(records, records * HISTORY_BYTES, self.options.decision_details)
 
-    def _inspect(self, question: Question) -> dict[str, Any]:
+    def _inspect(self, question: Question) -> Document:
         """Answer a question about decisions.
 
         Raises:
@@ -516,7 +517,7 @@ class Daemon:
             leader = pod_of(self.elector.observed_holder) if self.elector else ""
             advice = f"{leader} does" if leader else "its Lease names the one that does"
             raise UnansweredError(503, f"this replica does not lead; {advice}")
-        return {**inspector.answer(question), "configurationHash": self.configuration.hash}
+        return msgspec.structs.replace(inspector.answer(question), configuration_hash=self.configuration.hash)
 
     def _later_metrics(self) -> frozenset[str]:
         """Metrics that no profile's version of kube-scheduler has yet, or shows without PodGroups."""

@@ -20,9 +20,11 @@ ROOTS = ("scheduler", "secondary_scheduler", "devcluster", "components", "stacks
 OPENED = frozenset({"scheduler", "secondary_scheduler"})
 # Modules beside the packages of `scheduler`: together they are the process `kube-scheduler`.
 DAEMON = "scheduler: daemon, app"
-# Every program's first import, the doors' own helper, how libraries are imported, the flags of every port: none imports
-# one of ours.
-UNDRAWN = frozenset({"scheduler.connectionlimits", "scheduler.extras", "scheduler.imports", "scheduler.lazy"})
+# Every program's first import, the doors' own helper, how libraries are imported, the flags of every port, the form of
+# answers: none imports one of ours.
+UNDRAWN = frozenset(
+    {"scheduler.answers", "scheduler.connectionlimits", "scheduler.extras", "scheduler.imports", "scheduler.lazy"}
+)
 COLOURS = {"scheduler": "#dbeafe", "secondary_scheduler": "#dcfce7", "program": "#fef3c7", "laboratory": "#f3f4f6"}
 FAMILIES = {
     **dict.fromkeys(("components", "stacks", "policy", "__main__"), "program"),

@@ -12,10 +12,6 @@ from scheduler.core.comparing import (
 )
 from scheduler.core.decide import decide as decide, sample_size as sample_size
 from scheduler.core.detail import (
-    DecisionDetail as DecisionDetail,
-    LoadInput as LoadInput,
-    RejectedNodes as RejectedNodes,
-    ScoredNode as ScoredNode,
     detail_of as detail_of,
     load_of_node as load_of_node,
     rejected_nodes as rejected_nodes,
@@ -23,7 +19,6 @@ from scheduler.core.detail import (
 from scheduler.core.explain import (
     Explanation as Explanation,
     NodeExplanation as NodeExplanation,
-    Score as Score,
     explain as explain,
 )
 from scheduler.core.feasible import BUDGET_REJECTOR as BUDGET_REJECTOR
@@ -35,11 +30,9 @@ from scheduler.core.gang import (
     place_gang as place_gang,
 )
 from scheduler.core.onenode import (
-    NodeVerdict as NodeVerdict,
-    PluginVerdict as PluginVerdict,
     judge_node as judge_node,
     without_own_use as without_own_use,
 )
 from scheduler.core.placement import Placement as Placement
 from scheduler.core.postfilter import PostFilterOutcome as PostFilterOutcome, run_post_filters as run_post_filters
-from scheduler.core.shortage import NodeShortage as NodeShortage, Shortage as Shortage, find_shortage as find_shortage
+from scheduler.core.shortage import find_shortage as find_shortage

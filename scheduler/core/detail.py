@@ -4,14 +4,14 @@ that they were computed from. Small whatever the number of nodes, so that the en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.core.explain import Explanation, Score
-from scheduler.core.shortage import Shortage, find_shortage
+from scheduler.answers import DecisionDetail, LoadInput, RejectedNodes, ScoredNode
+from scheduler.core.explain import Explanation
+from scheduler.core.shortage import find_shortage
 from scheduler.framework import Diagnosis, LoadColumns, ProfileRunner, Rejection
 from scheduler.state import Snapshot
 
@@ -20,76 +20,6 @@ EXAMPLES = 3
 _MOST_GROUPS = 50
 MOST_REASON = 500
 """Characters of a reason: an extender or a CEL expression may write a long one."""
-
-
-class RejectedNodes(Struct, frozen=True):
-    """The nodes that a plugin rejected for one reason. A node with several reasons is in several groups.
-
-    Attributes:
-        plugin: whose filter it was.
-        nodes: how many.
-        examples: some of their names, in the order of the node table.
-    """
-
-    plugin: str
-    reason: str
-    nodes: int
-    examples: tuple[str, ...]
-
-
-class LoadInput(Struct, frozen=True):
-    """The load of a node as the plugins saw it, in percent of its capacity; None where the source says nothing.
-
-    Attributes:
-        age: seconds since the sample was taken; None where the source does not tell.
-    """
-
-    cpu: float | None
-    memory: float | None
-    age: float | None
-
-
-class ScoredNode(Struct, frozen=True):
-    """A feasible node.
-
-    Attributes:
-        total: the weighted sum.
-        chosen: whether the pod got it.
-        scores: by plugin.
-        load: by load source.
-    """
-
-    name: str
-    total: int
-    chosen: bool
-    scores: Mapping[str, Score]
-    load: Mapping[str, LoadInput]
-
-
-class DecisionDetail(Struct, frozen=True):
-    """A decision in some kilobytes.
-
-    Attributes:
-        evaluated: nodes that there were.
-        feasible: nodes that passed all filters.
-        ties: how many of them shared the best score; chance decides among these.
-        rejected: the largest groups first.
-        nodes: the best nodes, and the chosen one where it is not among them.
-        shortage: what a pod that fits nowhere lacks where only room is missing.
-        error: why nothing could be said about any node, such as what a plugin raised.
-        nominated: whether the pod fits where preemption made room for it: no other node was looked at then.
-        taken_back: rejections of nodes that fit nevertheless, as their plugins stepped back rather than leave no node.
-    """
-
-    evaluated: int
-    feasible: int
-    ties: int
-    rejected: tuple[RejectedNodes, ...]
-    nodes: tuple[ScoredNode, ...]
-    shortage: Shortage | None = None
-    error: str | None = None
-    nominated: bool = False
-    taken_back: tuple[RejectedNodes, ...] = ()
 
 
 def detail_of(

@@ -5,10 +5,11 @@ explains a decision that was made by them.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from scheduler.answers import Rejection, Score, SimulatedNode
 from scheduler.core.decide import total_scores
 from scheduler.core.feasible import FeasibleNodes, find_feasible, status_of_all, too_much_work
 from scheduler.core.placement import load_ages
@@ -37,15 +38,6 @@ _NO_SCORES: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """One plugin's number for one node: as computed, scaled to 0..100, and times the weight."""
-
-    raw: int
-    normalized: int
-    weighted: int
-
-
-@dataclass(frozen=True, slots=True)
 class NodeExplanation:
     """One node: whether the pod fits, the first filter that says no, the scores."""
 
@@ -54,20 +46,13 @@ class NodeExplanation:
     scores: Mapping[str, Score]
     total: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def answer(self) -> SimulatedNode:
         """Return the node's part of a SimulationResult."""
+        status = self.rejection
         rejection = None
-        if self.rejection is not None:
-            rejection = {
-                "plugin": self.rejection.plugin,
-                "code": CODE_NAMES.get(self.rejection.code, self.rejection.code.name),
-                "reasons": list(self.rejection.reasons),
-            }
-        scores = {
-            plugin: {"raw": score.raw, "normalized": score.normalized, "weighted": score.weighted}
-            for plugin, score in self.scores.items()
-        }
-        return {"feasible": self.feasible, "filter": rejection, "scores": scores, "total": self.total}
+        if status is not None:
+            rejection = Rejection(status.plugin, CODE_NAMES.get(status.code, status.code.name), tuple(status.reasons))
+        return SimulatedNode(self.feasible, rejection, self.scores, self.total)
 
 
 @dataclass(slots=True)
@@ -136,10 +121,6 @@ class Explanation:
         equal = (totals == least).nonzero()[0][: most - len(above)]
         best: RowArray = self.feasible[np.concatenate((above[np.argsort(-totals[above], kind="stable")], equal))]
         return best
-
-    def to_dict(self, detail: Literal["full", "none"] | int = "full") -> dict[str, Any]:
-        """Return the message and the nodes as JSON-ready data."""
-        return {"message": self.message, "nodes": {name: node.to_dict() for name, node in self.nodes(detail)}}
 
     def _node(self, row: int) -> NodeExplanation:
         index = int(np.searchsorted(self.feasible, row))

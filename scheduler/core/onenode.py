@@ -9,63 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.core.detail import MOST_REASON, ScoredNode, scored_node, with_detail
+from scheduler.answers import NodeVerdict, PluginVerdict
+from scheduler.core.detail import MOST_REASON, scored_node, with_detail
 from scheduler.core.explain import CODE_NAMES, Explanation, explain
 from scheduler.core.feasible import park
 from scheduler.framework import Code, CycleState, OverBudgetError, PodInfo, ProfileRunner, Status, filter_row
 from scheduler.state import Snapshot
 
 _CODES = {**CODE_NAMES, Code.SUCCESS: "Success", Code.SKIP: "Skip"}
-_NO_OBJECTION = (_CODES[Code.SUCCESS], _CODES[Code.SKIP])
-
-
-class PluginVerdict(Struct, frozen=True):
-    """What a plugin says of the node.
-
-    Attributes:
-        point: `PreFilter`, which may reject all nodes or leave out some, or `Filter`.
-        code: upstream's name of it, such as `Success`, `Skip` or `Unschedulable`.
-        stepped_back: whether its rejection does not count, as it would have left no node.
-    """
-
-    plugin: str
-    point: str
-    code: str
-    reasons: tuple[str, ...] = ()
-    stepped_back: bool = False
-
-    @property
-    def objects(self) -> bool:
-        """Whether it keeps the pod off the node."""
-        return self.code not in _NO_OBJECTION and not self.stepped_back
-
-
-class NodeVerdict(Struct, frozen=True):
-    """A pod on one node.
-
-    Attributes:
-        rejection: what a decision would note of this node: the first rejection; None where the pod fits.
-        nominated: whether it is rejected for the pods that are nominated to this node alone: without these it fits.
-        verdicts: of all plugins that were asked, in running order, each asked whatever the others said.
-        feasible: nodes on which the pod fits.
-        rank: 1 for the best score; None where the pod does not fit.
-        ties: feasible nodes with the score of this one, itself included.
-        nodes: this node with its scores if the pod fits, and the one that it is compared with.
-        error: why nothing could be said, such as what a plugin raised.
-    """
-
-    node: str
-    rejection: PluginVerdict | None
-    nominated: bool
-    verdicts: tuple[PluginVerdict, ...]
-    feasible: int
-    rank: int | None
-    ties: int
-    nodes: tuple[ScoredNode, ...]
-    error: str | None = None
 
 
 def judge_node(
@@ -92,7 +45,7 @@ def judge_node(
     own = explanation.node(node)
     stepped_back = {rejection.plugin for rejection in explanation.diagnosis.taken_back}
     verdicts = tuple(
-        replace(verdict, stepped_back=verdict.plugin in stepped_back and verdict.code not in _NO_OBJECTION)
+        replace(verdict, stepped_back=verdict.plugin in stepped_back and verdict.rejects)
         for verdict in _verdicts(snapshot, pod, profile, row)
     )
     rank, ties, nodes = None, 0, []

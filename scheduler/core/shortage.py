@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
+from scheduler.answers import NodeShortage, Shortage
 from scheduler.core.feasible import find_feasible
 from scheduler.framework import (
     BoolArray,
@@ -25,27 +25,6 @@ from scheduler.state import Snapshot
 NEAREST = 3
 """Nodes that are named."""
 _CPU = "cpu"
-
-
-class NodeShortage(Struct, frozen=True):
-    """A node, and the quantities that it has too little of, by resource."""
-
-    node: str
-    missing: Mapping[str, str]
-
-
-class Shortage(Struct, frozen=True):
-    """Where a pod would fit if it asked for nothing.
-
-    Attributes:
-        nodes: how many such nodes lack room for its requests.
-        too_small: how many of them would lack it even when empty.
-        nearest: those that lack the smallest share of a request, and are large enough.
-    """
-
-    nodes: int
-    too_small: int
-    nearest: tuple[NodeShortage, ...]
 
 
 def find_shortage(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Shortage | None:

@@ -46,12 +46,9 @@ if TYPE_CHECKING:
         decode_history as decode_history,
     )
     from scheduler.engine.inputs import NodeUpdate as NodeUpdate, reduce_node_update as reduce_node_update
+    from scheduler.engine.inspector import node_report as node_report, why_not as why_not
     from scheduler.engine.loadfeeds import LoadFeeds as LoadFeeds
-    from scheduler.engine.nodecheck import (
-        MAX_ANSWER_BYTES as MAX_ANSWER_BYTES,
-        check_rules as check_rules,
-        node_facts as node_facts,
-    )
+    from scheduler.engine.nodecheck import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES, check_rules as check_rules
     from scheduler.engine.nodeloads import show_requested as show_requested
     from scheduler.engine.objects import declared_watches as declared_watches, new_reflector as new_reflector
     from scheduler.engine.overcommits import OvercommitReport as OvercommitReport
@@ -85,7 +82,8 @@ if not TYPE_CHECKING:
             "NodeUpdate": "inputs",
             "reduce_node_update": "inputs",
             "LoadFeeds": "loadfeeds",
-            "node_facts": "nodecheck",
+            "node_report": "inspector",
+            "why_not": "inspector",
             "show_requested": "nodeloads",
             "declared_watches": "objects",
             "new_reflector": "objects",

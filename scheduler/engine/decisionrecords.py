@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from scheduler.answers import Decision
 from scheduler.kube.primitives import format_time
 
 RECORD_BYTES: Final = 700
@@ -16,7 +17,6 @@ RECORD_BYTES: Final = 700
 MOST_VICTIMS: Final = 20
 """Victims that are named; the others are counted."""
 MOST_MESSAGE: Final = 2000
-API_VERSION: Final = "secondary-scheduler.io/v1"
 Result = Literal["binding", "scheduled", "unschedulable", "error"]
 
 
@@ -73,41 +73,38 @@ class Record(msgspec.Struct, gc=False):
         self.size = size
         return size
 
+    def answer(self, namespace: str | None) -> Decision:
+        """Return what is shown to somebody who may read the pods of one namespace, or of all."""
+        readable = [victim for victim in self.victims if namespace is None or victim.namespace == namespace]
+        return Decision(
+            time=time_text(self.at),
+            pod=f"{self.namespace}/{self.name}",
+            uid=self.uid,
+            scheduler_name=self.scheduler_name,
+            attempt=self.attempt or None,
+            result=self.result,
+            node=self.node,
+            message=self.message or None,
+            total=self.total,
+            evaluated_nodes=self.evaluated,
+            feasible_nodes=self.feasible,
+            load_age_seconds={source: round(age, 1) for source, age in self.load_ages.items()},
+            details=None if self.details is None else _encoded(self.details),
+            waited_seconds=None if self.waited is None else round(self.waited, 3),
+            rejected_by=self.rejectors,
+            queue=self.queue,
+            nominated_node=self.nominated_node,
+            victims=tuple(f"{victim.namespace}/{victim.name}" for victim in readable) if self.victim_count else None,
+            victim_count=self.victim_count,
+            decided_by=self.decided_by,
+        )
 
-def shown_time(at: float) -> str:
+
+def _encoded(details: bytes) -> Any:
+    """Return details that are JSON already, to be encoded as they are: reading hundreds would take the loop's time."""
+    return msgspec.Raw(details)
+
+
+def time_text(at: float) -> str:
     """Return a time, in seconds since 1970, as answers have it."""
     return format_time(datetime.fromtimestamp(at, UTC))
-
-
-def shown(record: Record, namespace: str | None) -> dict[str, Any]:
-    """Return a record as shown to somebody who may read the pods of one namespace, or of all."""
-    fields: dict[str, Any] = {
-        "time": shown_time(record.at),
-        "pod": f"{record.namespace}/{record.name}",
-        "uid": record.uid,
-        "schedulerName": record.scheduler_name,
-        "attempt": record.attempt or None,
-        "result": record.result,
-        "node": record.node,
-        "message": record.message or None,
-        "total": record.total,
-        "evaluatedNodes": record.evaluated,
-        "feasibleNodes": record.feasible,
-        "loadAgeSeconds": {source: round(age, 1) for source, age in record.load_ages.items()},
-        "details": None if record.details is None else msgspec.Raw(record.details),
-    }
-    if record.waited is not None:
-        fields["waitedSeconds"] = round(record.waited, 3)
-    if record.rejectors:
-        fields["rejectedBy"] = list(record.rejectors)
-    if record.queue:
-        fields["queue"] = record.queue
-    if record.nominated_node:
-        fields["nominatedNode"] = record.nominated_node
-    if record.victim_count:
-        named = [victim for victim in record.victims if namespace is None or victim.namespace == namespace]
-        fields["victims"] = [f"{victim.namespace}/{victim.name}" for victim in named]
-        fields["victimCount"] = record.victim_count
-    if record.decided_by:
-        fields["decidedBy"] = record.decided_by
-    return fields

@@ -15,24 +15,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
 from msgspec import Struct
 
+from scheduler.answers import DecisionList, HistoryCoverage
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
 from scheduler.engine.allowance import Allowance, Credit
 from scheduler.engine.decisionrecords import (
-    API_VERSION,
     MOST_MESSAGE,
     MOST_VICTIMS,
     RECORD_BYTES,
     Record,
     Result,
     Victim,
-    shown,
-    shown_time,
+    time_text,
 )
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.rejectioncounts import RejectionCounts
@@ -299,38 +298,35 @@ class DecisionHistory:
     # What is shown --------------------------------------------------------------------------------------------------
 
     def show(
-        self, *, namespace: str | None = None, pod: str | None = None, node: str | None = None, most: int = 100
-    ) -> dict[str, Any]:
-        """Return the last decisions, the newest first, JSON-ready.
+        self, *, namespace: str | None = None, pod: str | None = None, node: str | None = None, limit: int = 100
+    ) -> DecisionList:
+        """Return the last decisions, the newest first.
 
         Args:
             namespace: only pods of it; victims of other namespaces are counted and not named. None: of all.
             pod: only the pod of this name.
             node: only those that chose this node.
-            most: decisions to return.
+            limit: decisions to return.
         """
-        wanted = (
+        records = (
             record
             for record in reversed(self._records.values())
             if (namespace is None or record.namespace == namespace)
             and (pod is None or record.name == pod)
             and (node is None or record.node == node)
         )
-        items = [shown(record, namespace) for record in islice(wanted, most)]
-        return {"apiVersion": API_VERSION, "kind": "DecisionList", "items": items}
+        return DecisionList(items=tuple(record.answer(namespace) for record in islice(records, limit)))
 
-    def coverage(self) -> dict[str, Any]:
-        """Return what the history covers, JSON-ready: since when it has all attempts; since when this process leads,
-        and from which pod it has what was before; how many decisions that looked at nodes, and how many with details.
-        """
+    def coverage(self) -> HistoryCoverage:
+        """Return what the history covers."""
         decided = [record for record in self._records.values() if record.evaluated]
-        return {
-            "since": shown_time(self._since),
-            "leadingSince": shown_time(self._leading_since),
-            "inheritedFrom": self._inherited_from or None,
-            "decisions": len(decided),
-            "withDetails": sum(record.details is not None for record in decided),
-        }
+        return HistoryCoverage(
+            time_text(self._since),
+            time_text(self._leading_since),
+            self._inherited_from or None,
+            len(decided),
+            sum(record.details is not None for record in decided),
+        )
 
     def uid_of(self, namespace: str, name: str) -> str | None:
         """Return the UID of the pod of this name that was decided about last; None where it is not remembered."""

@@ -14,8 +14,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from scheduler.core import DecisionDetail
-from scheduler.engine.decisionrecords import API_VERSION, MOST_MESSAGE, MOST_VICTIMS, Record
+from scheduler.answers import API_VERSION, DecisionDetail
+from scheduler.engine.decisionrecords import MOST_MESSAGE, MOST_VICTIMS, Record
 from scheduler.kube.client import Forbidden, KubeError, NotFound, Reflector
 
 _RETRY_SECONDS: Final = 1.0

@@ -9,20 +9,38 @@ from __future__ import annotations
 
 import heapq
 import time
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
+from msgspec.structs import asdict, replace
 
-from scheduler.core import detail_of, explain, judge_node, without_own_use
+from scheduler.answers import (
+    ChosenCount,
+    DecisionList,
+    Document,
+    Gate,
+    NodePods,
+    NodeReport,
+    NodeTaint,
+    Queue,
+    QueueReport,
+    RejectedCount,
+    ShadowProfile,
+    ShadowReport,
+    TriedAgain,
+    WaitingPod,
+    WhyNot,
+)
+from scheduler.core import detail_of, explain, judge_node, load_of_node, without_own_use
 from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.decisionrecords import API_VERSION
+from scheduler.engine.decisionrecords import MOST_MESSAGE, time_text
 from scheduler.engine.decisions import BEST_NODES, DecisionHistory
-from scheduler.engine.nodecheck import node_facts
 from scheduler.engine.shadows import Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_milli, format_value
 from scheduler.observe import (
     ChosenQuestion,
     NodeQuestion,
@@ -32,7 +50,7 @@ from scheduler.observe import (
     ShadowQuestion,
     UnansweredError,
 )
-from scheduler.state import QueuedPod, SchedulingQueue
+from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
 ANSWER_SHARE: Final = 0.05
 """Of one processor's time, for answers."""
@@ -40,9 +58,9 @@ ANSWER_BURST: Final = 2.0
 """Seconds for answers that a calm period may save up."""
 _EVERYBODY: Final = ""
 """The asker of questions about all namespaces, and about nodes."""
-_MOST_MESSAGE: Final = 2000
+_MAX_SCHEDULERS: Final = 10
+"""Whose pods are counted apart; whoever creates a pod may invent a name."""
 _QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
-_encode = msgspec.json.Encoder().encode
 
 
 class Inspector:
@@ -71,8 +89,8 @@ class Inspector:
         self._shadows = shadows
         self._allowance = FairAllowance(ANSWER_SHARE, ANSWER_BURST, clocks.monotonic)
 
-    def answer(self, question: Question) -> dict[str, Any]:
-        """Return the answer, JSON-ready.
+    def answer(self, question: Question) -> Document:
+        """Return the answer.
 
         Raises:
             UnansweredError: too much was asked lately, or there is no such node.
@@ -94,24 +112,27 @@ class Inspector:
                 case NodeQuestion():
                     return self._node(question.node)
                 case ChosenQuestion():
-                    return self._history.show(node=question.node, most=question.most)
+                    return self._history.show(node=question.node, limit=question.limit)
         finally:
             self._allowance.spend(asker, time.perf_counter() - began)
 
     # Pods -----------------------------------------------------------------------------------------------------------
 
-    def _pods(self, question: PodsQuestion) -> dict[str, Any]:
+    def _pods(self, question: PodsQuestion) -> DecisionList:
         namespace, name = question.namespace, question.pod
-        shown = self._history.show(namespace=namespace, pod=name, most=question.most)
-        shown["schedulerNames"] = sorted(self._attempts.runners)
-        shown["history"] = self._history.coverage()
+        decisions = replace(
+            self._history.show(namespace=namespace, pod=name, limit=question.limit),
+            scheduler_names=tuple(sorted(self._attempts.runners)),
+            history=self._history.coverage(),
+        )
         if namespace is None or name is None:
-            return shown
+            return decisions
         queued = self._waiting_named(namespace, name)
-        shown["waiting"] = None if queued is None else self._waiting(queued)
-        if question.node is not None:
-            shown["whyNot"] = self._why_not(namespace, name, queued, question.node)
-        return shown
+        return replace(
+            decisions,
+            waiting=None if queued is None else self._tried_again(queued),
+            why_not=None if question.node is None else self._why_not(namespace, name, queued, question.node),
+        )
 
     def _waiting_named(self, namespace: str, name: str) -> QueuedPod | None:
         uid = self._history.uid_of(namespace, name)
@@ -122,37 +143,25 @@ class Inspector:
         named = (queued for queued in self._queue.pending() if queued.pod.name == name)
         return next((queued for queued in named if queued.pod.namespace == namespace), None)
 
-    def _waiting(self, queued: QueuedPod) -> dict[str, Any]:
+    def _tried_again(self, queued: QueuedPod) -> TriedAgain:
         """Where a pod waits, and what would have it tried again."""
-        shown = self._place_in_queue(queued)
-        del shown["pod"], shown["uid"], shown["schedulerName"]
-        shown["wokenBy"] = self._queue.events_that_wake(queued)
-        shown["now"] = msgspec.Raw(self._look_at(queued.pod))
-        if shown["queue"] == "active":
-            shown["podsAhead"] = self._queue.first_active(1, lambda other: other is queued)[0][0] - 1
-        return shown
+        snapshot, runner = self._attempts.snapshot(), self._attempts.runner_of(queued.pod)
+        waiting, ahead = self._waiting(queued), None
+        if waiting.queue == "active":
+            ahead = self._queue.first_active(1, lambda other: other is queued)[0][0] - 1
+        return TriedAgain(
+            **asdict(waiting),
+            woken_by={plugin: tuple(events) for plugin, events in self._queue.events_that_wake(queued).items()},
+            now=detail_of(explain(snapshot, queued.pod, runner), snapshot, runner, None, BEST_NODES),
+            pods_ahead=ahead,
+        )
 
-    def _look_at(self, pod: PodInfo) -> bytes:
-        snapshot, runner = self._attempts.snapshot(), self._attempts.runner_of(pod)
-        return _encode(detail_of(explain(snapshot, pod, runner), snapshot, runner, None, BEST_NODES))
-
-    def _why_not(self, namespace: str, name: str, queued: QueuedPod | None, node: str) -> dict[str, Any]:
+    def _why_not(self, namespace: str, name: str, queued: QueuedPod | None, node: str) -> WhyNot:
         """What every plugin says of a pod on a node as it is now."""
-        snapshot = self._attempts.snapshot()
-        shown: dict[str, Any] = {"node": node, "placedOn": None, "problem": None, "verdict": None}
         pod = queued.pod if queued is not None else self._placed(namespace, name)
         if pod is None:
-            shown["problem"] = "the pod neither waits nor has a node, so nothing is judged"
-        elif pod.scheduler_name not in self._attempts.runners:
-            shown["problem"] = "the pod belongs to another scheduler"
-        elif snapshot.row(node) < 0:
-            shown["problem"] = "no node has this name"
-        else:
-            runner, placed_on = self._attempts.runner_of(pod), pod.node_name or None
-            view, waiting = without_own_use(snapshot, pod) if placed_on else (snapshot, pod)
-            shown["placedOn"] = placed_on
-            shown["verdict"] = msgspec.Raw(_encode(judge_node(view, waiting, runner, node, placed_on)))
-        return shown
+            return WhyNot(node, None, "the pod neither waits nor has a node, so nothing is judged", None)
+        return why_not(self._attempts, pod, node)
 
     def _placed(self, namespace: str, name: str) -> PodInfo | None:
         state = self._attempts.state
@@ -165,71 +174,111 @@ class Inspector:
 
     # The queue ------------------------------------------------------------------------------------------------------
 
-    def _waiting_pods(self, question: QueueQuestion) -> dict[str, Any]:
-        namespace, most = question.namespace, question.most
+    def _waiting_pods(self, question: QueueQuestion) -> QueueReport:
+        namespace, limit = question.namespace, question.limit
         pools: dict[str, list[QueuedPod]] = {name: [] for name in _QUEUES}
         for queued in self._queue.pending():
             if namespace is None or queued.pod.namespace == namespace:
                 pools[self._queue.queue_of(queued.pod.uid) or "active"].append(queued)
         counts = self._queue.counts()
-        active = self._queue.first_active(most, lambda queued: namespace is None or queued.pod.namespace == namespace)
+        active = self._queue.first_active(limit, lambda queued: namespace is None or queued.pod.namespace == namespace)
         queues = []
         for name in _QUEUES:
             if name == "active":
-                items = [{"position": place, **self._place_in_queue(queued)} for place, queued in active]
+                items = [self._waiting(queued, place) for place, queued in active]
             else:
-                first = heapq.nsmallest(most, pools[name], key=self._backoff_end if name == "backoff" else _queued_at)
-                items = [self._place_in_queue(queued) for queued in first]
-            queues.append({"queue": name, "pods": counts[name], "readable": len(pools[name]), "items": items})
-        return {"apiVersion": API_VERSION, "kind": "QueueReport", "namespace": namespace, "queues": queues}
+                first = heapq.nsmallest(limit, pools[name], key=self._backoff_end if name == "backoff" else _queued_at)
+                items = [self._waiting(queued) for queued in first]
+            queues.append(Queue(name, counts[name], len(pools[name]), tuple(items)))
+        return QueueReport(namespace=namespace, queues=tuple(queues))
 
-    def _place_in_queue(self, queued: QueuedPod) -> dict[str, Any]:
+    def _waiting(self, queued: QueuedPod, position: int | None = None) -> WaitingPod:
         now, pod = self._clocks.monotonic(), queued.pod
         name = self._queue.queue_of(pod.uid)
-        shown: dict[str, Any] = {
-            "pod": pod.key,
-            "uid": pod.uid,
-            "schedulerName": pod.scheduler_name,
-            "queue": name,
-            "priority": pod.priority,
-            "since": format_time(datetime.fromtimestamp(queued.timestamp, UTC)),
-            "seconds": round(now - queued.queued_at, 3),
-            "attempts": queued.attempts,
-            "rejectedBy": sorted(queued.rejectors),
-        }
-        if name == "backoff":
-            shown["backoffSeconds"] = round(max(0.0, self._queue.backoff_until(queued) - now), 3)
-        if queued.gated:
-            shown["gate"] = {"plugin": queued.gating_plugin, "message": queued.gate_message[:_MOST_MESSAGE]}
-        return shown
+        backoff = max(0.0, self._queue.backoff_until(queued) - now) if name == "backoff" else None
+        return WaitingPod(
+            pod=pod.key,
+            uid=pod.uid,
+            scheduler_name=pod.scheduler_name,
+            queue=name or "",
+            priority=pod.priority,
+            since=time_text(queued.timestamp),
+            seconds=round(now - queued.queued_at, 3),
+            attempts=queued.attempts,
+            rejected_by=tuple(sorted(queued.rejectors)),
+            position=position,
+            backoff_seconds=None if backoff is None else round(backoff, 3),
+            gate=Gate(queued.gating_plugin, queued.gate_message[:MOST_MESSAGE]) if queued.gated else None,
+        )
 
     def _backoff_end(self, queued: QueuedPod) -> tuple[MonotonicSeconds, MonotonicSeconds]:
         return self._queue.backoff_until(queued), queued.queued_at
 
     # Shadows --------------------------------------------------------------------------------------------------------
 
-    def _shadow(self, question: ShadowQuestion) -> dict[str, Any]:
+    def _shadow(self, question: ShadowQuestion) -> ShadowReport:
         if self._shadows is None:
             raise UnansweredError(404, "no profile has a shadow")
-        shown = self._shadows.show(namespace=question.namespace, most=question.most)
-        return {"apiVersion": API_VERSION, "kind": "ShadowReport", "namespace": question.namespace, **shown}
+        shown = self._shadows.show(namespace=question.namespace, most=question.limit)
+        profiles = msgspec.convert(shown["profiles"], tuple[ShadowProfile, ...])
+        return ShadowReport(namespace=question.namespace, profiles=profiles, items=tuple(shown["items"]))
 
     # Nodes ----------------------------------------------------------------------------------------------------------
 
-    def _node(self, name: str) -> dict[str, Any]:
+    def _node(self, name: str) -> NodeReport:
         snapshot = self._attempts.snapshot()
         row = snapshot.row(name)
         if row < 0:
             raise UnansweredError(404, "the scheduler knows no node of this name")
         decisions, by_plugin = self._history.rejections.of(snapshot, row)
-        return {
-            **node_facts(snapshot, row),
-            "chosen": {"decisions": len(self._history), "times": self._history.count_chosen(name)},
-            "rejected": {
-                "decisions": decisions,
-                "byPlugin": dict(sorted(by_plugin.items(), key=lambda counted: (-counted[1], counted[0]))),
-            },
-        }
+        most_first = sorted(by_plugin.items(), key=lambda counted: (-counted[1], counted[0]))
+        return replace(
+            node_report(snapshot, row),
+            chosen=ChosenCount(len(self._history), self._history.count_chosen(name)),
+            rejected=RejectedCount(decisions, dict(most_first)),
+        )
+
+
+def why_not(attempts: AttemptPipeline, pod: PodInfo, node: str) -> WhyNot:
+    """Return what every plugin says of a pod on a node as it is now; of a placed pod, without its own use."""
+    snapshot = attempts.snapshot()
+    if pod.scheduler_name not in attempts.runners:
+        return WhyNot(node, None, "the pod belongs to another scheduler", None)
+    if snapshot.row(node) < 0:
+        return WhyNot(node, None, "no node has this name", None)
+    placed_on = pod.node_name or None
+    view, waiting = without_own_use(snapshot, pod) if placed_on else (snapshot, pod)
+    verdict = judge_node(view, waiting, attempts.runner_of(pod), node, placed_on)
+    return WhyNot(node, placed_on, None, verdict)
+
+
+def node_report(snapshot: Snapshot, row: int) -> NodeReport:
+    """Return what a snapshot says of the node in a row."""
+    info, pods = snapshot.info(row), snapshot.pods_on(row)
+    requested = {resource: int(snapshot.requested(resource)[row]) for resource in info.allocatable}
+    return NodeReport(
+        node=info.name,
+        unschedulable=info.unschedulable,
+        taints=tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in info.taints),
+        allocatable=_quantities(info.allocatable),
+        requested=_quantities(requested),
+        pods=NodePods(info.allowed_pods, len(pods), _by_scheduler(pods)),
+        load=load_of_node(snapshot, row),
+    )
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {
+        resource: format_milli(amount) if resource == "cpu" else format_value(amount)
+        for resource, amount in sorted(amounts.items())
+    }
+
+
+def _by_scheduler(pods: Iterable[PodInfo]) -> dict[str, int]:
+    counts = Counter(pod.scheduler_name for pod in pods)
+    largest = dict(counts.most_common(_MAX_SCHEDULERS))
+    others = counts.total() - sum(largest.values())
+    return {**largest, "": others} if others else largest
 
 
 def _queued_at(queued: QueuedPod) -> MonotonicSeconds:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
 import structlog
 
+from scheduler.answers import SourceLoads
 from scheduler.catalog import CredentialRules
 from scheduler.config import Configuration
 from scheduler.engine.engine import Engine
@@ -15,7 +17,7 @@ from scheduler.engine.nodeloads import NodeLoads
 from scheduler.framework import NODE_LOAD, NODE_LOAD_UPDATE, LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, configured_sources, load_source
-from scheduler.observe import Metrics, SourceLoads
+from scheduler.observe import Metrics
 
 log = structlog.get_logger(component="loads")
 
@@ -85,14 +87,19 @@ class LoadFeeds:
         for loads in self._loads.values():
             loads.show(self._metrics.nodes_load, now)
 
-    def node_loads(self) -> list[SourceLoads]:
-        """Return the state of each source and the nodes' load; called on the loop."""
+    def node_loads(self) -> Iterator[SourceLoads]:
+        """Return the state of each source and the nodes' load; called on the loop, gone through on any thread."""
         now = self._engine.clocks.wall()
-        statuses = {key: feed.status() for key, feed in self._feeds.items()}
-        return [
-            SourceLoads(key, status.fresh, status.age_seconds, self._loads[key].rows(now))
-            for key, status in statuses.items()
-        ]
+        of_now = [(key, feed.status(), self._loads[key].rows(now)) for key, feed in self._feeds.items()]
+        return (
+            SourceLoads(
+                key,
+                status.fresh,
+                round(status.age_seconds, 1) if math.isfinite(status.age_seconds) else None,
+                tuple(rows),
+            )
+            for key, status, rows in of_now
+        )
 
     def _node_count(self) -> int:
         """Called on a collector's thread, as the next."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from prometheus_client import Gauge
 
+from scheduler.answers import LoadEstimate, NodeLoadRow
 from scheduler.framework import FloatArray, is_fresh
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
-from scheduler.observe import LoadEstimate, NodeLoadRow
 from scheduler.state import ClusterState
 
 QUANTILES = (0.1, 0.5, 0.9, 1.0)

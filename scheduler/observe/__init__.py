@@ -38,11 +38,6 @@ from scheduler.observe.refresh import GaugeRefresh as GaugeRefresh
 from scheduler.observe.resources import PodResources as PodResources
 from scheduler.observe.series import Count as Count, Distribution as Distribution, Histograms as Histograms
 from scheduler.observe.server import Server as Server, bind as bind, port_of as port_of
-from scheduler.observe.sourceloads import (
-    LoadEstimate as LoadEstimate,
-    NodeLoadRow as NodeLoadRow,
-    SourceLoads as SourceLoads,
-)
 from scheduler.observe.spans import (
     AttributeValue as AttributeValue,
     Span as Span,

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from msgspec import Raw, Struct, field
 from prometheus_client import CollectorRegistry
 
+from scheduler.answers import Document, SourceLoads
 from scheduler.observe.clients import ClientAuthorities
 from scheduler.observe.health import HealthChecks
 from scheduler.observe.profiling import Stack
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
-from scheduler.observe.sourceloads import SourceLoads
 
 
 class PodsQuestion(Struct, frozen=True):
@@ -26,13 +26,13 @@ class PodsQuestion(Struct, frozen=True):
     Attributes:
         namespace: whose pods; None for all. Pods of other namespaces are counted and not named.
         pod: only the one of this name, and where it waits; only with a namespace.
-        most: decisions to show.
+        limit: decisions to show.
         node: also what every plugin says of the pod on this node; only with a pod.
     """
 
     namespace: str | None
     pod: str | None
-    most: int
+    limit: int
     node: str | None = None
 
 
@@ -41,11 +41,11 @@ class QueueQuestion(Struct, frozen=True):
 
     Attributes:
         namespace: whose pods are named; None for all. Those of other namespaces are counted.
-        most: pods to show, of each queue.
+        limit: pods to show, of each queue.
     """
 
     namespace: str | None
-    most: int
+    limit: int
 
 
 class NodeQuestion(Struct, frozen=True):
@@ -58,7 +58,7 @@ class ChosenQuestion(Struct, frozen=True):
     """The last decisions that chose a node, of all namespaces."""
 
     node: str
-    most: int
+    limit: int
 
 
 class ShadowQuestion(Struct, frozen=True):
@@ -66,11 +66,11 @@ class ShadowQuestion(Struct, frozen=True):
 
     Attributes:
         namespace: whose pods are named; None for all.
-        most: differences to show.
+        limit: differences to show.
     """
 
     namespace: str | None
-    most: int
+    limit: int
 
 
 Question = PodsQuestion | QueueQuestion | NodeQuestion | ChosenQuestion | ShadowQuestion
@@ -178,7 +178,7 @@ class Answers(Struct, frozen=True, kw_only=True):
     node_loads: Callable[[], Iterable[SourceLoads]] | None = None
     """Returns the nodes' load by source, for `/debug/nodes`; called on the loop, gone through on the serving thread.
     Without it that path is not served."""
-    inspect: Callable[[Question], dict[str, Any]] | None = None
+    inspect: Callable[[Question], Document] | None = None
     """Answers a question about decisions, or raises UnansweredError. Called on the loop. Without it `/debug/decisions`,
     `/debug/queue` and `/debug/nodes/NAME` are not served."""
     handover: HandoverSource | None = None

@@ -18,14 +18,15 @@ one of our own, by which the other side knows that it asked the right pod (docs/
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from aiohttp import web
 from msgspec import Raw
+from msgspec.structs import replace
 
+from scheduler import __version__
+from scheduler.answers import Document, NodeLoadReport
 from scheduler.catalog import HANDOVER_PATH
 from scheduler.observe.answers import (
     Answers,
@@ -57,7 +58,7 @@ class HandoverEndpoint:
         try:
             history = await self._loop.ask(self._source.export)
         except TimeoutError:
-            return web.Response(status=503, text="the scheduling loop is busy; try again\n")
+            return web.Response(status=503, text=_BUSY)
         except UnansweredError as error:
             return web.Response(status=error.status, text=f"{error}\n")
         response = web.Response(
@@ -68,9 +69,6 @@ class HandoverEndpoint:
         await response.write_eof()
         self._source.delivered()
         return response
-
-
-_KIND: Final = {"apiVersion": "secondary-scheduler.io/v1", "kind": "NodeLoadReport"}
 
 
 class NodeLoadEndpoint:
@@ -89,28 +87,13 @@ class NodeLoadEndpoint:
         try:
             sources = await self._answers.gauges.ask(ask)
         except TimeoutError:
-            return web.Response(status=503, text="the scheduling loop is busy; try again\n")
-        shown = [
-            {
-                "source": loads.source,
-                "fresh": loads.fresh,
-                "ageSeconds": round(loads.age_seconds, 1) if math.isfinite(loads.age_seconds) else None,
-                "nodes": _list(loads.nodes),
-            }
-            for loads in sources
-        ]
-        body = msgspec.json.encode({**_KIND, "sources": shown}) + b"\n"
-        return web.Response(body=body, content_type="application/json")
+            return web.Response(status=503, text=_BUSY)
+        return _response(NodeLoadReport(sources=tuple(sources)))
 
 
-def _list(nodes: Iterable[object]) -> list[object]:
-    """Go through the nodes here and not on the scheduling loop."""
-    return list(nodes)
-
-
-_MOST: Final = 500
-_DEFAULT_MOST: Final = 100
-_DEFAULT_MOST_WAITING: Final = 20
+_MAX_LIMIT: Final = 500
+_DEFAULT_LIMIT: Final = 100
+_DEFAULT_WAITING_LIMIT: Final = 20
 _NAME_LENGTH: Final = 253
 _BUSY: Final = "the scheduling loop is busy; try again\n"
 
@@ -146,7 +129,7 @@ class DecisionEndpoints:
                 raise _QueryError(f"pod: only below {DECISIONS}/namespaces/NAME")
             if node is not None and pod is None:
                 raise _QueryError("node: only with a pod")
-            return await self._answer(PodsQuestion(namespace, pod, _number(request, _DEFAULT_MOST), node))
+            return await self._answer(PodsQuestion(namespace, pod, _number(request, _DEFAULT_LIMIT), node))
         except _QueryError as error:
             return web.Response(status=400, text=f"{error}\n")
 
@@ -155,7 +138,7 @@ class DecisionEndpoints:
         if namespace is None and request.path != QUEUE:
             return _not_found("namespace")
         try:
-            return await self._answer(QueueQuestion(namespace, _number(request, _DEFAULT_MOST_WAITING)))
+            return await self._answer(QueueQuestion(namespace, _number(request, _DEFAULT_WAITING_LIMIT)))
         except _QueryError as error:
             return web.Response(status=400, text=f"{error}\n")
 
@@ -164,7 +147,7 @@ class DecisionEndpoints:
         if namespace is None and request.path != SHADOW:
             return _not_found("namespace")
         try:
-            return await self._answer(ShadowQuestion(namespace, _number(request, _DEFAULT_MOST_WAITING)))
+            return await self._answer(ShadowQuestion(namespace, _number(request, _DEFAULT_WAITING_LIMIT)))
         except _QueryError as error:
             return web.Response(status=400, text=f"{error}\n")
 
@@ -177,7 +160,7 @@ class DecisionEndpoints:
         if node is None:
             return _not_found("node")
         try:
-            return await self._answer(ChosenQuestion(node, _number(request, _DEFAULT_MOST_WAITING)))
+            return await self._answer(ChosenQuestion(node, _number(request, _DEFAULT_WAITING_LIMIT)))
         except _QueryError as error:
             return web.Response(status=400, text=f"{error}\n")
 
@@ -191,7 +174,7 @@ class DecisionEndpoints:
         except UnansweredError as error:
             headers = {"Retry-After": "5"} if error.status == 429 else {}
             return web.Response(status=error.status, text=f"{error}\n", headers=headers)
-        return web.Response(body=_encode(answer), content_type="application/json")
+        return _response(answer)
 
 
 def _not_found(kind: str) -> web.Response:
@@ -209,10 +192,11 @@ def _number(request: web.Request, default: int) -> int:
     text = request.query.get("limit")
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= _MOST):
-        raise _QueryError(f"limit: a number from 1 to {_MOST}")
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= _MAX_LIMIT):
+        raise _QueryError(f"limit: a number from 1 to {_MAX_LIMIT}")
     return int(text)
 
 
-def _encode(answer: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(answer) + b"\n"
+def _response(document: Document) -> web.Response:
+    body = msgspec.json.encode(replace(document, scheduler_version=__version__)) + b"\n"
+    return web.Response(body=body, content_type="application/json")

@@ -3,7 +3,8 @@
 A plugin may import `scheduler.framework`, `helpers`, `preemption`, `catalog`, `config` and `scheduler.kube.model` and
 `.primitives`, never another plugin. It reads no clock, file or environment and does no I/O but through its `Handle`.
 What `compatibility: upstream` changes stands in a class named `Upstream…`: rules, or a subclass of the plugin, chosen
-once when the plugin is constructed. A plugin's bases are the Protocols that it implements, so that mypy checks it where it stands.
+once when the plugin is constructed. A plugin's bases are the Protocols that it implements: mypy checks it where it
+stands.
 """
 
 import importlib

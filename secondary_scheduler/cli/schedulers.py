@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from secondary_scheduler.cli.errors import CommandError, printable
 
 if TYPE_CHECKING:
+    from scheduler.answers import DecisionList, Document
     from scheduler.kube.client import ClientConfig
     from secondary_scheduler.clusterstatus.forwarding import Answer
     from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers
 
 PORT = 10259
+D = TypeVar("D", bound="Document")
 _TIMEOUT = 15.0
 _CHANGE_SECONDS = 5.0
 """For which a Lease that nobody holds is looked at again: at a rollout the old leader releases it, and the new one sees
@@ -57,8 +58,8 @@ class Schedulers:
     chosen: bool
     asker: ClientConfig | None = None
 
-    def answers(self, path: str, query: Mapping[str, str], right: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the answers, each with the pod that gave it.
+    def answers(self, path: str, query: Mapping[str, str], right: str, form: type[D]) -> Iterator[D]:
+        """Yield the answers.
 
         A scheduler that cannot be asked ends nothing as long as another answers.
 
@@ -66,6 +67,7 @@ class Schedulers:
             path: on their HTTPS port.
             query: of the request.
             right: what the user needs, in words, such as `get pods in namespace shop`.
+            form: of the answers.
 
         Raises:
             CommandError: none of them answers; the text is about the first.
@@ -73,15 +75,15 @@ class Schedulers:
         problems: list[CommandError] = []
         for pod in self.pods:
             try:
-                answer = self._ask(pod, path, query, right)
+                answer = self._ask(pod, path, query, right, form)
             except CommandError as error:
                 problems.append(error)
             else:
-                yield pod, answer
+                yield answer
         if len(problems) == len(self.pods):
             raise problems[0]
 
-    def about_pod(self, namespace: str, name: str, why_not: str | None = None) -> dict[str, Any]:
+    def about_pod(self, namespace: str, name: str, why_not: str | None = None) -> DecisionList:
         """Return the answer of the scheduler that knows a pod.
 
         Args:
@@ -92,15 +94,16 @@ class Schedulers:
             UnknownPodError: none of them knows it.
             CommandError: none answers.
         """
+        from scheduler.answers import DecisionList
         from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers
 
         path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
         query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
         names: dict[str, None] = {}
-        for _, answer in self.answers(path, query, f"get pods in namespace {namespace}"):
-            if answer.get("items") or answer.get("waiting") or (answer.get("whyNot") or {}).get("verdict"):
+        for answer in self.answers(path, query, f"get pods in namespace {namespace}", DecisionList):
+            if answer.items or answer.waiting or (answer.why_not and answer.why_not.verdict):
                 return answer
-            names |= dict.fromkeys(map(str, answer.get("schedulerNames") or ()))
+            names |= dict.fromkeys(answer.scheduler_names)
         raise UnknownPodError(namespace, name, AskedSchedulers(self.pods, tuple(names)))
 
     def only(self) -> Schedulers:
@@ -116,8 +119,8 @@ class Schedulers:
             )
         return self
 
-    def _ask(self, pod: str, path: str, query: Mapping[str, str], right: str) -> dict[str, Any]:
-        from secondary_scheduler.clusterstatus.forwarding import NoSuchPodError, get
+    def _ask(self, pod: str, path: str, query: Mapping[str, str], right: str, form: type[D]) -> D:
+        from secondary_scheduler.clusterstatus.forwarding import NoSuchPodError, get, read_answer
 
         place = f"{self.namespace}/{pod}"
         try:
@@ -132,13 +135,7 @@ class Schedulers:
             raise CommandError(
                 f"{place} answers {answer.refusal(f'to {right}', _absent(answer))}{self._advice(answer)}"
             )
-        try:
-            document = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict) or not str(document.get("apiVersion")).startswith("secondary-scheduler.io/"):
-            raise CommandError(f"{place} port {self.port}: the answer is not a scheduler's of this project")
-        return document
+        return read_answer(answer.body, form, f"{place} port {self.port}")
 
     def _advice(self, answer: Answer) -> str:
         if answer.status != 503 or "does not lead" not in answer.reason:

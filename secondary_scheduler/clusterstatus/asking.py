@@ -7,19 +7,18 @@ own rights. All schedulers are asked at the same time.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from scheduler.answers import Decision, DecisionList
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import TimestampError, parse_time
-from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError, fetch
-from secondary_scheduler.clusterstatus.listing import parts
+from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError, fetch, read_answer
 from secondary_scheduler.errors import CommandError
 
 Json = dict[str, Any]
@@ -38,9 +37,9 @@ _METRICS = {
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
 _DECISIONS = 100
 """The newest decisions, from which the present rate, the last placements and the last errors follow."""
-_MOST_ERRORS = 10
-_MOST_PLACEMENTS = 10
-_MOST_LINES = 200_000
+_MAX_ERRORS = 10
+_MAX_PLACEMENTS = 10
+_MAX_LINES = 200_000
 Sample = tuple[Mapping[str, str], float]
 
 
@@ -119,7 +118,7 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
         if question.is_ours:
             answer = await get("/debug/decisions", limit=str(_DECISIONS))
             if answer.status == 200:
-                attempts = decisions_part(json.loads(answer.body), now)
+                attempts = decisions_part(read_answer(answer.body, DecisionList, place).items, now)
             elif answer.status != 404:
                 refusal = answer.refusal("get on the path /debug/decisions (nonResourceURLs)", "")
                 missing.append(f"last attempts and errors: {place} answers {refusal}")
@@ -127,7 +126,8 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
         absent = True
         missing.append(f"queue, attempts and load by source: {error}")
     except CommandError as error:
-        missing.append(f"queue, attempts and load by source: {error}")
+        subject = "last attempts and errors" if metrics else "queue, attempts and load by source"
+        missing.append(f"{subject}: {error}")
     except (ValueError, RecursionError) as error:
         missing.append(f"what {place} answers cannot be read: {error}")
     return LiveState(metrics, attempts, tuple(missing), absent)
@@ -170,7 +170,7 @@ def _samples(text: str) -> dict[str, list[Sample]]:
     """The samples that are of interest by the metric's name: a scheduler has thousands of others."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    lines = text.splitlines()[:_MOST_LINES]
+    lines = text.splitlines()[:_MAX_LINES]
     chosen = [line for line in lines if line.partition("{")[0].partition(" ")[0] in _METRICS]
     samples: dict[str, list[Sample]] = {}
     for family in text_string_to_metric_families("\n".join(chosen) + "\n"):
@@ -197,35 +197,34 @@ def _sources(samples: Mapping[str, list[Sample]]) -> Iterator[Json]:
         }
 
 
-def decisions_part(document: object, now: datetime) -> Json:
+def decisions_part(items: Sequence[Decision], now: datetime) -> Json:
     """Return how many attempts there were lately, with which results, the last placements and the last errors.
 
     Args:
-        document: a DecisionList of all namespaces, the newest first.
-        now: when it was asked for.
+        items: decisions of all namespaces, the newest first.
+        now: when they were asked for.
     """
-    items = parts(document, "items")
     times = [time for item in items if (time := _time(item)) is not None]
     if not times:
         return {"count": 0, "seconds": 0.0, "results": {}, "placements": [], "errors": []}
-    results = Counter(str(item.get("result")) for item in items)
+    placements = (item for item in items if item.result == "scheduled")
+    errors = (item for item in items if item.result == "error")
     return {
         "count": len(items),
         "seconds": max(0.0, round((now - min(times)).total_seconds(), 1)),
-        "results": dict(sorted(results.items())),
-        "placements": list(_last(items, "scheduled", ("time", "pod", "node"), _MOST_PLACEMENTS)),
-        "errors": list(_last(items, "error", ("time", "pod", "message"), _MOST_ERRORS)),
+        "results": dict(sorted(Counter(item.result for item in items).items())),
+        "placements": [
+            {"time": item.time, "pod": item.pod, "node": item.node or ""}
+            for item in islice(placements, _MAX_PLACEMENTS)
+        ],
+        "errors": [
+            {"time": item.time, "pod": item.pod, "message": item.message or ""} for item in islice(errors, _MAX_ERRORS)
+        ],
     }
 
 
-def _last(items: Iterable[Json], result: str, fields: Iterable[str], most: int) -> Iterator[Json]:
-    chosen = (item for item in items if item.get("result") == result)
-    for item in islice(chosen, most):
-        yield {field: str(item.get(field) or "") for field in fields}
-
-
-def _time(item: Json) -> datetime | None:
+def _time(item: Decision) -> datetime | None:
     try:
-        return parse_time(str(item.get("time")))
+        return parse_time(item.time)
     except TimestampError:
         return None

@@ -13,11 +13,14 @@ import http.client
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 
+from scheduler import __version__
+from scheduler.answers import API_VERSION, Document
 from scheduler.kube.client import ClientConfig, Credentials, api_path, connection_error
 from secondary_scheduler.errors import CommandError, printable
 
@@ -27,6 +30,14 @@ _CONNECT_SECONDS, _ANSWER_SECONDS = 15.0, 30.0
 _MOST = 16 << 20
 """Bytes of an answer; 500 decisions have some 4 MiB."""
 _CHUNK = 64 << 10
+
+
+D = TypeVar("D", bound=Document)
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    api_version: str
+    scheduler_version: str = ""
 
 
 class NoSuchPodError(CommandError):
@@ -66,6 +77,36 @@ class Answer(NamedTuple):
                 f"--as-service-account{needs}, or use a user with a token"
             )
         return f"{self.status}: {reason}{advice}"
+
+
+def read_answer(body: bytes, form: type[D], place: str) -> D:
+    """Return what a scheduler answered.
+
+    Args:
+        body: of its answer.
+        form: which answer it is.
+        place: who gave it, such as `shop/scheduler-1`.
+
+    Raises:
+        CommandError: it is not a scheduler's of this project, or of a version whose answers have another form.
+    """
+    try:
+        head = msgspec.json.decode(body, type=_Head)
+        ours = head.api_version.startswith(f"{API_VERSION.partition('/')[0]}/")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        ours = False
+    if not ours:
+        raise CommandError(f"{place}: the answer is not a scheduler's of this project")
+    try:
+        return msgspec.json.decode(body, type=form)
+    except msgspec.ValidationError as error:
+        version = head.scheduler_version or "a version before 0.2.0"
+        raise CommandError(
+            printable(
+                f"{place}: the scheduler is {version}, this is {__version__} and cannot read its answer ({error}): use "
+                "the command line of the scheduler's version"
+            )
+        ) from error
 
 
 def get(

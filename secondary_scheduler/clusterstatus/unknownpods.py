@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
+from scheduler.answers import DecisionList, ForgottenDecision
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from scheduler.kube.primitives import TimestampError, parse_time
 from secondary_scheduler.clusterstatus.health import age_of
@@ -77,15 +80,28 @@ def refuse_unknown(
     raise CommandError(printable(why_unknown(pod, key, schedulers) or f"{key}: {placed}"))
 
 
-def with_forgotten(pod: Json, answer: Json, key: str) -> dict[str, Any]:
-    """Return an answer of no decision about a pod that has a node, with what is still known of its placement.
+def with_forgotten(pod: Json, answer: DecisionList, key: str) -> DecisionList:
+    """Return an answer of no decision about a pod that has a node, with what is still known of its placement: where and
+    when, and whether the scheduler has restarted since.
 
     Args:
         pod: as the API server has it.
-        answer: whose `whyNot` is about this node or another.
+        answer: whose `why_not` is about this node or another.
         key: namespace and name of the pod.
     """
-    return {**answer, "forgotten": {"pod": key, **_forgotten(pod, part(answer, "history"))}}
+    placed = next(
+        (each.get("lastTransitionTime") for each in parts(pod, "status", "conditions") if _is_placed(each)), None
+    )
+    leading, since = (answer.history.leading_since, answer.history.since) if answer.history else (None, None)
+    forgotten = ForgottenDecision(
+        key,
+        node_of(pod),
+        str(part(pod, "spec").get("schedulerName") or ""),
+        placed and str(placed),
+        leading if _is_before(placed, leading) else None,
+        since,
+    )
+    return replace(answer, forgotten=forgotten)
 
 
 def _anothers(pod: Json, scheduler: str, node: str, schedulers: AskedSchedulers, now: datetime) -> str:
@@ -101,21 +117,6 @@ def _anothers(pod: Json, scheduler: str, node: str, schedulers: AskedSchedulers,
     # `schedulerName` of a pod is immutable.
     advice = " Create the pod anew with this schedulerName." if like else ""
     return f"it waits for the scheduler {scheduler}{untried}; {serves}{like}{advice}"
-
-
-def _forgotten(pod: Json, history: Json) -> dict[str, Any]:
-    """What is still known of the decision: where and when, and whether the scheduler has restarted since."""
-    placed = next(
-        (each.get("lastTransitionTime") for each in parts(pod, "status", "conditions") if _is_placed(each)), None
-    )
-    leading = history.get("leadingSince")
-    return {
-        "node": node_of(pod),
-        "schedulerName": str(part(pod, "spec").get("schedulerName") or ""),
-        "time": placed,
-        "before": leading if _is_before(placed, leading) else None,
-        "historySince": history.get("since"),
-    }
 
 
 def _is_placed(condition: Json) -> bool:

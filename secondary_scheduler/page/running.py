@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +18,11 @@ from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
+from scheduler.answers import DecisionList
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, api_path
 from scheduler.operand import SECURE_PORT
 from secondary_scheduler.clusterstatus.document import read_status, status_document
-from secondary_scheduler.clusterstatus.forwarding import fetch
+from secondary_scheduler.clusterstatus.forwarding import fetch, read_answer
 from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations
 from secondary_scheduler.clusterstatus.instances import Instance
 from secondary_scheduler.clusterstatus.leaders import holder_of
@@ -140,11 +140,7 @@ class RunningScheduler:
         place = f"{self.lease.namespace}/{leader}"
         if answer.status != 200:
             raise CommandError(f"{place} answers {answer.refusal(f'to get pods in namespace {namespace}', '')}")
-        try:
-            document = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            document = None
-        pod = running_pod(document)
+        pod = running_pod(read_answer(answer.body, DecisionList, place))
         if pod.last is None and pod.waiting is None:
             schedulers = AskedSchedulers((leader,), pod.scheduler_names)
             read = partial(refuse_unknown, config, _COMMAND, namespace, name, schedulers)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler.core import DecisionDetail, ScoredNode
+from scheduler.answers import DecisionDetail, ScoredNode
 from secondary_scheduler.views.nodes import page_of
 from secondary_scheduler.views.runs import PodDecision, Run
 

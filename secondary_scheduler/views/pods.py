@@ -4,57 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
-from msgspec import Struct
-
-from scheduler.core import DecisionDetail
-from secondary_scheduler.errors import CommandError, printable
+from scheduler.answers import Decision, DecisionDetail, DecisionList, TriedAgain
 from secondary_scheduler.views.decisions import MatrixRow, score_matrix
 from secondary_scheduler.views.nodes import page_of
 from secondary_scheduler.views.scenes import Scene
-
-
-class Gate(Struct, frozen=True):
-    """What keeps a pod out of the queue."""
-
-    plugin: str = ""
-    message: str = ""
-
-
-class Waiting(Struct, frozen=True, rename="camel"):
-    """Where a pod waits; `now` is whether it would fit at this moment, where that was computed."""
-
-    queue: str
-    seconds: float
-    attempts: int
-    woken_by: dict[str, list[str]] = {}
-    pods_ahead: int | None = None
-    backoff_seconds: float | None = None
-    gate: Gate | None = None
-    now: DecisionDetail | None = None
-
-
-class Attempt(Struct, frozen=True, rename="camel"):
-    """One attempt of the running scheduler; it keeps details of a share of them, and not always the number."""
-
-    time: str
-    result: str
-    scheduler_name: str
-    attempt: int | None = None
-    node: str | None = None
-    message: str | None = None
-    evaluated_nodes: int = 0
-    feasible_nodes: int = 0
-    load_age_seconds: dict[str, float] = {}
-    details: DecisionDetail | None = None
-
-
-class _Answer(Struct, frozen=True, rename="camel"):
-    items: list[Attempt] | None = None
-    waiting: Waiting | None = None
-    scheduler_names: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,30 +33,22 @@ class RunningPod:
         scheduler_names: those that it decides for.
     """
 
-    last: Attempt | None
-    earlier: tuple[Attempt, ...]
-    waiting: Waiting | None
+    last: Decision | None
+    earlier: tuple[Decision, ...]
+    waiting: TriedAgain | None
     shown: Shown | None
     scheduler_names: tuple[str, ...] = ()
 
 
-def running_pod(data: Any) -> RunningPod:
-    """Return what a scheduler's answer says, which is the data of its JSON.
-
-    Raises:
-        CommandError: it has another form.
-    """
-    try:
-        answer = msgspec.convert(data, _Answer)
-    except msgspec.ValidationError as error:
-        message = f"the scheduler's answer has another form than this version knows: {error}"
-        raise CommandError(printable(message)) from error
-    attempts = tuple(answer.items or ())
-    last = attempts[0] if attempts else None
-    now = answer.waiting.now if answer.waiting is not None else None
-    detail = last.details if last is not None and last.details is not None else now
+def running_pod(answer: DecisionList) -> RunningPod:
+    """Return what a scheduler's answer says about a pod."""
+    last = answer.items[0] if answer.items else None
+    waiting = answer.waiting or None
+    detail = last.details if last is not None else None
+    if detail is None and waiting is not None:
+        detail = waiting.now
     shown = _shown(detail) if detail is not None else None
-    return RunningPod(last, attempts[1:], answer.waiting, shown, tuple(answer.scheduler_names or ()))
+    return RunningPod(last, answer.items[1:], waiting, shown, answer.scheduler_names)
 
 
 def _shown(detail: DecisionDetail) -> Shown:

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from scheduler.answers import DecisionDetail
 from scheduler.config import Configuration
-from scheduler.core import DecisionDetail, Placement, detail_of
+from scheduler.core import Placement, detail_of
 from scheduler.engine import Assembly
 from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.balance import NodeFigures, node_figures

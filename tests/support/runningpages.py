@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from scheduler.answers import DecisionList
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError
@@ -25,6 +24,7 @@ from secondary_scheduler.clusterstatus.instances import instances_of
 from secondary_scheduler.views.pods import RunningPod, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
+from tests.support.answers import read_decision
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
 
@@ -51,19 +51,18 @@ class FakeCluster(LiveCluster):
     def ask(self, namespace: str, name: str) -> RunningPod:
         for decision in self.scene.run.decisions:
             if decision.key.rpartition("/")[2] == name:
-                attempt = {
-                    "time": "2026-09-21T14:13:20Z",
-                    "result": "scheduled" if decision.node else "unschedulable",
-                    "schedulerName": decision.scheduler_name,
-                    "attempt": 1,
-                    "node": decision.node,
-                    "message": decision.message or None,
-                    "evaluatedNodes": decision.evaluated,
-                    "feasibleNodes": decision.feasible,
-                    "loadAgeSeconds": dict(decision.load_ages or {}),
-                    "details": msgspec.to_builtins(decision.detail),
-                }
-                return running_pod({"items": [attempt], "waiting": None})
+                attempt = read_decision(
+                    time="2026-09-21T14:13:20Z",
+                    result="scheduled" if decision.node else "unschedulable",
+                    schedulerName=decision.scheduler_name,
+                    node=decision.node,
+                    message=decision.message or None,
+                    evaluatedNodes=decision.evaluated,
+                    feasibleNodes=decision.feasible,
+                    loadAgeSeconds=dict(decision.load_ages or {}),
+                    details=decision.detail,
+                )
+                return running_pod(DecisionList(items=(attempt,)))
         raise CommandError(f"{namespace}/{name}: unknown to scheduler-1")
 
 
@@ -79,10 +78,10 @@ def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: A
     chosen = [decision for decision in scene.run.decisions if decision.node][:placed]
     times = (f"2026-11-24T11:59:{59 - 4 * number:02d}Z" for number in range(len(chosen)))
     items = [
-        {"result": "scheduled", "time": time, "pod": decision.key, "node": decision.node}
+        read_decision(time=time, pod=decision.key, node=decision.node)
         for decision, time in zip(reversed(chosen), times, strict=True)
     ]
-    live = LiveState(metrics_part(made.METRICS), decisions_part({"items": items}, made.NOW), ())
+    live = LiveState(metrics_part(made.METRICS), decisions_part(items, made.NOW), ())
     connection: Any = FakeConnection(made.installation(**answers))
     limits = CallerLimits()
     read = read_installations(connection, "https://api.example.com:6443", None, limits)

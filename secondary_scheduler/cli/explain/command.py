@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import typer
@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 
 from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.explain.rendering import write
 from secondary_scheduler.cli.explain.request import (
     LoadOption,
     NowOption,
@@ -36,6 +35,7 @@ from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.importing import importing
 
 if TYPE_CHECKING:
+    from scheduler.answers import DecisionList, Document
     from secondary_scheduler.cli.explain.objects import Subject
 
 _POD_EXAMPLES = (
@@ -53,6 +53,7 @@ _NODE_EXAMPLES = ("explain node node-7", "explain node node-7 --snapshot cluster
 _SHADOW_EXAMPLES = ("explain shadow -n shop", "explain shadow -A --limit 50 -o json")
 _MOST = 500
 _TIMEOUT = 15.0
+D = TypeVar("D", bound="Document")
 
 
 class _Group(TyperGroup):
@@ -140,7 +141,7 @@ def explain_pod(
     list pods.
     """
     from secondary_scheduler.cli.explain.objects import subject_of
-    from secondary_scheduler.cli.explain.rendering import lines
+    from secondary_scheduler.cli.explain.rendering import pod_lines, write
 
     valid, subject = True, subject_of(name)
     request = offline_request(call, snapshot, config, load, now)
@@ -154,26 +155,27 @@ def explain_pod(
             kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
         )
         answer = _explained(schedulers, namespace or schedulers.config.namespace, subject, why_not)
-    write(answer, output, lambda shown, wide: lines(shown, wide=wide))
-    problem = (answer.get("whyNot") or {}).get("problem")
-    if problem:
-        raise CommandError(printable(f"--why-not {why_not}: {problem}"))
+    write(answer, output, pod_lines(answer, wide=output is FullOutputFormat.WIDE))
+    if answer.why_not and answer.why_not.problem:
+        raise CommandError(printable(f"--why-not {why_not}: {answer.why_not.problem}"))
     _end(valid)
 
 
-def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not: str | None) -> dict[str, Any]:
+def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not: str | None) -> DecisionList:
     """The answer about a pod, or about one pod of a Deployment; of a pod that no scheduler knows, the cluster's word.
 
     Raises:
         CommandError: there is no answer, and why.
     """
+    from msgspec.structs import replace
+
     from scheduler.kube.client import KubeError, SyncConnection
     from secondary_scheduler.cli.explain.objects import pods_of, summary_of
     from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.clusterstatus.listing import name_of, node_of, read_named
     from secondary_scheduler.clusterstatus.unknownpods import why_unknown, with_forgotten
 
-    summary: dict[str, Any] | None = None
+    summary = None
     name = subject.name
     connection = SyncConnection(schedulers.config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
     try:
@@ -190,13 +192,13 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
                 raise CommandError(printable(why)) from None
             answer = with_forgotten(pod, schedulers.about_pod(namespace, name, node_of(pod)), key)
         else:
-            if why_not is not None and not answer.get("items") and not answer.get("waiting"):
+            if why_not is not None and not answer.items and not answer.waiting:
                 answer = with_forgotten(read_named(connection, "pod", namespace, name), answer, key)
     except KubeError as error:
         raise refusal(error, schedulers.config.server) from error
     finally:
         connection.close()
-    return answer if summary is None else {**answer, "deployment": summary}
+    return replace(answer, deployment=summary)
 
 
 def explain_queue(
@@ -232,7 +234,9 @@ def explain_queue(
     pods/portforward, in the scheduler's namespace; and list pods in each namespace asked for, or in all with -A. With
     --snapshot nothing is asked: each pending pod is tried once.
     """
-    from secondary_scheduler.cli.explain.renderingqueue import lines, merged
+    from scheduler.answers import QueueReport
+    from secondary_scheduler.cli.explain.objects import joined_queues
+    from secondary_scheduler.cli.explain.rendering import queue_lines, write
 
     require_apart(call, "namespace", "all_namespaces")
     request = offline_request(call, snapshot, config, load, now)
@@ -240,7 +244,7 @@ def explain_queue(
         with importing():
             from secondary_scheduler.cli.explain.offline import queue_offline
         answer, valid = queue_offline(request, set(namespace or ()), limit)
-        write(answer, output, lambda shown, wide: lines(shown))
+        write(answer, output, queue_lines(answer))
         _end(valid)
         return
     schedulers = find_schedulers(
@@ -249,9 +253,9 @@ def explain_queue(
     namespaces = list(dict.fromkeys(namespace or [schedulers.config.namespace]))
     if all_namespaces:
         namespaces = []
-    answers = [_about_pods(schedulers, "/debug/queue", each, limit) for each in namespaces or (None,)]
-    answer = merged(answers, namespaces, limit)
-    write(answer, output, lambda shown, wide: lines(shown))
+    answers = [_about_pods(schedulers, "/debug/queue", each, limit, QueueReport) for each in namespaces or (None,)]
+    answer = joined_queues(answers, namespaces, limit)
+    write(answer, output, queue_lines(answer))
 
 
 def explain_node(
@@ -276,28 +280,31 @@ def explain_node(
     It needs: list leases, and get and create pods/portforward, in the scheduler's namespace; and get this node. Who may
     also list pods in all namespaces sees which pods were placed there last. With --snapshot nothing is asked.
     """
-    from secondary_scheduler.cli.explain.renderingnode import lines
+    from msgspec.structs import replace
+
+    from scheduler.answers import DecisionList, NodeReport
+    from secondary_scheduler.cli.explain.rendering import node_lines, write
 
     request = offline_request(call, snapshot, config, load, now)
     if request is not None:
         with importing():
             from secondary_scheduler.cli.explain.offline import node_offline
         answer, valid = node_offline(request, name, limit)
-        write(answer, output, lambda shown, wide: lines(shown))
+        write(answer, output, node_lines(answer))
         _end(valid)
         return
     schedulers = find_schedulers(
         kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
     ).only()
     path = f"/debug/nodes/{quote(name, safe='')}"
-    answer = _only(schedulers, path, {}, f"get the node {name}")
+    answer = _only(schedulers, path, {}, f"get the node {name}", NodeReport)
+    last_chosen, query, right = None, {"limit": str(limit)}, "list pods in all namespaces"
     try:
-        chosen = _only(schedulers, f"{path}/decisions", {"limit": str(limit)}, "list pods in all namespaces")
-        answer["lastChosen"] = chosen["items"]
+        last_chosen = _only(schedulers, f"{path}/decisions", query, right, DecisionList).items
     except CommandError as error:
-        answer["lastChosen"] = None
         typer.echo(f"the pods that were placed there are not named: {error}", err=True)
-    write(answer, output, lambda shown, wide: lines(shown))
+    answer = replace(answer, last_chosen=last_chosen)
+    write(answer, output, node_lines(answer))
 
 
 def explain_shadow(
@@ -318,29 +325,29 @@ def explain_shadow(
     Pods of the namespace asked for are named; the counts are of all. It needs: list leases, and get and create
     pods/portforward, in the scheduler's namespace; and list pods in the namespace, or in all with -A.
     """
-    from secondary_scheduler.cli.explain.renderingshadow import lines
+    from scheduler.answers import ShadowReport
+    from secondary_scheduler.cli.explain.rendering import shadow_lines, write
 
     require_apart(call, "namespace", "all_namespaces")
     schedulers = find_schedulers(
         kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
     ).only()
     place = None if all_namespaces else namespace or schedulers.config.namespace
-    answer = _about_pods(schedulers, "/debug/shadow", place, limit)
-    write(answer, output, lambda shown, wide: lines(shown))
+    answer = _about_pods(schedulers, "/debug/shadow", place, limit, ShadowReport)
+    write(answer, output, shadow_lines(answer))
 
 
-def _about_pods(schedulers: Schedulers, path: str, namespace: str | None, limit: int) -> dict[str, Any]:
+def _about_pods(schedulers: Schedulers, path: str, namespace: str | None, limit: int, form: type[D]) -> D:
     """What the scheduler answers about the pods of a namespace; None: of all."""
     query = {"limit": str(limit)}
     if namespace is None:
-        return _only(schedulers, path, query, "list pods in all namespaces")
-    return _only(
-        schedulers, f"{path}/namespaces/{quote(namespace, safe='')}", query, f"list pods in namespace {namespace}"
-    )
+        return _only(schedulers, path, query, "list pods in all namespaces", form)
+    right = f"list pods in namespace {namespace}"
+    return _only(schedulers, f"{path}/namespaces/{quote(namespace, safe='')}", query, right, form)
 
 
-def _only(schedulers: Schedulers, path: str, query: dict[str, str], right: str) -> dict[str, Any]:
-    return next(answer for _, answer in schedulers.answers(path, query, right))
+def _only(schedulers: Schedulers, path: str, query: dict[str, str], right: str, form: type[D]) -> D:
+    return next(schedulers.answers(path, query, right, form))
 
 
 def _end(valid: bool) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from scheduler.answers import DeploymentPods, QueueReport, WaitingPod
 from scheduler.kube.client import SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.clusterstatus.listing import list_items, name_of, node_of, part, parts
@@ -73,11 +77,30 @@ def explained_first(pods: Iterable[Json]) -> list[Json]:
     return waiting + sorted((pod for pod in left if node_of(pod)), key=_created, reverse=True)
 
 
-def summary_of(name: str, pods: list[Json]) -> Json:
+def summary_of(name: str, pods: list[Json]) -> DeploymentPods:
     """Return how many pods a Deployment has where, and which ones wait; the first is explained."""
     nodes = Counter(node for pod in pods if (node := node_of(pod)))
-    waiting = [name_of(pod) for pod in pods if not node_of(pod)]
-    return {"name": name, "pods": len(pods), "explained": name_of(pods[0]), "waiting": waiting, "nodes": dict(nodes)}
+    waiting = tuple(name_of(pod) for pod in pods if not node_of(pod))
+    return DeploymentPods(name, len(pods), name_of(pods[0]), waiting, dict(nodes))
+
+
+def joined_queues(answers: Sequence[QueueReport], namespaces: Sequence[str], limit: int) -> QueueReport:
+    """Return the answers about several namespaces as one; `namespaces` is empty where all were asked for.
+
+    Totals are those of the last answer: they are of the whole queue, and answers are some milliseconds apart.
+    """
+    queues = []
+    for number, latest in enumerate(answers[-1].queues):
+        parts = [answer.queues[number] for answer in answers]
+        items = sorted((item for part in parts for item in part.items), key=_order)
+        readable = sum(part.readable for part in parts)
+        queues.append(replace(latest, readable=readable, items=tuple(items[:limit])))
+    return replace(answers[-1], namespace=UNSET, namespaces=tuple(namespaces), queues=tuple(queues))
+
+
+def _order(item: WaitingPod) -> tuple[float, float, float]:
+    """Active pods by position, those that back off by its end, all others by how long they wait."""
+    return item.position or 0, item.backoff_seconds or 0.0, -(item.seconds or 0.0)
 
 
 def _selector(selector: Mapping[str, Any]) -> str:

@@ -4,17 +4,27 @@ core, after the pods that go before it, as `simulate` does."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 import typer
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from scheduler.core import NodeVerdict, detail_of, explain, judge_node, without_own_use
-from scheduler.engine import node_facts
+from scheduler.answers import (
+    Decision,
+    DecisionList,
+    NodeReport,
+    NodeVerdict,
+    PlacedPod,
+    Queue,
+    QueueReport,
+    WaitingPod,
+)
+from scheduler.core import Placement, detail_of, explain, judge_node, without_own_use
+from scheduler.engine import node_report, why_not
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.configurations import chosen_configuration
@@ -32,11 +42,11 @@ from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, l
 
 _QUEUES = {PLACED: "active", UNSCHEDULABLE: "unschedulable", GATED: "gated", UNDECIDED: "undecided"}
 """The queue of a pod after one attempt, by its result."""
-_MOST_SCHEDULERS = 10
+_MAX_SCHEDULERS = 10
 
 
-def queue_offline(request: OfflineRequest, namespaces: Collection[str], limit: int) -> tuple[dict[str, Any], bool]:
-    """Return what waits in a snapshot, as a QueueReport, and whether all its objects were valid.
+def queue_offline(request: OfflineRequest, namespaces: Collection[str], limit: int) -> tuple[QueueReport, bool]:
+    """Return what waits in a snapshot, and whether all its objects were valid.
 
     Args:
         request: the snapshot.
@@ -48,45 +58,36 @@ def queue_offline(request: OfflineRequest, namespaces: Collection[str], limit: i
     """
     offline = read_offline(request)
     ready, cluster = offline.ready, offline.ready.cluster
-    queues: dict[str, dict[str, Any]] = {
-        name: {"queue": name, "pods": 0, "readable": 0, "items": []} for name in _QUEUES.values()
-    }
+    pods: Counter[str] = Counter()
+    readable: dict[str, list[WaitingPod]] = {name: [] for name in _QUEUES.values()}
 
-    def add(name: str, namespace: str, item: dict[str, Any]) -> None:
-        queue = queues[name]
-        queue["pods"] += 1
-        if namespaces and namespace not in namespaces:
-            return
-        queue["readable"] += 1
-        if len(queue["items"]) < limit:
-            queue["items"].append(item)
+    def add(item: WaitingPod) -> None:
+        pods[item.queue] += 1
+        if not namespaces or item.pod.partition("/")[0] in namespaces:
+            readable[item.queue].append(item)
 
     by_key = {pod.key: pod for pod in cluster.pending}
     state = ready.assembly.attempts.state
     for place, outcome in enumerate(ready.simulation().run(cluster.pending), 1):
         pod = by_key[outcome.pod]
-        name = _QUEUES[result_of(outcome, pod, ready.assembly.attempts.runner_of(pod), state)]
-        add(name, pod.namespace, _item(ready, pod, outcome, name, place))
+        queue = _QUEUES[result_of(outcome, pod, ready.assembly.attempts.runner_of(pod), state)]
+        add(_waiting(ready, pod, outcome, queue, place))
     for broken in cluster.undecidable:
-        item = {"pod": broken.key, "priority": None, "seconds": None, "since": None, "why": broken.reason}
-        add("undecided", broken.key.partition("/")[0], item)
-    if not queues["undecided"]["pods"]:
-        del queues["undecided"]
-    answer = {
-        "apiVersion": "secondary-scheduler.io/v1",
-        "kind": "QueueReport",
-        "simulated": True,
-        "namespaces": sorted(namespaces),
-        "queues": list(queues.values()),
-        "others": dict(cluster.others.most_common(_MOST_SCHEDULERS)),
-    }
+        undecided = _QUEUES[UNDECIDED]
+        add(WaitingPod(pod=broken.key, queue=undecided, priority=None, since=None, seconds=None, why=broken.reason))
+    queues = [
+        Queue(name, pods[name], len(items), tuple(items[:limit]))
+        for name, items in readable.items()
+        if name != _QUEUES[UNDECIDED] or pods[name]
+    ]
+    others = dict(cluster.others.most_common(_MAX_SCHEDULERS))
+    answer = QueueReport(simulated=True, namespaces=tuple(sorted(namespaces)), queues=tuple(queues), others=others)
     return answer, offline.finish()
 
 
-def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[dict[str, Any], bool]:
-    """Return what a snapshot says of a node, as a NodeReport, and whether all its objects were valid.
-
-    `wouldPlace` are the pending pods that would be placed there, at most `limit`; `placed` how many these are.
+def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[NodeReport, bool]:
+    """Return what a snapshot says of a node, with at most `limit` of the pods that would be placed there, and whether
+    all its objects were valid.
 
     Raises:
         CommandError: there is no such node, or a file cannot be used.
@@ -103,30 +104,35 @@ def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[dict[s
         hint = f"it has {len(names):,}, such as {names[0]}" if names else "it has none"
         raise CommandError(printable(f"{name}: no node of the snapshot has this name; {hint}"), ExitCode.INVALID_INPUT)
     # As it is in the snapshot: before anything is placed.
-    answer = {**node_facts(snapshot, row), "simulated": True}
+    report = node_report(snapshot, row)
     outcomes = list(ready.simulation().run(ready.cluster.pending))
     coming = [outcome for outcome in outcomes if outcome.node == name]
-    answer["pending"], answer["placed"] = len(outcomes), len(coming)
-    answer["wouldPlace"] = [{"pod": outcome.pod, "schedulerName": outcome.scheduler_name} for outcome in coming[:limit]]
+    answer = structs.replace(
+        report,
+        simulated=True,
+        pending=len(outcomes),
+        placed=len(coming),
+        would_place=tuple(PlacedPod(outcome.pod, outcome.scheduler_name) for outcome in coming[:limit]),
+    )
     return answer, offline.finish()
 
 
-def _item(ready: ReadyCluster, pod: PodInfo, outcome: Outcome, name: str, place: int) -> dict[str, Any]:
+def _waiting(ready: ReadyCluster, pod: PodInfo, outcome: Outcome, queue: str, place: int) -> WaitingPod:
     waits = waited(pod, ready.now)
-    created = None if math.isnan(pod.created_at) else format_time(datetime.fromtimestamp(pod.created_at, UTC))
-    shown: dict[str, Any] = {
-        "pod": pod.key,
-        "uid": pod.uid,
-        "schedulerName": pod.scheduler_name,
-        "queue": name,
-        "priority": pod.priority,
-        "since": created,
-        "seconds": None if waits is None else round(waits, 3),
-    }
-    if outcome.node is not None:
-        return {**shown, "position": place, "node": outcome.node}
+    is_placed = outcome.node is not None
     rejectors = sorted(outcome.placement.rejectors) if outcome.placement is not None else []
-    return {**shown, "why": ", ".join(rejectors) or outcome.message or ""}
+    return WaitingPod(
+        pod=pod.key,
+        uid=pod.uid,
+        scheduler_name=pod.scheduler_name,
+        queue=queue,
+        priority=pod.priority,
+        since=None if math.isnan(pod.created_at) else _time_text(pod.created_at),
+        seconds=None if waits is None else round(waits, 3),
+        position=place if is_placed else None,
+        node=outcome.node,
+        why=None if is_placed else ", ".join(rejectors) or outcome.message or "",
+    )
 
 
 _BEST_NODES = 5
@@ -167,25 +173,23 @@ def read_offline(request: OfflineRequest) -> Offline:
 
 
 def explain_offline(
-    namespace: str, subject: Subject, why_not: str | None, request: OfflineRequest
-) -> tuple[dict[str, Any], bool]:
-    """Return the answer about a pod, or about one pod of a Deployment, and whether all objects were valid. The decision
-    has `simulated`.
+    namespace: str, subject: Subject, node: str | None, request: OfflineRequest
+) -> tuple[DecisionList, bool]:
+    """Return the answer about a pod, or about one pod of a Deployment, and what is said of a node, if one is named; and
+    whether all objects were valid.
 
     Raises:
         CommandError: the pod is not in the files, belongs to no profile, or a file cannot be used.
     """
     offline = read_offline(request)
-    ready, name, summary = offline.ready, subject.name, {}
+    ready, name, summary = offline.ready, subject.name, None
     if subject.kind == "deployment":
         pods = _recorded_pods(offline.objects, namespace, name)
-        summary, name = {"deployment": summary_of(name, pods)}, name_of(pods[0])
-    key = f"{namespace}/{name}"
-    answer: dict[str, Any] = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList", "waiting": None}
-    placed = next((pod for pod in ready.assembly.attempts.state.pods() if pod.key == key), None)
+        summary, name = summary_of(name, pods), name_of(pods[0])
+    key, attempts = f"{namespace}/{name}", ready.assembly.attempts
+    placed = next((pod for pod in attempts.state.pods() if pod.key == key), None)
     if placed is not None:
-        pod = placed
-        answer["items"] = [_placed(ready, placed)]
+        pod, decision = placed, _placed(ready, placed)
     else:
         pending = [pod for pod in ready.cluster.pending if pod.key == key]
         if not pending:
@@ -194,12 +198,16 @@ def explain_offline(
         outcome = next((each for each in simulation.run(ready.cluster.pending) if each.pod == key), None)
         if outcome is None:
             raise CommandError(printable(f"{key}: nothing was decided about it"), ExitCode.INVALID_INPUT)
-        answer["items"] = [_decided(ready, pending[0], outcome)]
+        decision = _decided(ready, pending[0], outcome)
         # With its node, if it was given one: it is judged without its own use, as a placed pod is.
-        pod = ready.assembly.attempts.state.pod(pending[0].uid) or pending[0]
-    if why_not is not None:
-        answer["whyNot"] = _why_not(ready, pod, why_not)
-    return {**answer, **summary}, offline.finish()
+        pod = attempts.state.pod(pending[0].uid) or pending[0]
+    answer = DecisionList(
+        items=(decision,),
+        waiting=None,
+        why_not=None if node is None else why_not(attempts, pod, node),
+        deployment=summary,
+    )
+    return answer, offline.finish()
 
 
 class _Spec(Struct, rename="camel"):
@@ -242,20 +250,21 @@ def _why_absent(offline: Offline, namespace: str, name: str) -> str:
     return "it is not valid, and left out"
 
 
-def _placed(ready: ReadyCluster, pod: PodInfo) -> dict[str, Any]:
+def _placed(ready: ReadyCluster, pod: PodInfo) -> Decision:
     """A pod that has a node in the snapshot, as if it were decided about now."""
-    shown = _head(ready, pod, "placed", pod.node_name, None)
-    if pod.scheduler_name not in ready.assembly.attempts.runners:
-        shown["message"] = "it belongs to another scheduler, so nothing is judged"
-        return shown
-    view, waiting = without_own_use(ready.assembly.attempts.snapshot(), pod)
-    runner = ready.assembly.attempts.runner_of(pod)
+    attempts = ready.assembly.attempts
+    decision = _decision(ready, pod, "placed", pod.node_name, "it belongs to another scheduler, so nothing is judged")
+    if pod.scheduler_name not in attempts.runners:
+        return decision
+    view, waiting = without_own_use(attempts.snapshot(), pod)
+    runner = attempts.runner_of(pod)
     explanation = explain(view, waiting, runner)
     fits = view.row(pod.node_name) in explanation.feasible
-    detail = detail_of(explanation, view, runner, pod.node_name if fits else None, _BEST_NODES)
-    shown["details"] = msgspec.to_builtins(detail)
-    shown["message"] = _again(judge_node(view, waiting, runner, pod.node_name, None)) if fits else _NOT_AGAIN
-    return shown
+    return structs.replace(
+        decision,
+        message=_again(judge_node(view, waiting, runner, pod.node_name, None)) if fits else _NOT_AGAIN,
+        details=detail_of(explanation, view, runner, pod.node_name if fits else None, _BEST_NODES),
+    )
 
 
 def _again(verdict: NodeVerdict) -> str:
@@ -266,48 +275,46 @@ def _again(verdict: NodeVerdict) -> str:
     return f"decided again, this node would be number {verdict.rank} of {verdict.feasible} that fit{equally}"
 
 
-def _decided(ready: ReadyCluster, pod: PodInfo, outcome: Outcome) -> dict[str, Any]:
+def _decided(ready: ReadyCluster, pod: PodInfo, outcome: Outcome) -> Decision:
     """A pod that waits in the snapshot."""
-    shown = _head(ready, pod, "unschedulable" if outcome.node is None else "scheduled", outcome.node, outcome.message)
-    placement = outcome.placement
-    if placement is not None:
-        shown["total"] = placement.total
-        shown["evaluatedNodes"], shown["feasibleNodes"] = placement.evaluated, placement.feasible
-        shown["loadAgeSeconds"] = {source: round(age, 1) for source, age in placement.load_ages.items()}
-    if outcome.explanation is not None:
-        snapshot, runner = ready.assembly.attempts.snapshot(), ready.assembly.attempts.runner_of(pod)
-        detail = detail_of(outcome.explanation, snapshot, runner, outcome.node, _BEST_NODES)
-        shown["details"] = msgspec.to_builtins(detail)
-    return shown
+    result = "unschedulable" if outcome.node is None else "scheduled"
+    decision = _decision(ready, pod, result, outcome.node, outcome.message, outcome.placement)
+    if outcome.explanation is None:
+        return decision
+    attempts = ready.assembly.attempts
+    detail = detail_of(outcome.explanation, attempts.snapshot(), attempts.runner_of(pod), outcome.node, _BEST_NODES)
+    return structs.replace(decision, details=detail)
 
 
-def _head(ready: ReadyCluster, pod: PodInfo, result: str, node: str | None, message: str | None) -> dict[str, Any]:
-    return {
-        "time": format_time(datetime.fromtimestamp(ready.assembly.attempts.clocks.wall(), UTC)),
-        "pod": pod.key,
-        "uid": pod.uid,
-        "schedulerName": pod.scheduler_name,
-        "attempt": None,
-        "simulated": True,
-        "result": result,
-        "node": node,
-        "message": message,
-        "details": None,
-    }
+def _decision(
+    ready: ReadyCluster,
+    pod: PodInfo,
+    result: str,
+    node: str | None,
+    message: str | None,
+    placement: Placement | None = None,
+) -> Decision:
+    ages = placement.load_ages if placement is not None else {}
+    return Decision(
+        time=_time_text(ready.assembly.attempts.clocks.wall()),
+        pod=pod.key,
+        uid=pod.uid,
+        scheduler_name=pod.scheduler_name,
+        attempt=None,
+        simulated=True,
+        result=result,
+        node=node,
+        message=message,
+        total=placement.total if placement is not None else 0,
+        evaluated_nodes=placement.evaluated if placement is not None else 0,
+        feasible_nodes=placement.feasible if placement is not None else 0,
+        load_age_seconds={source: round(age, 1) for source, age in ages.items()},
+        details=None,
+    )
 
 
-def _why_not(ready: ReadyCluster, pod: PodInfo, node: str) -> dict[str, Any]:
-    shown: dict[str, Any] = {"node": node, "placedOn": pod.node_name or None, "problem": None, "verdict": None}
-    snapshot = ready.assembly.attempts.snapshot()
-    if pod.scheduler_name not in ready.assembly.attempts.runners:
-        shown["problem"] = "the pod belongs to another scheduler"
-    elif snapshot.row(node) < 0:
-        shown["problem"] = "no node of the snapshot has this name"
-    else:
-        view, waiting = without_own_use(snapshot, pod) if pod.node_name else (snapshot, pod)
-        verdict = judge_node(view, waiting, ready.assembly.attempts.runner_of(pod), node, pod.node_name or None)
-        shown["verdict"] = msgspec.to_builtins(verdict)
-    return shown
+def _time_text(seconds: float) -> str:
+    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 class _Owner(Struct):

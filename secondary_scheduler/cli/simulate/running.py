@@ -6,12 +6,13 @@ Apart from the command itself, because importing this takes longer than reading 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any
+from collections.abc import Iterable, Iterator
+from typing import IO
 
 import msgspec
 import typer
 
+from scheduler.answers import API_VERSION, SimulatedDecision, SimulatedNode
 from secondary_scheduler.cli.configurations import chosen_configuration
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned
@@ -24,7 +25,6 @@ from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, set_up, taken_over
 
-API_VERSION = "secondary-scheduler.io/v1"
 KIND = "SimulationResult"
 _CHUNK = 1 << 16
 _encode = msgspec.json.Encoder().encode
@@ -37,7 +37,7 @@ def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> N
     for outcome in outcomes:
         buffer = bytearray(separator)
         # Without its closing brace: the nodes follow one by one.
-        buffer += _encode(_head(outcome))[:-1]
+        buffer += _encode(_decision(outcome))[:-1]
         buffer += b',"nodes":{'
         comma = b""
         for name, node in _nodes(outcome, detail):
@@ -60,7 +60,8 @@ def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> N
     out.write(f"apiVersion: {API_VERSION}\nkind: {KIND}\ndecisions:".encode())
     ending = b" []\n"
     for outcome in outcomes:
-        decision = {**_head(outcome), "nodes": dict(_nodes(outcome, detail))}
+        decision = msgspec.json.decode(_encode(_decision(outcome)))
+        decision["nodes"] = msgspec.json.decode(_encode(dict(_nodes(outcome, detail))))
         out.write(b"\n" + dump_yaml([decision]).removesuffix(b"\n"))
         ending = b"\n"
     out.write(ending)
@@ -95,25 +96,23 @@ def _remarks(outcome: Outcome) -> Iterable[str]:
         yield outcome.placement.remark
 
 
-def _head(outcome: Outcome) -> dict[str, Any]:
-    head: dict[str, Any] = {
-        "pod": outcome.pod,
-        "schedulerName": outcome.scheduler_name,
-        "node": outcome.node,
-        "message": outcome.message,
-    }
-    if outcome.victims:
-        head["victims"] = list(outcome.victims)
-    if outcome.node is not None and outcome.placement is not None and outcome.placement.remark:
-        head["remark"] = outcome.placement.remark
-    return head
+def _decision(outcome: Outcome) -> SimulatedDecision:
+    remark = outcome.placement.remark if outcome.node is not None and outcome.placement is not None else None
+    return SimulatedDecision(
+        pod=outcome.pod,
+        scheduler_name=outcome.scheduler_name,
+        node=outcome.node,
+        message=outcome.message,
+        victims=outcome.victims,
+        remark=remark or "",
+    )
 
 
-def _nodes(outcome: Outcome, detail: Detail) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _nodes(outcome: Outcome, detail: Detail) -> Iterator[tuple[str, SimulatedNode]]:
     if outcome.explanation is None:
         return
     for name, node in outcome.explanation.nodes(detail):
-        yield name, node.to_dict()
+        yield name, node.answer()
 
 
 def run(request: Request) -> bool:

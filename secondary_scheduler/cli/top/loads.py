@@ -5,50 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-
+from scheduler.answers import NodeLoadReport, SourceLoads
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.clusterstatus.forwarding import fetch
+from secondary_scheduler.clusterstatus.forwarding import fetch, read_answer
 
 PATH = "/debug/nodes"
-Json = dict[str, Any]
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """Percent of a node's capacity, with the pods that came too late to show in the measurement."""
-
-    cpu: float | None = None
-    memory: float | None = None
-
-
-class NodeLoad(msgspec.Struct, frozen=True, rename={"age_seconds": "ageSeconds"}):
-    """A node's load in percent of its capacity; None: not measured."""
-
-    name: str
-    cpu: float | None = None
-    memory: float | None = None
-    estimated: Estimate = Estimate()
-    age_seconds: float | None = None
-    fresh: bool = False
-
-
-class Source(msgspec.Struct, frozen=True, rename={"age_seconds": "ageSeconds"}):
-    """A load source and the nodes that it has a load of."""
-
-    source: str
-    fresh: bool
-    age_seconds: float | None = None
-    nodes: tuple[NodeLoad, ...] = ()
-
-
-class _Report(msgspec.Struct):
-    sources: list[Source] = []
-
-
-_report = msgspec.json.Decoder(_Report)
 
 
 @dataclass
@@ -60,7 +23,7 @@ class Loads:
         missing: why a load is not shown, a line each.
     """
 
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, SourceLoads] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
@@ -69,7 +32,7 @@ def read_loads(
 ) -> Loads:
     """Ask these pods of a namespace, all at the same time; with the credentials of `asker`, if there is one."""
 
-    async def ask_each() -> list[list[Source] | str]:
+    async def ask_each() -> list[Sequence[SourceLoads] | str]:
         return list(await asyncio.gather(*(_ask(config, namespace, pod, port, asker) for pod in pods)))
 
     loads = Loads()
@@ -84,7 +47,7 @@ def read_loads(
 
 async def _ask(
     config: ClientConfig, namespace: str, pod: str, port: int, asker: ClientConfig | None
-) -> list[Source] | str:
+) -> Sequence[SourceLoads] | str:
     place = f"{namespace}/{pod}"
     try:
         answer = await fetch(config, namespace, pod, port, PATH, {}, asker=asker)
@@ -94,6 +57,6 @@ async def _ask(
         refusal = answer.refusal("to get nodes", "it is an older version, or not this project's scheduler")
         return f"load: {place} answers {refusal}"
     try:
-        return _report.decode(answer.body).sources
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return f"load: what {place} answers cannot be read: {error}"
+        return read_answer(answer.body, NodeLoadReport, place).sources
+    except CommandError as error:
+        return f"load: {error}"

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from scheduler.answers import LoadEstimate, NodeLoadRow
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.top.loads import Estimate, Loads, NodeLoad
+from secondary_scheduler.cli.top.loads import Loads
 from secondary_scheduler.cli.top.reading import NodeCapacity, NodeSums, PodSums, most_common
 
 
@@ -45,7 +46,7 @@ def usage_document(
         key: what they are sorted by; nodes of which that is not known come last.
         now: when all was read.
     """
-    by_node: dict[str, list[tuple[str, NodeLoad]]] = {}
+    by_node: dict[str, list[tuple[str, NodeLoadRow]]] = {}
     for source in loads.sources.values():
         for load in source.nodes:
             by_node.setdefault(load.name, []).append((source.source, load))
@@ -67,7 +68,7 @@ def usage_document(
     }
 
 
-def _node(node: NodeCapacity, pods: PodSums | None, loads: Sequence[tuple[str, NodeLoad]]) -> Json:
+def _node(node: NodeCapacity, pods: PodSums | None, loads: Sequence[tuple[str, NodeLoadRow]]) -> Json:
     sums = None if pods is None else pods.by_node.get(node.name) or NodeSums()
     return {
         "name": node.name,
@@ -87,12 +88,12 @@ def _pods(pods: Mapping[str, int]) -> Json:
     return {"total": total, "byScheduler": named, "ofOtherSchedulers": total - sum(named.values())}
 
 
-def _trust(load: tuple[str, NodeLoad]) -> tuple[bool, float]:
+def _trust(load: tuple[str, NodeLoadRow]) -> tuple[bool, float]:
     age = load[1].age_seconds
     return not load[1].fresh, 0.0 if age is None else age
 
 
-def _load(source: str, load: NodeLoad) -> Json:
+def _load(source: str, load: NodeLoadRow) -> Json:
     return {
         "source": source,
         "cpu": load.cpu,
@@ -103,7 +104,7 @@ def _load(source: str, load: NodeLoad) -> Json:
     }
 
 
-def _estimate(estimate: Estimate) -> Json:
+def _estimate(estimate: LoadEstimate) -> Json:
     return {"cpu": estimate.cpu, "memory": estimate.memory}
 
 

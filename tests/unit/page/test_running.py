@@ -22,11 +22,12 @@ from secondary_scheduler.views.asking import Refused
 from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.pods import RunningPod, running_pod
 from secondary_scheduler.views.scenes import Scene
+from tests.support.answers import decision, decisions, read_decisions
 from tests.support.runningpages import status_of
 from tests.support.sharedscenes import MARK, shared_scene
 from tests.support.visiting import Visit, visiting
 
-ATTEMPT = {"time": "2026-11-24T10:00:00Z", "result": "scheduled", "schedulerName": "mine", "node": "node-0001"}
+ATTEMPT = decision(schedulerName="mine", node="node-0001")
 
 
 @dataclass
@@ -46,7 +47,7 @@ class FakeRunning:
 
     async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
         self._note(token)
-        return running_pod({"items": [{**ATTEMPT, "message": f"about {namespace}/{name}"}]})
+        return running_pod(read_decisions({**ATTEMPT, "message": f"about {namespace}/{name}"}))
 
     def _note(self, token: str) -> None:
         self.tokens.append(token)
@@ -197,11 +198,11 @@ async def test_a_lease_that_nobody_holds_is_a_failure(holder: str, renewed: int)
 
 
 ANSWERS = [
-    (Answer(200, json.dumps({"items": [ATTEMPT]}).encode()), ""),
-    (Answer(200, b'{"items": [], "waiting": null}'), "unknown to pod-1"),
-    (Answer(200, b'{"items": [], "schedulerNames": 5}'), "another form"),
-    (Answer(200, b"<html>"), "another form"),
-    (Answer(200, b"[" * 100_000), "another form"),
+    (Answer(200, json.dumps(decisions(ATTEMPT)).encode()), ""),
+    (Answer(200, json.dumps(decisions(waiting=None)).encode()), "unknown to pod-1"),
+    (Answer(200, json.dumps(decisions(schedulerNames=5)).encode()), "cannot read its answer"),
+    (Answer(200, b"<html>"), "not a scheduler's of this project"),
+    (Answer(200, b"[" * 100_000), "not a scheduler's of this project"),
     (Answer(403, b"the token is not allowed"), "this user needs to get pods in namespace shop"),
 ]
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from scheduler import __version__
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from secondary_scheduler.cli import connecting, schedulers as asked
 from secondary_scheduler.cli.errors import CommandError
@@ -16,11 +18,11 @@ from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers
 from secondary_scheduler.clusterstatus import forwarding
 from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError
+from tests.support.answers import API, decision, decisions, waiting
 from tests.support.simulating import run
 
-API = {"apiVersion": "secondary-scheduler.io/v1"}
-KNOWN = {**API, "kind": "DecisionList", "items": [{"pod": "shop/p"}]}
-NOTHING: dict[str, Any] = {**API, "kind": "DecisionList", "items": [], "waiting": None}
+KNOWN = decisions(decision(pod="shop/p"))
+NOTHING = decisions(waiting=None)
 Respond = Callable[[str, str, dict[str, str]], Any]
 
 
@@ -56,7 +58,9 @@ def schedulers(*pods: str, chosen: bool = False) -> Schedulers:
 
 
 def about(schedulers_asked: Schedulers, why_not: str | None = None) -> dict[str, Any]:
-    return schedulers_asked.about_pod("shop", "p", why_not)
+    """The answer as `-o json` shows it."""
+    shown: dict[str, Any] = json.loads(msgspec.json.encode(schedulers_asked.about_pod("shop", "p", why_not)))
+    return shown
 
 
 def test_the_scheduler_that_knows_the_pod_answers_whatever_the_others_do(tunnel: Tunnel) -> None:
@@ -75,7 +79,11 @@ def test_a_pod_that_none_knows_is_unknown_and_a_question_that_none_answers_has_i
 
 
 def test_a_pod_that_only_the_cluster_knows_is_judged(tunnel: Tunnel) -> None:
-    judged = {**NOTHING, "whyNot": {"node": "n1", "verdict": {"node": "n1"}}}
+    verdict = {
+        "node": "n1", "rejection": None, "nominated": False, "verdicts": [], "feasible": 1, "rank": 1, "ties": 1,
+        "nodes": [], "error": None,
+    }  # fmt: skip
+    judged = {**NOTHING, "whyNot": {"node": "n1", "placedOn": None, "problem": None, "verdict": verdict}}
     tunnel.respond = lambda pod, path, query: judged
     assert about(schedulers("a"), "n1") == judged
     assert tunnel.asked == [("a", "/debug/decisions/namespaces/shop", {"pod": "p", "node": "n1"})]
@@ -207,11 +215,6 @@ def test_of_several_schedulers_one_has_to_be_named_for_a_queue(monkeypatch: pyte
     assert tunnel.asked == []
 
 
-def waiting(pod: str, seconds: float, **more: Any) -> dict[str, Any]:
-    since = "2026-11-24T10:00:00Z"
-    return {"pod": pod, "priority": 0, "since": since, "seconds": seconds, "attempts": 1, "rejectedBy": [], **more}
-
-
 def queues(**items: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("active", "backoff", "unschedulable", "gated")
     totals = {"active": 120, "backoff": 0, "unschedulable": 9, "gated": 1}
@@ -279,7 +282,7 @@ def test_a_shadow_is_asked_about_by_namespace_and_its_differences_have_the_score
     monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel
 ) -> None:
     item = {
-        "time": "2026-11-24T10:00:00Z", "pod": "shop/web", "schedulerName": "live", "shadow": "trial",
+        "time": "2026-11-24T10:00:00Z", "pod": "shop/web", "uid": "u", "schedulerName": "live", "shadow": "trial",
         "outcome": "otherNode", "liveNode": "n1", "shadowNode": "n2", "shadowTies": 2, "shadowMessage": None,
         "scoreLoss": 0, "liveJudges": [judged("n1", 87), judged("n2", 37)],
         "shadowJudges": [judged("n1", 0, "NodeName"), judged("n2", 62)],
@@ -323,8 +326,7 @@ NODE = {
 def test_a_node_is_shown_with_its_history_and_the_pods_that_the_user_may_list(
     monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel
 ) -> None:
-    chosen = {"time": "2026-11-24T10:00:00Z", "pod": "shop/web", "result": "scheduled", "schedulerName": "s"}
-    tunnel.respond = lambda pod, path, query: {**API, "items": [chosen]} if path.endswith("/decisions") else NODE
+    tunnel.respond = lambda pod, path, query: decisions(decision()) if path.endswith("/decisions") else NODE
     monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     shown = run("explain", "node", "n7")
     assert (shown.code, shown.err) == (0, "")
@@ -359,10 +361,12 @@ def test_who_may_not_list_pods_sees_the_node_and_is_told_what_is_missing(
     assert json.loads(run("explain", "node", "n7", "-o", "json").out)["lastChosen"] is None
 
 
-def test_an_answer_of_another_version_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel) -> None:
-    tunnel.respond = lambda pod, path, query: KNOWN
+@pytest.mark.parametrize(("version", "named"), [({}, "a version before 0.2.0"), ({"schedulerVersion": "9.1"}, "9.1")])
+def test_an_answer_of_another_form_names_both_versions(
+    monkeypatch: pytest.MonkeyPatch, tunnel: Tunnel, version: dict[str, str], named: str
+) -> None:
+    tunnel.respond = lambda pod, path, query: {**decisions({"pod": "shop/p"}), **version}
     monkeypatch.setattr(command, "find_schedulers", lambda *args, **options: schedulers("a"))
     refused = run("explain", "pod", "p")
     assert (refused.code, refused.out, len(refused.err.splitlines())) == (1, "", 1)
-    assert "-o json" in refused.err
-    assert json.loads(run("explain", "pod", "p", "-o", "json").out) == KNOWN
+    assert f"the scheduler is {named}, this is {__version__}" in refused.err

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.cli.explain.rendering import lines
+from secondary_scheduler.cli.explain.rendering import pod_lines, write
+from secondary_scheduler.cli.output import FullOutputFormat
 from secondary_scheduler.clusterstatus.leaders import leading_pods
+from tests.support import answers
 
+SINCE = "2026-11-24T09:00:00Z"
 SCORE = {"raw": 40, "normalized": 50, "weighted": 250}
 
 
@@ -19,20 +22,15 @@ def node(name: str, total: int, *, chosen: bool = False, cpu: float | None = 35.
 
 
 def decision(**fields: Any) -> dict[str, Any]:
-    return {
-        "time": "2026-11-24T10:00:00Z", "pod": "shop/web", "uid": "u", "schedulerName": "s", "attempt": 1,
-        "result": "scheduled", "node": "n1", "message": None, "total": 250, "evaluatedNodes": 3, "feasibleNodes": 2,
-        "loadAgeSeconds": {},
-        "details": {
-            "evaluated": 3, "feasible": 2, "ties": 1, "nodes": [node("n1", 250, chosen=True), node("n2", 100)],
-            "rejected": [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 1, "examples": ["n3"]}],
-        },
-        **fields,
+    details = {
+        "evaluated": 3, "feasible": 2, "ties": 1, "nodes": [node("n1", 250, chosen=True), node("n2", 100)],
+        "rejected": [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 1, "examples": ["n3"]}],
     }  # fmt: skip
+    return answers.decision(**{"details": details, **fields})
 
 
 def shown(*items: dict[str, Any], waiting: dict[str, Any] | None = None, wide: bool = False) -> list[str]:
-    return list(lines({"items": items, "waiting": waiting}, wide=wide))
+    return list(pod_lines(answers.read_decisions(*items, waiting=waiting), wide=wide))
 
 
 def test_rejections_that_count_no_more_are_shown_as_such() -> None:
@@ -81,18 +79,20 @@ def test_what_was_rejected_is_not_told_twice_where_nothing_has_changed_since() -
     assert "  0 of 3 nodes fit." in changed
 
 
-WAITING = {
-    "queue": "backoff", "attempts": 2, "seconds": 3.5, "backoffSeconds": 1.5, "rejectedBy": ["NodeResourcesFit"],
-    "wokenBy": {"NodeResourcesFit": ["Node/Add", "Pod/Delete"], "DefaultPreemption": []}, "now": None,
-}  # fmt: skip
+WAITING = answers.tried_again(
+    queue="backoff", attempts=2, backoffSeconds=1.5, rejectedBy=["NodeResourcesFit"],
+    wokenBy={"NodeResourcesFit": ["Node/Add", "Pod/Delete"], "DefaultPreemption": []},
+)  # fmt: skip
 
 
 def test_a_pending_pod_says_where_it_waits_and_what_would_help() -> None:
     rejected = decision(result="unschedulable", node=None, message="0/3 nodes are available: 3 Insufficient cpu.")
     text = shown(rejected, waiting=WAITING)
     assert text[1] == "  0/3 nodes are available: 3 Insufficient cpu."
-    assert text[-3:] == [
+    assert text[-5:] == [
         "It waits in the backoff queue for 3.5 s, after 2 attempts, tried again in 1.5 s.",
+        "At this moment:",
+        "  0 of 3 nodes fit.",
         "It is tried again when one of these may help:",
         "  NodeResourcesFit  Node/Add, Pod/Delete",
     ]
@@ -111,8 +111,8 @@ def test_room_that_is_missing_is_told_with_the_nearest_nodes() -> None:
 
 def test_a_gated_pod_that_was_never_tried_shows_its_gate() -> None:
     gate = {"plugin": "SchedulingGates", "message": "waiting for scheduling gates: [g]"}
-    waiting = {"queue": "gated", "attempts": 0, "seconds": 9.0, "rejectedBy": [], "wokenBy": {}, "gate": gate}
-    assert shown(waiting=waiting) == [
+    waiting = answers.tried_again(queue="gated", attempts=0, seconds=9.0, gate=gate)
+    assert shown(waiting=waiting)[:2] == [
         "It waits in the gated queue for 9.0 s, after 0 attempts.",
         "  SchedulingGates: waiting for scheduling gates: [g]",
     ]
@@ -125,8 +125,8 @@ def test_victims_of_other_namespaces_are_a_number() -> None:
 
 def test_a_decision_without_details_says_why() -> None:
     assert any("scores of this decision were not kept" in line for line in shown(decision(details=None)))
-    history = {"since": "2026-11-24T09:00:00Z", "decisions": 1000, "withDetails": 140}
-    text = list(lines({"items": [decision(details=None)], "history": history}, wide=False))
+    history = {"since": SINCE, "leadingSince": SINCE, "inheritedFrom": None, "decisions": 1000, "withDetails": 140}
+    text = list(pod_lines(answers.read_decisions(decision(details=None), history=history), wide=False))
     assert text[-1] == "Of 1000 decisions since 2026-11-24T09:00:00Z, 140 have theirs (14 %)."
 
 
@@ -138,14 +138,16 @@ def test_earlier_attempts_are_a_line_each() -> None:
     ]
 
 
-def test_no_text_of_the_cluster_steers_the_terminal() -> None:
-    hostile = decision(message="\x1b[2Jgone", node="n\x1b]0;owned\x07", waitedSeconds=1)
-    assert not any(character < " " for line in shown(hostile) for character in line)
+def test_no_text_of_the_cluster_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = answers.read_decisions(decision(message="\x1b[2Jgone", node="n\x1b]0;owned\x07", waitedSeconds=1))
+    write(hostile, FullOutputFormat.TABLE, pod_lines(hostile, wide=False))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert not any(character < " " for line in lines for character in line)
 
 
 def test_an_error_and_a_nomination_are_told_instead_of_a_count_of_nodes() -> None:
-    nothing = {"feasible": 0, "ties": 0, "nodes": [], "rejected": [], "shortage": None}
-    broken = {**nothing, "evaluated": 3, "error": 'running "X" filter plugin: a defect'}
+    broken = {**answers.NOTHING_FITS, "error": 'running "X" filter plugin: a defect'}
     text = shown(decision(result="error", node=None, details=broken))
     assert text[-1] == 'Nothing can be said about any of 3 nodes: running "X" filter plugin: a defect'
     details = {**decision()["details"], "nominated": True, "rejected": []}

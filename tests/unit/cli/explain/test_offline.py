@@ -103,7 +103,7 @@ def test_a_gated_pod_says_its_gate(bench: Bench) -> None:
         ("broken", (), 4, "default/broken: nothing can be decided about it: "),
         ("absent", ("-n", "shop"), 4, "shop/absent: the snapshot has no such pod"),
         ("p", ("-n", "shop"), 4, "shop/p: the snapshot has no such pod; one of this name is in default: -n default"),
-        ("p", ("--why-not", "n9"), 1, "--why-not n9: no node of the snapshot has this name"),
+        ("p", ("--why-not", "n9"), 1, "--why-not n9: no node has this name"),
         ("p", ("--scheduler-pod", "s"), 2, "--snapshot and --scheduler-pod exclude each other"),
         ("p", ("--now", "yesterday"), 2, "--now"),
     ],

@@ -15,16 +15,17 @@ from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers
 from secondary_scheduler.clusterstatus import forwarding
 from secondary_scheduler.clusterstatus.forwarding import Answer
+from tests.support.answers import decisions, tried_again
 from tests.support.simulating import Result, run
 from tests.unit.scheduler.load.fakes import FakeService, send
 
-API = {"apiVersion": "secondary-scheduler.io/v1", "kind": "DecisionList"}
 SINCE, RESTART = "2026-11-24T09:00:00Z", "2026-11-24T10:00:00Z"
-HISTORY = {"since": RESTART, "leadingSince": RESTART, "decisions": 0, "withDetails": 0}
+HISTORY = {"since": RESTART, "leadingSince": RESTART, "inheritedFrom": None, "decisions": 0, "withDetails": 0}
 PODS, DEPLOYMENTS = "/api/v1/namespaces/shop/pods", "/apis/apps/v1/namespaces/shop/deployments"
+PASSED = {"plugin": "NodeName", "point": "Filter", "code": "Success", "reasons": []}
 VERDICT = {
-    "rejection": None, "nominated": False, "verdicts": [{"plugin": "NodeName", "code": "Success", "reasons": []}],
-    "feasible": 3, "rank": 2, "ties": 1, "nodes": [], "error": None,
+    "node": "n1", "rejection": None, "nominated": False, "verdicts": [PASSED], "feasible": 3, "rank": 2, "ties": 1,
+    "nodes": [], "error": None,
 }  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def get(
         config: Any, namespace: str, scheduler: str, port: int, path: str, query: dict[str, str], **_: Any
     ) -> Answer:
-        answer = {**API, "items": [], "waiting": None, "schedulerNames": ["secondary-scheduler"], "history": HISTORY}
+        answer = decisions(waiting=None, schedulerNames=["secondary-scheduler"], history=HISTORY)
         if "node" in query:
             answer["whyNot"] = {"node": query["node"], "placedOn": "n1", "problem": None, "verdict": VERDICT}
         return Answer(200, json.dumps(known.get(query["pod"], answer)).encode())
@@ -188,9 +189,7 @@ DEPLOYMENT = {
 def test_of_a_deployment_the_pod_that_waits_longest_is_explained(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], arguments: tuple[str, ...]
 ) -> None:
-    answers["web-old"] = {
-        **API, "items": [], "waiting": {"queue": "active", "seconds": 3, "attempts": 0, "wokenBy": {}},
-    }  # fmt: skip
+    answers["web-old"] = decisions(waiting=tried_again(seconds=3.0, attempts=0))
     pods = [pod("web-new"), pod("web-old", creationTimestamp="2026-11-24T08:00:00Z"), pod("web-0", node="n1")]
     shown = explained(monkeypatch, {f"{DEPLOYMENTS}/web": DEPLOYMENT, PODS: pods}, *arguments)
     assert (shown.code, shown.err) == (0, "")
@@ -198,7 +197,9 @@ def test_of_a_deployment_the_pod_that_waits_longest_is_explained(
         "Deployment web: 3 pods; 2 of them waiting; 1 on n1.",
         "About web-old, which waits longest (also waiting: web-new):",
         "",
-        "It waits in the active queue for 3 s, after 0 attempts.",
+        "It waits in the active queue for 3.0 s, after 0 attempts.",
+        "At this moment:",
+        "  0 of 3 nodes fit.",
     ]
 
 
@@ -208,9 +209,7 @@ def test_of_many_pods_the_fullest_nodes_are_named_and_the_rest_counted(
     counts = {"n8": 1, "n2": 3, "n9": 2, "n1": 3, "n7": 1, "n5": 1, "n6": 1}
     pods = [pod(f"web-{node}-{number}", node=node) for node, count in counts.items() for number in range(count)]
     pods += [pod(f"web-{number}") for number in range(7)]
-    answers["web-0"] = {
-        **API, "items": [], "waiting": {"queue": "active", "seconds": 3, "attempts": 0, "wokenBy": {}},
-    }  # fmt: skip
+    answers["web-0"] = decisions(waiting=tried_again(seconds=3.0, attempts=0))
     shown = explained(monkeypatch, {f"{DEPLOYMENTS}/web": DEPLOYMENT, PODS: pods}, "deployment/web")
     assert shown.out.splitlines()[:2] == [
         "Deployment web: 19 pods; 7 of them waiting; 3 on n1, 3 on n2, 2 on n9, 1 on n5, 1 on n6, and 2 more nodes.",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.config import load_configuration
+from tests.support import answers
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -154,17 +155,13 @@ secondary_scheduler_load_node_states{source="Prometheus:http://prometheus:9090",
 """
 
 
-def decision(result: str, time: str, pod: str = "shop/web", message: str | None = None) -> dict[str, Any]:
-    node = "node-7" if result == "scheduled" else None
-    return {"result": result, "time": time, "pod": pod, "node": node, "message": message}
+def decision(result: str, time: str, message: str | None = None) -> dict[str, Any]:
+    return answers.decision(result=result, time=time, node="node-7" if result == "scheduled" else None, message=message)
 
 
-DECISIONS = {
-    "kind": "DecisionList",
-    "items": [
-        decision("error", "2026-11-24T11:59:00Z", message="the Binding was refused"),
-        decision("scheduled", "2026-11-24T11:58:00Z"),
-        decision("unschedulable", "2026-11-24T11:57:30Z"),
-        decision("scheduled", "2026-11-24T11:56:00Z"),
-    ],
-}
+DECISIONS = answers.decisions(
+    decision("error", "2026-11-24T11:59:00Z", message="the Binding was refused"),
+    decision("scheduled", "2026-11-24T11:58:00Z"),
+    decision("unschedulable", "2026-11-24T11:57:30Z"),
+    decision("scheduled", "2026-11-24T11:56:00Z"),
+)

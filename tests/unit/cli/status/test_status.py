@@ -6,10 +6,12 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from scheduler.answers import DecisionList
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli import app
@@ -22,11 +24,14 @@ from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError
 from secondary_scheduler.clusterstatus.installations import CallerLimits, read_installations
 from secondary_scheduler.clusterstatus.instances import instances_of
+from tests.support.answers import read_decision
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import HASH, NAMESPACE, NOW, POD, condition
 
-LIVE = LiveState(metrics_part(made.METRICS), decisions_part(made.DECISIONS, NOW), ())
+LIVE = LiveState(
+    metrics_part(made.METRICS), decisions_part(msgspec.convert(made.DECISIONS, DecisionList).items, NOW), ()
+)
 
 
 def document_of(
@@ -362,9 +367,8 @@ def test_one_namespace_is_asked_for_where_one_is_named_and_all_where_all_are_wan
 def test_no_text_of_the_cluster_steers_the_terminal_or_fills_it() -> None:
     evil = "\x1b[2J\x1b]0;owned\x07[red]" + "x" * 40_000
     degraded = made.resource(condition("Degraded", "True", "Bad\x1b[1m", evil))
-    live = LiveState(
-        LIVE.metrics, decisions_part({"items": [made.decision("error", "2026-11-24T11:59:00Z", message=evil)]}, NOW), ()
-    )
+    failed = read_decision(result="error", time="2026-11-24T11:59:00Z", node=None, message=evil)
+    live = LiveState(LIVE.metrics, decisions_part([failed], NOW), ())
     content = document_of(made.installation(crs=[degraded], leases=[made.lease(unread_resources=evil)]), live=live)
     text = shown(content, wide=True)
     assert not any(character < " " for line in text for character in line)
@@ -444,7 +448,7 @@ ANSWERS: list[tuple[dict[str, Any], tuple[bool, bool], str]] = [
     ({"metrics": Answer(403, b"/metrics: a bearer token is needed")}, (False, False), "use a user with a token"),
     ({"metrics": Answer(401, b"the token is not known to the API server")}, (False, False), "401"),
     ({"metrics": CommandError("pod a/b: it needs get and create on pods/portforward")}, (False, False), "portforward"),
-    ({"decisions": Answer(200, b"<html>")}, (True, False), "cannot be read"),
+    ({"decisions": Answer(200, b"<html>")}, (True, False), "the answer is not a scheduler's of this project"),
     ({"metrics": NoSuchPodError("pod a/b does not exist")}, (False, False), "does not exist"),
 ]
 

@@ -12,16 +12,18 @@ import yaml
 from typer.testing import CliRunner
 
 import scheduler.kube.client as kube
+from scheduler.answers import LoadEstimate, NodeLoadReport, NodeLoadRow, SourceLoads
 from scheduler.catalog import DEFAULT_KUBERNETES
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.top import loads as asking
-from secondary_scheduler.cli.top.loads import Estimate, Loads, NodeLoad, Source
+from secondary_scheduler.cli.top.loads import Loads
 from secondary_scheduler.cli.top.reading import read_nodes, read_pods
 from secondary_scheduler.cli.top.rendering import lines
 from secondary_scheduler.cli.top.usage import SortKey, usage_document
 from secondary_scheduler.clusterstatus.forwarding import Answer
+from tests.support.answers import API
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status.installation import NOW
 
@@ -52,13 +54,13 @@ def connection(nodes: Sequence[Any], pods: Sequence[Any], **more: Any) -> Any:
 
 def load(
     name: str, cpu: float | None, memory: float | None = 40.0, *, recent: float = 0.0, age: float = 9.0
-) -> NodeLoad:
-    estimate = Estimate(None if cpu is None else cpu + recent, memory)
-    return NodeLoad(name, cpu, memory, estimate, age, age < 300)
+) -> NodeLoadRow:
+    estimate = LoadEstimate(None if cpu is None else cpu + recent, memory)
+    return NodeLoadRow(name, cpu, memory, estimate, age, age < 300)
 
 
-def loads(*nodes: NodeLoad, source: str = SOURCE, fresh: bool = True) -> Loads:
-    return Loads({source: Source(source, fresh, 9.0, nodes)})
+def loads(*nodes: NodeLoadRow, source: str = SOURCE, fresh: bool = True) -> Loads:
+    return Loads({source: SourceLoads(source, fresh, 9.0, nodes)})
 
 
 def document(
@@ -103,7 +105,7 @@ def test_the_largest_come_first_and_what_is_not_known_last(key: SortKey, order: 
 
 def test_of_two_sources_the_fresh_one_is_shown_and_stale_load_is_marked() -> None:
     sources = loads(load("a", 10.0, age=900.0), load("b", 20.0, age=900.0), source="old", fresh=False)
-    sources.sources["new"] = Source("new", True, 5.0, (load("a", 70.0),))
+    sources.sources["new"] = SourceLoads("new", True, 5.0, (load("a", 70.0),))
     content = document([node("a"), node("b")], [], sources)
     text = list(lines(content, wide=True))
     assert text[1].split()[:2] == ["a", "70%"]
@@ -172,7 +174,7 @@ def test_the_document_is_the_same_in_json_and_yaml_and_its_fields_are_kept() -> 
 
 
 CONFIG = ClientConfig(server="https://api:6443", namespace="default", source="test")
-REPORT = msgspec.json.encode({"sources": [Source(SOURCE, True, 9.0, (load("a", 35.0),))]})
+REPORT = msgspec.json.encode(NodeLoadReport(sources=(SourceLoads(SOURCE, True, 9.0, (load("a", 35.0),)),)))
 LEASE = {
     "metadata": {"annotations": {"secondary-scheduler.io/configuration-hash": "h"}},
     "spec": {"holderIdentity": "leader_1"},
@@ -184,8 +186,8 @@ SHOWN = [
     ([], Answer(403, b"the token is not allowed"), "this user needs to get nodes", "not shown"),
     ([], Answer(403, b"a bearer token is needed"), "with --as-service-account (it needs to get nodes)", "not shown"),
     ([], Answer(404, b""), "an older version", "not shown"),
-    ([], Answer(200, b'{"sources": 3}'), "cannot be read", "not shown"),
-    ([], Answer(200, b'{"sources": []}'), "", "not measured"),
+    ([], Answer(200, json.dumps({**API, "sources": 3}).encode()), "cannot read its answer", "not shown"),
+    ([], Answer(200, json.dumps({**API, "sources": []}).encode()), "", "not measured"),
 ]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from scheduler.answers import Rejection, Score, SimulatedNode
 from scheduler.core import decide, explain
 from scheduler.framework import Code, CycleState, NodeView, PodInfo, ProfileRunner, RowArray, Status, conclude
 from scheduler.plugins import FACTORIES
@@ -247,29 +248,20 @@ def test_a_percentage_of_nodes_bounds_how_many_are_scored() -> None:
     assert conclude(decide(state.snapshot(NOW), pod("p"), DEFAULT, random.Random(1))).best == 400
 
 
-def test_explain_as_data_full_top_and_none() -> None:
+def test_explain_has_all_nodes_the_best_or_none() -> None:
     state = cluster(
         node("n0"), node("n1"), node("n2", unschedulable=True), pods={"n0": [pod("x", container("2", "8Gi"))]}
     )
     state.set_load(load({"n0": 10.0}, age=40.0))
     explanation = explain(state.snapshot(NOW), pod("p", container("1", "1Gi")), DEFAULT)
-    full = explanation.to_dict()
-    assert full["message"] is None
-    assert list(full["nodes"]) == ["n0", "n1", "n2"]
-    assert full["nodes"]["n2"] == {
-        "feasible": False,
-        "filter": {
-            "plugin": "NodeUnschedulable",
-            "code": "UnschedulableAndUnresolvable",
-            "reasons": ["node(s) were unschedulable"],
-        },
-        "scores": {},
-        "total": 0,
-    }
-    fit = full["nodes"]["n1"]["scores"]["NodeResourcesFit"]
-    assert fit == {"raw": 84, "normalized": 84, "weighted": 84}
-    assert list(explanation.to_dict(1)["nodes"]) == ["n1"] == list(explanation.best)
-    assert explanation.to_dict("none")["nodes"] == {}
+    assert explanation.message is None
+    full = {name: node.answer() for name, node in explanation.nodes()}
+    assert list(full) == ["n0", "n1", "n2"]
+    rejection = Rejection("NodeUnschedulable", "UnschedulableAndUnresolvable", ("node(s) were unschedulable",))
+    assert full["n2"] == SimulatedNode(feasible=False, filter=rejection, scores={}, total=0)
+    assert full["n1"].scores["NodeResourcesFit"] == Score(raw=84, normalized=84, weighted=84)
+    assert [name for name, _ in explanation.nodes(1)] == ["n1"] == list(explanation.best)
+    assert list(explanation.nodes("none")) == []
     assert list(explanation.load_ages.values()) == [40.0]
     with pytest.raises(KeyError):
         explanation.node("n9")

@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from scheduler.core import DecisionDetail, Explanation, Placement, decide, detail_of, explain, judge_node
+from scheduler.answers import DecisionDetail
+from scheduler.core import Explanation, Placement, decide, detail_of, explain, judge_node
 from scheduler.framework import Code, PodInfo, ProfileRunner, conclude
 from scheduler.state import Snapshot
 from tests.unit.scheduler.core.test_exactness import CLASSES, PROFILES, History

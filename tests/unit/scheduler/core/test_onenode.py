@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import NodeVerdict, explain, judge_node, without_own_use
+from scheduler.answers import NodeVerdict
+from scheduler.core import explain, judge_node, without_own_use
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 DEFAULT = runner()

@@ -7,7 +7,8 @@ import random
 import msgspec
 from hypothesis import given, settings
 
-from scheduler.core import NodeShortage, decide, find_shortage
+from scheduler.answers import NodeShortage
+from scheduler.core import decide, find_shortage
 from scheduler.framework import PodInfo, conclude
 from scheduler.state import ClusterState
 from tests.support.selection import tries

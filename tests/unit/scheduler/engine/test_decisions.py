@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.answers import HistoryCoverage
 from scheduler.core import PostFilterOutcome, decide
 from scheduler.engine import decisions as decisions_module
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
@@ -106,7 +107,7 @@ def record(decisions: DecisionHistory, info: PodInfo) -> None:
 
 
 def named(decisions: DecisionHistory, **query: Any) -> list[str]:
-    return [item["pod"] for item in decisions.show(**query)["items"]]
+    return [item.pod for item in decisions.show(**query).items]
 
 
 def test_the_oldest_are_dropped_beyond_the_number_and_the_memory() -> None:
@@ -114,7 +115,7 @@ def test_the_oldest_are_dropped_beyond_the_number_and_the_memory() -> None:
     for index in range(5):
         record(three, pod(f"p{index}", container("1")))
     assert named(three) == ["default/p4", "default/p3", "default/p2"]
-    assert named(three, most=1) == ["default/p4"]
+    assert named(three, limit=1) == ["default/p4"]
     small = history(HistoryLimits(records=1000, bytes=10_000, detail_share=1.0), Clock(step=1e6))
     for index in range(50):
         record(small, pod(f"p{index}", container("1")))
@@ -127,17 +128,17 @@ def test_details_take_a_share_of_the_time_and_no_more() -> None:
     clock = Clock()
     decisions = history(HistoryLimits(records=2000, bytes=1 << 30, detail_share=1e-9), clock)
     record(decisions, pod("first", container("1")))
-    assert decisions.show(most=1)["items"][0]["details"] is not None
+    assert decisions.show(limit=1).items[0].details is not None
     # What a calm period saves up is spent at last; at this share nothing is earned meanwhile.
     index = 0
-    while decisions.show(most=1)["items"][0]["details"] is not None:
+    while decisions.show(limit=1).items[0].details is not None:
         record(decisions, pod(f"p{index}", container("1")))
         index += 1
     record(decisions, pod("later", container("1")))
-    assert decisions.show(most=1)["items"][0]["details"] is None
+    assert decisions.show(limit=1).items[0].details is None
     clock.seconds += 1e9
     record(decisions, pod("much-later", container("1")))
-    assert decisions.show(most=1)["items"][0]["details"] is not None
+    assert decisions.show(limit=1).items[0].details is not None
 
 
 def test_while_pods_wait_details_take_a_share_of_the_time_that_the_process_gets() -> None:
@@ -149,7 +150,7 @@ def test_while_pods_wait_details_take_a_share_of_the_time_that_the_process_gets(
     def details_of(name: str, number: int) -> int:
         for index in range(number):
             record(decisions, pod(f"{name}-{index}", container("1")))
-        return sum(item["details"] is not None for item in decisions.show(most=number)["items"])
+        return sum(item.details is not None for item in decisions.show(limit=number).items)
 
     assert details_of("first", 10) >= 1
     # However much time goes by: this process gets none of it, and what it saved up is spent at last.
@@ -172,7 +173,7 @@ def test_pods_that_come_in_a_stream_share_details_by_the_time_that_the_process_g
         for index in range(number):
             clock.seconds += apart
             record(decisions, pod(f"p{index}", container("1")))
-        return sum(item["details"] is not None for item in decisions.show(most=number)["items"])
+        return sum(item.details is not None for item in decisions.show(limit=number).items)
 
     # Nobody waits, yet each comes 10 ms after the one before, and the process gets no time in between.
     while details_of(100, apart=0.01):
@@ -196,7 +197,7 @@ def test_bursts_of_a_hundred_pods_have_details_and_a_storm_pays_for_them_afterwa
             waiting[0] = number - index - 1
             clock.seconds += 0.001
             record(decisions, pod(f"p{index}", container("1")))
-        return sum(item["details"] is not None for item in decisions.show(most=number)["items"])
+        return sum(item.details is not None for item in decisions.show(limit=number).items)
 
     for _ in range(3):
         # The process uses next to no time in between, so its share of that brings nothing.
@@ -215,14 +216,14 @@ def test_where_details_are_dear_a_burst_has_fewer_of_them(monkeypatch: pytest.Mo
     decisions = history(HistoryLimits(1000, 1 << 30, 0.01, Clock().monotonic), Clock(step=0.001))
     for index in range(100):
         record(decisions, pod(f"p{index}", container("1")))
-    items = decisions.show(most=100)["items"]
-    assert 1 <= sum(item["details"] is not None for item in items) <= 5
+    items = decisions.show(limit=100).items
+    assert 1 <= sum(item.details is not None for item in items) <= 5
 
 
 def test_without_a_share_not_even_a_burst_has_details() -> None:
     decisions = history(HistoryLimits(records=100, bytes=1 << 30, detail_share=0.0))
     record(decisions, pod("p", container("1")))
-    assert decisions.show()["items"][0]["details"] is None
+    assert decisions.show().items[0].details is None
 
 
 def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
@@ -231,9 +232,9 @@ def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
     record(decisions, preemptor)
     victims = [pod("theirs", namespace="theirs"), pod("ours")]
     decisions.post_filtered(preemptor, PostFilterOutcome("preempted", "n0", tuple(victims)))
-    everywhere, own = decisions.show()["items"][0], decisions.show(namespace="default")["items"][0]
-    assert (everywhere["victims"], everywhere["victimCount"]) == (["default/ours", "theirs/theirs"], 2)
-    assert (own["victims"], own["victimCount"]) == (["default/ours"], 2)
+    everywhere, own = decisions.show().items[0], decisions.show(namespace="default").items[0]
+    assert (everywhere.victims, everywhere.victim_count) == (("default/ours", "theirs/theirs"), 2)
+    assert (own.victims, own.victim_count) == (("default/ours",), 2)
 
 
 def test_a_namespace_shows_its_own_pods_only() -> None:
@@ -257,7 +258,7 @@ def test_the_details_of_a_plugin_that_raises_cost_no_decision() -> None:
 
     decisions = history(ALWAYS)
     decisions.decided(snapshot, placement, Broken())  # type: ignore[arg-type]
-    assert decisions.show()["items"][0]["details"] is None
+    assert decisions.show().items[0].details is None
 
 
 def waiting_pod(info: PodInfo, attempts: int) -> QueuedPod:
@@ -270,10 +271,10 @@ def test_an_attempt_that_ends_before_a_decision_leaves_the_one_before_as_it_was(
     record(decisions, info)
     decisions.failed(waiting_pod(info, 1), AttemptFailure("no room", UNSCHEDULABLE), "unschedulable")
     decisions.failed(waiting_pod(info, 2), AttemptFailure("the attempt raised ValueError", SCHEDULER_ERROR), "backoff")
-    latest, first = decisions.show()["items"]
-    assert (first["attempt"], first["result"], first["message"]) == (1, "unschedulable", "no room")
-    assert (latest["attempt"], latest["result"], latest["message"]) == (2, "error", "the attempt raised ValueError")
-    assert latest["details"] is None
+    latest, first = decisions.show().items
+    assert (first.attempt, first.result, first.message) == (1, "unschedulable", "no room")
+    assert (latest.attempt, latest.result, latest.message) == (2, "error", "the attempt raised ValueError")
+    assert latest.details is None
 
 
 async def test_a_pod_that_meets_no_nodes_is_remembered(engine: Engine) -> None:
@@ -288,10 +289,10 @@ def test_of_several_decisions_in_one_attempt_the_last_counts() -> None:
     info = pod("member", container("1"))
     record(decisions, info)
     record(decisions, info)
-    (only,) = decisions.show()["items"]
-    assert (only["attempt"], only["result"]) == (None, "binding")
+    (only,) = decisions.show().items
+    assert (only.attempt, only.result) == (None, "binding")
     decisions.not_tried(info.uid)
-    assert decisions.show()["items"] == []
+    assert decisions.show().items == ()
     assert decisions.size == 0
 
 
@@ -359,14 +360,11 @@ def test_what_the_history_covers_begins_with_leading_and_moves_with_what_is_drop
     now = 2_000.0
     history.begin()
     began = history.coverage()
-    assert began == {
-        "since": "1970-01-01T00:33:20Z", "leadingSince": "1970-01-01T00:33:20Z", "inheritedFrom": None,
-        "decisions": 0, "withDetails": 0,
-    }  # fmt: skip
+    assert began == HistoryCoverage("1970-01-01T00:33:20Z", "1970-01-01T00:33:20Z", None, 0, 0)
     for name in ("a", "b", "c"):
         now += 10.0
         history.decided(snapshot, conclude(decide(snapshot, pod(name), PROFILE, random.Random(0))), PROFILE)
     covered = history.coverage()
     # The first of the three is gone.
-    assert (covered["since"], covered["leadingSince"]) == ("1970-01-01T00:33:30Z", began["since"])
-    assert (covered["decisions"], covered["withDetails"]) == (2, 0)
+    assert (covered.since, covered.leading_since) == ("1970-01-01T00:33:30Z", began.since)
+    assert (covered.decisions, covered.with_details) == (2, 0)

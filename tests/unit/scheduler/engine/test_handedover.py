@@ -57,7 +57,7 @@ def test_the_next_leader_shows_what_the_one_before_remembers_before_its_own() ->
     assert [item["pod"] for item in inherited] == ["ns/c", "ns/big", "ns/a"]
     assert inherited[1:] == [{**item, "decidedBy": "s-1"} for item in expected]
     covered = after.coverage()
-    assert (covered["since"], covered["inheritedFrom"]) == (before.coverage()["since"], "s-1")
+    assert (covered.since, covered.inherited_from) == (before.coverage().since, "s-1")
     # The one after that hears who decided first.
     third = history(START + 60)
     third.inherit(handed(after), "s-2")
@@ -68,7 +68,7 @@ def test_what_is_inherited_is_dropped_before_what_is_ones_own_and_within_the_sam
     after = history(START + 50, "c", records=2)
     after.inherit(handed(history(START, "a", "b")), "s-1")
     assert [item["pod"] for item in items(after)] == ["ns/c", "ns/b"]
-    assert after.coverage()["since"] == "1970-01-01T00:16:42Z", "a, the second after the start, is gone"
+    assert after.coverage().since == "1970-01-01T00:16:42Z", "a, the second after the start, is gone"
     small = history(START + 50, "c", most_bytes=3000)
     small.inherit(handed(history(START, *(f"p{number}" for number in range(20)))), "s-1")
     assert small.size <= 3000

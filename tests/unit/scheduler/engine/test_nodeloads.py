@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from scheduler.answers import LoadEstimate, NodeLoadRow
 from scheduler.engine.nodeloads import NodeLoads
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.observe import LoadEstimate, NodeLoadRow
 from scheduler.state import ClusterState
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 

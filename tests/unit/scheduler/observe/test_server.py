@@ -7,7 +7,6 @@ import errno
 import gc
 import gzip
 import json
-import math
 import socket
 import ssl
 import time
@@ -24,12 +23,13 @@ from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
 from devcluster import pki
+from scheduler import __version__
+from scheduler.answers import Document, LoadEstimate, NodeLoadRow, SourceLoads
 from scheduler.observe.answers import Answers, PodsQuestion, Question, QueueQuestion, UnansweredError
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
 from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
-from scheduler.observe.sourceloads import LoadEstimate, NodeLoadRow, SourceLoads
 from tests.support.rawclient import send_garbage
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -117,16 +117,21 @@ def unstarted(
     return Server(address=address, port=port, make_tls=make_tls, answers=answers, on_serving=on_serving)
 
 
-def inspect(question: Question) -> dict[str, Any]:
-    """Answers with what was asked."""
+class Echo(Document, frozen=True, kw_only=True):
+    """Says what was asked."""
+
+    question: Any
+
+
+def inspect(question: Question) -> Document:
     match question:
         case PodsQuestion(pod="gone"):
             raise UnansweredError(503, "this replica does not lead; another does")
-        case QueueQuestion(most=500):
+        case QueueQuestion(limit=500):
             raise UnansweredError(429, "too much was asked lately")
         case PodsQuestion(node=None):
-            return {"asked": [question.namespace, question.pod, question.most]}
-    return {"asked": {type(question).__name__: list(msgspec.structs.astuple(question))}}
+            return Echo(question=[question.namespace, question.pod, question.limit])
+    return Echo(question={type(question).__name__: list(msgspec.structs.astuple(question))})
 
 
 @pytest.fixture
@@ -151,8 +156,8 @@ def own_tls() -> ssl.SSLContext:
 
 
 LOADS = [
-    SourceLoads("p", True, 12.34, [NodeLoadRow("n1", 35.5, None, LoadEstimate(40.0, None), 12.3, True)]),
-    SourceLoads("never", False, math.inf, ()),
+    SourceLoads("p", True, 12.3, (NodeLoadRow("n1", 35.5, None, LoadEstimate(40.0, None), 12.3, True),)),
+    SourceLoads("never", False, None, ()),
 ]
 
 
@@ -227,16 +232,16 @@ def test_what_is_no_probe_wants_a_user_who_may_read_it(url: str, path: str) -> N
 
 def test_a_tenant_sees_decisions_about_the_pods_that_it_may_read_and_no_others(url: str) -> None:
     decisions = f"{url}/debug/decisions"
-    assert get(f"{decisions}/namespaces/shop", "tenant").json() == {"asked": ["shop", None, 100]}
+    assert get(f"{decisions}/namespaces/shop", "tenant").json()["question"] == ["shop", None, 100]
     limited = get(f"{decisions}/namespaces/shop?pod=p&limit=7", "tenant")
-    assert (limited.status_code, limited.json()) == (200, {"asked": ["shop", "p", 7]})
+    assert (limited.status_code, limited.json()["question"]) == (200, ["shop", "p", 7])
     for path in ("", "/namespaces/other", "/namespaces/shop/pods", "/namespaces/shop%2Fother"):
         assert get(f"{decisions}{path}", "tenant").status_code == 403
 
 
 def test_who_may_read_the_path_of_all_decisions_sees_all_and_needs_rights_on_pods_for_one_namespace(url: str) -> None:
     decisions = f"{url}/debug/decisions"
-    assert get(f"{decisions}?limit=5", "good").json() == {"asked": [None, None, 5]}
+    assert get(f"{decisions}?limit=5", "good").json()["question"] == [None, None, 5]
     assert get(f"{decisions}/namespaces/shop", "good").status_code == 403
 
 
@@ -250,6 +255,7 @@ def test_the_nodes_load_is_for_whoever_may_get_nodes_and_for_nobody_else(url: st
     assert answer.json() == {
         "apiVersion": "secondary-scheduler.io/v1",
         "kind": "NodeLoadReport",
+        "schedulerVersion": __version__,
         "sources": [
             {"source": "p", "fresh": True, "ageSeconds": 12.3, "nodes": [{**load, "ageSeconds": 12.3, "fresh": True}]},
             {"source": "never", "fresh": False, "ageSeconds": None, "nodes": []},
@@ -289,7 +295,7 @@ def test_a_question_about_decisions_that_cannot_be_answered_says_why(
 def test_the_queue_and_nodes_are_shown_to_whoever_may_read_what_they_name(
     url: str, token: str, path: str, question: dict[str, Any]
 ) -> None:
-    assert get(f"{url}/debug{path}", token).json() == {"asked": question}
+    assert get(f"{url}/debug{path}", token).json()["question"] == question
 
 
 @pytest.mark.parametrize(
