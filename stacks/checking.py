@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
 
 from components.settings import (
     CREDENTIALS,
@@ -266,41 +268,21 @@ def separate_keys(document: MutableMapping[str, Any], structured: Collection[str
     return problems
 
 
-OBJECTS = (
-    "cluster",
-    "plugins",
-    "metricProvider",
-    "operator",
-    "profiles",
-    "shadow",
-    "extraPlugins",
-    "optionalObjects",
-    "alerts",
-    "optIn",
-    "rebalance",
-    "page",
-    "allowedImages",
-    "forceConflicts",
-    "egressPorts",
-    "scrapeNamespaces",
-    "resources",
-    "nodePartition",
-    "sharedNodes",
-    "plan",
-    "tracing",
-)
 DIRECTORY = Path(__file__).resolve().parent
-BOOLEANS = (
-    "protect",
-    "allowDefaultSchedulerName",
-    "installPluginCrds",
-    "retainCrds",
-    "adoptExisting",
-    "allowRemoval",
-    "checkCluster",
-    "explainAnnotation",
-)
-NUMBERS = ("replicas", "readySeconds")
+
+
+def _keys(is_such: Callable[[Any], bool]) -> frozenset[str]:
+    """The settings of such a type, or of one that may also be absent."""
+    return frozenset(
+        field.alias or name
+        for name, field in StackSettings.model_fields.items()
+        if any(map(is_such, (field.annotation, *get_args(field.annotation))))
+    )
+
+
+# What the engine passes as text; structured values are JSON.
+_BOOLEANS, _NUMBERS = _keys(lambda kind: kind is bool), _keys(lambda kind: kind is int)
+_OBJECTS = _keys(lambda kind: get_origin(kind) is tuple or (isinstance(kind, type) and issubclass(kind, BaseModel)))
 
 
 def check(
@@ -325,7 +307,7 @@ def check(
     """
     problems = misplaced_secrets(encrypted, values)
     document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
-    problems += separate_keys(document, OBJECTS)
+    problems += separate_keys(document, _OBJECTS)
     read = read_stack_settings(document)
     problems += read.problems
     settings, later = read.settings, []
@@ -393,14 +375,14 @@ def _document(values: Mapping[str, str]) -> dict[str, Any]:
     """The values with their types; a value that does not parse stays text, and the models reject it."""
     document: dict[str, Any] = {}
     for key, text in values.items():
-        if key in OBJECTS:
+        if key in _OBJECTS:
             try:
                 document[key] = json.loads(text)
             except ValueError:
                 document[key] = text
-        elif key in BOOLEANS and text in ("true", "false"):
+        elif key in _BOOLEANS and text in ("true", "false"):
             document[key] = text == "true"
-        elif key in NUMBERS and text.isdecimal():
+        elif key in _NUMBERS and text.isdecimal():
             document[key] = int(text)
         elif text:  # Pulumi.yaml's default of a required key is empty
             document[key] = text

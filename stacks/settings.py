@@ -358,36 +358,47 @@ class StackSettings(ProfileSettings):
     """All settings of a stack.
 
     Attributes:
-        configuration_file: a KubeSchedulerConfiguration next to the stack file, instead of the profile's settings.
-        compatibility_check: what to do when versions are incompatible.
-        install_plugin_crds: install the CRDs that enabled plugins need, such as PodGroup.
-        protect: refuse to delete namespace, CRDs and SecondaryScheduler, and keep the CRDs when the stack is destroyed.
-        install_mode: how the operator is installed, if there is one.
-        namespace: where operator and scheduler run, for a new stack; the stack makes it, and deletes it when it is
-            destroyed.
-        retain_crds: keep the CRDs when the stack is destroyed, as protect does, without protecting anything.
-        operator_image: default: the one beside `scheduler_image`, where that is this project's image by tag.
-        adopt_existing: take over objects that already exist in the cluster, for one update.
-        allow_removal: delete operator, CRDs, namespace or running scheduler of a live stack, for one update.
-        check_cluster: previews ask the cluster, if it answers, for its version and for what is in the way.
-        force_conflicts: objects, as Kind/name, whose fields are taken over from other managers, for one update.
+        configuration_file: path of a KubeSchedulerConfiguration, relative to the folder of the stack file. It replaces
+            schedulerName, plugins, profiles, compatibility and metricProvider, whose credentials are still read.
+        cluster: the cluster of the stack, and its versions for compatibilityCheck.
+        scheduler_image: image of the scheduler (required).
+        install_mode: how the operator is installed. manifests: CRD, RBAC and Deployment as explicit resources; direct:
+            no operator, the stack owns the scheduler's Deployment; olm: a Subscription; catalog: a CatalogSource and a
+            Subscription; none: it is already installed.
+        namespace: where operator and scheduler run; the stack makes it, and deletes it when it is destroyed. For new
+            stacks.
+        log_level: log level of the scheduler.
+        compatibility_check: what to do if versions of operator, scheduler image and cluster are incompatible.
+        install_plugin_crds: install the CRDs that the enabled plugins need, such as PodGroup.
+        protect: refuse to delete namespace, CRDs and SecondaryScheduler, and keep the CRDs when the stack is destroyed;
+            for production.
+        retain_crds: keep the CRDs in the cluster when the stack is destroyed, without protecting anything.
+        adopt_existing: take over objects that already exist in the cluster, instead of failing; for a single update.
+        allow_removal: delete the operator, a CRD, the namespace or the running scheduler of a live stack, instead of
+            failing; for a single update.
+        check_cluster: previews ask the cluster, if it answers within 5 s, for its version, another installation and the
+            namespace's owner.
+        force_conflicts: objects, as Kind/name, whose fields are taken over from other managers; for a single update.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
-        optional_objects: optional objects around the scheduler.
-        alerts: what the alerts of optional_objects.prometheus_rule say.
+        operator_image: image of the operator. Default: the one beside schedulerImage, where that is this project's
+            image by tag.
+        optional_objects: optional objects around the scheduler, to leave out or to add.
+        alerts: what the alerts of optionalObjects.prometheusRule say.
         opt_in: which pods get the scheduler's name as they are created.
-        rebalance: whether pods are moved off overloaded nodes, and which.
-        page: a page in the cluster, which shows each visitor what it may read.
-        allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
-            image.
-        egress_ports: TCP ports that the NetworkPolicies of scheduler and operator allow, in addition to those of
-            DNS, API servers and the metric sources.
-        scrape_namespaces: namespaces whose pods alone may reach the ports of scheduler, operator and rebalancer;
-            default: all sources.
-        resources: requests and limits of the scheduler's container; default: the operator's.
+        rebalance: a rebalancer, which moves pods off overloaded nodes.
+        page: a page in the cluster about nodes, pods and decisions, which shows each visitor what it may read.
+        allowed_images: repositories of images that a SecondaryScheduler may name, in addition to that of
+            schedulerImage.
+        egress_ports: TCP ports that the NetworkPolicies of scheduler and operator let them reach, in addition to those
+            of DNS, API servers (443, 6443, 8443, 16443) and the metric sources.
+        scrape_namespaces: namespaces whose pods alone the NetworkPolicies of scheduler, operator and rebalancer let
+            reach their ports, such as that of Prometheus. Default: all sources.
+        resources: requests and limits of the scheduler's container. Default: requests of 100m CPU and 128Mi memory, and
+            a limit of 2Gi memory.
         replicas: number of schedulers; one leads, the others wait for the Lease.
-        ready_seconds: how long the scheduler may take to become ready before an update fails.
+        ready_seconds: how long the scheduler may take to become ready before the update fails.
         plan: a recorded cluster, on which previews show what a change of the configuration would do.
-        tracing: where the scheduler's traces go.
+        tracing: an OpenTelemetry collector that traces of the scheduler's attempts are sent to.
     """
 
     configuration_file: FileName | None = None

@@ -67,6 +67,7 @@ PARTS: dict[str, list[list[str]]] = {
         # Without its cache, which goes by the times of files: a checkout may set them back.
         [str(BIN / "lint-imports"), "--no-cache"],
         [str(BIN / "python"), "tools/architecture.py", "--check"],
+        [str(BIN / "python"), "tools/schemas.py", "--check"],
     ],
     "unit": [
         pytest(

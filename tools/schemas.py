@@ -1,8 +1,9 @@
-"""Writes the JSON Schemas that editors check stack files and configurations with, from the models that check them.
+"""Writes what is derived from the models of the settings: the JSON Schemas that editors check stack files and
+configurations with, and the keys that Pulumi.yaml declares.
 
 An editor sees types, names and ranges; what the validators say beyond that, `secondary-scheduler validate` reports.
 
-    tools/schemas.py           writes docs/schemas
+    tools/schemas.py           writes them
     tools/schemas.py --check   exit code 1 if what is checked in differs
 """
 
@@ -12,14 +13,14 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # stacks is not installed
 
-import yaml  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema  # noqa: E402
 from rich.console import Console  # noqa: E402
@@ -30,8 +31,10 @@ from scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration  # no
 from stacks.settings import StackSettings  # noqa: E402
 
 DIRECTORY = ROOT / "docs" / "schemas"
+PROJECT = ROOT / "Pulumi.yaml"
 STACK, CONFIGURATION = "stack.schema.json", "kubeschedulerconfiguration.schema.json"
 _DRAFT = "http://json-schema.org/draft-07/schema#"
+_DEEP = " " * 6
 _PREFIX = "secondary-scheduler:"
 _SECRETS = {
     "prometheusToken": "Bearer token for the metric source: pulumi config set --secret prometheusToken",
@@ -82,14 +85,49 @@ class _Generator(GenerateJsonSchema):
         return content
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """The schemas by the name of their file."""
-    return {STACK: _stack(), CONFIGURATION: _configuration()}
+def derived() -> dict[Path, str]:
+    """The text of every file that is derived from the models."""
+    return {
+        DIRECTORY / STACK: _json(_stack()),
+        DIRECTORY / CONFIGURATION: _json(_configuration()),
+        PROJECT: _project(PROJECT.read_text()),
+    }
 
 
-def text_of(schema: Mapping[str, Any]) -> str:
-    """A schema as it is written."""
+def _json(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def _project(text: str) -> str:
+    """Pulumi.yaml with the keys of `StackSettings`, which Pulumi can make optional only by an empty default."""
+    lines = [text[: text.index("\nconfig:\n")], "config:"]
+    descriptions = _documentation(StackSettings)[1]
+    for name, field in StackSettings.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        default = field.get_default()
+        if not isinstance(default, bool | int | str):
+            listed = get_origin(field.annotation) is tuple
+            default = [] if listed else {} if any(map(_is_model, kinds)) else ""
+        lines += [
+            f"  {field.alias}:",
+            "    description: >-",
+            *textwrap.wrap(_described(descriptions[name], kinds), 120, initial_indent=_DEEP, subsequent_indent=_DEEP),
+            f"    default: {json.dumps(default) if default == '' or not isinstance(default, str) else default}",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _described(text: str, kinds: Sequence[Any]) -> str:
+    """A setting's description with the keys or the words that it may hold."""
+    text = f"{text[0].upper()}{text[1:]}"
+    for model in filter(_is_model, kinds):
+        text += f" Keys: {', '.join(field.alias or name for name, field in model.model_fields.items())}."
+    words = [kind for kind in kinds if isinstance(kind, str)]
+    return text if all(word in text for word in words) else f"{text} One of {', '.join(words)}."
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _configuration() -> dict[str, Any]:
@@ -103,11 +141,7 @@ def _configuration() -> dict[str, Any]:
 def _stack() -> dict[str, Any]:
     content = _definition(StackSettings)
     definitions = content.pop("$defs")
-    declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
-    properties: dict[str, Any] = {}
-    for key, schema in content["properties"].items():
-        described = {} if "description" in schema else _described(declared.get(key, {}))
-        properties[f"{_PREFIX}{key}"] = _or_text({**schema, **described})
+    properties: dict[str, Any] = {f"{_PREFIX}{key}": _or_text(schema) for key, schema in content["properties"].items()}
     for key, description in _SECRETS.items():
         encrypted = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
         properties[f"{_PREFIX}{key}"] = {"anyOf": [encrypted, {"type": "string"}], "description": description}
@@ -136,10 +170,6 @@ def _or_text(schema: dict[str, Any]) -> dict[str, Any]:
         return schema
     notes: dict[str, Any] = {key: schema.pop(key) for key in ("description", "default") if key in schema}
     return {"anyOf": [schema, texts[schema["type"]]], **notes}
-
-
-def _described(declared: Mapping[str, Any]) -> dict[str, str]:
-    return {"description": str(declared["description"])} if "description" in declared else {}
 
 
 def _definition(model: type[BaseModel]) -> dict[str, Any]:
@@ -188,25 +218,26 @@ def _args_by_plugin(*, complete: bool) -> Iterator[dict[str, Any]]:
 
 
 def _documentation(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
-    """A docstring's text, and what it says of the attributes by their names in Python."""
-    text, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
+    """A docstring's text, and what it and those of the bases say of the attributes by their names in Python."""
     descriptions: dict[str, str] = {}
-    names: list[str] = []
-    for line in attributes.splitlines():
-        if begun := _FIELD.match(line):
-            names = begun["names"].split(", ")
-            descriptions |= dict.fromkeys(names, begun["text"])
-        elif line.strip():
-            descriptions |= {name: f"{descriptions[name]} {line.strip()}" for name in names}
+    text = ""
+    for documented in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
+        text, _, attributes = inspect.cleandoc(vars(documented).get("__doc__") or "").partition("Attributes:\n")
+        names: list[str] = []
+        for line in attributes.splitlines():
+            if begun := _FIELD.match(line):
+                names = begun["names"].split(", ")
+                descriptions |= dict.fromkeys(names, begun["text"])
+            elif line.strip():
+                descriptions |= {name: f"{descriptions[name]} {line.strip()}" for name in names}
     return " ".join(text.split()), descriptions
 
 
 def main() -> int:
-    """Write the schemas, or compare them with what is checked in."""
+    """Write the files, or compare them with what is checked in."""
     console = Console(highlight=False)
     code = 0
-    for name, schema in schemas().items():
-        file, text = DIRECTORY / name, text_of(schema)
+    for file, text in derived().items():
         if "--check" not in sys.argv[1:]:
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)

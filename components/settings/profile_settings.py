@@ -150,16 +150,23 @@ class ProfileSettings(SettingsModel):
     """The settings that become the scheduler's configuration.
 
     Attributes:
+        scheduler_name: the spec.schedulerName of the pods that this scheduler schedules.
         allow_default_scheduler_name: allow schedulerName default-scheduler, at the risk of two schedulers that schedule
             the same pods.
-        compatibility: `upstream` switches off our image's deliberate improvements over the Go one.
-        profiles: several profiles, instead of one from schedulerName and plugins.
-        shadow: a profile that is tried beside the only one.
-        node_partition: nodes that only this scheduler uses, by label and taint.
+        compatibility: safe, or upstream: without the deliberate improvements of this scheduler over the Go one.
+        plugins: plugins by extension point, each with enabled and disabled ones. multiPoint: every point of a plugin.
+        metric_provider: source of the nodes' load.
+        shadow: a profile that is tried beside the scheduler's own: it decides about the same pods, and nothing follows
+            from it.
+        node_partition: nodes that only this scheduler uses. Its pods are kept on them; the output nodePartition says
+            what to do to nodes and pods.
         shared_nodes: what to do where another scheduler uses the same nodes.
-        explain_annotation: pods that fit nowhere get an annotation with the command that explains why.
-        flavour: of the scheduler's image, where its name does not show it.
-        extra_plugins: plugins that a custom image has in addition to the catalogue's.
+        explain_annotation: pods that fit nowhere get an annotation with the command that explains why; kubectl describe
+            shows it.
+        profiles: several profiles instead of schedulerName and plugins.
+        flavour: flavour of schedulerImage, if its name does not show it: ours, custom or a release, as
+            scheduler-plugins@0.34.
+        extra_plugins: plugins that only a custom image has.
     """
 
     scheduler_name: Subdomain = "secondary-scheduler"
