@@ -82,7 +82,7 @@ size: setup  ## Lines and files, forms of one thing, files that a pod, a setting
 olm: setup  ## Render bundle and catalog for OLM (deploy/olm) anew from the components
 	@$(BIN)/python tools/olm_bundle.py
 
-schemas: setup  ## Write what is derived from the settings' models anew: JSON Schemas (docs/schemas), keys of Pulumi.yaml
+schemas: setup  ## Write what is derived from the settings' models anew: JSON Schemas, Pulumi.yaml, Args, the component package
 	@$(BIN)/python tools/schemas.py
 
 curves: setup  ## Draw the plugins' scores (docs/images/score-curves.svg) anew from their formulas

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from ._shared import lazy_attributes
 
 if TYPE_CHECKING:
+    from scheduler.config import OptionalObjects, SchedulerSettings
+
     from .admission import AdmissionPolicies, AdmissionPoliciesArgs
     from .alerts import SchedulerAlerts, SchedulerAlertsArgs
     from .catalog_source import CatalogSource, CatalogSourceArgs
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from .drift import ForceConflicts
     from .installation import InstallMode, OlmSource
     from .installation_record import InstallationRecord, InstallationRecordArgs
-    from .kube_object import ClusterProvider, OptionalObjects
+    from .kube_object import ClusterProvider
     from .labels import common_labels, common_labels_transform
     from .load_watcher import LoadWatcher, LoadWatcherArgs
     from .metric_credentials import MetricAccess, MetricCredentials, MetricCredentialsArgs, SecretKeyReference
@@ -111,7 +113,8 @@ if not TYPE_CHECKING:
             "SchedulerConfiguration": "scheduler_configuration",
             "SchedulerConfigurationArgs": "scheduler_configuration",
             "MetricAccess": "metric_credentials",
-            "OptionalObjects": "kube_object",
+            "OptionalObjects": "settings_args",
+            "SchedulerSettings": "settings_args",
             "SchedulerInstallation": "scheduler_installation",
             "SchedulerInstallationArgs": "scheduler_installation",
             "SchedulerRoles": "scheduler_roles",
@@ -183,6 +186,7 @@ __all__ = [
     "SchedulerPriorityArgs",
     "SchedulerRoles",
     "SchedulerRolesArgs",
+    "SchedulerSettings",
     "SecondaryScheduler",
     "SecondarySchedulerArgs",
     "SecondarySchedulerCrd",

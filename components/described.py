@@ -11,7 +11,7 @@ import pulumi
 from pydantic import BaseModel
 
 from scheduler.catalog import OPERAND, Loc, cluster_role_name
-from scheduler.config import ClusterVersions, Configuration, Problem, kubernetes_minor, parse_version
+from scheduler.config import ClusterVersions, Configuration, Problem, SchedulerSettings, kubernetes_minor, parse_version
 
 from .document import CustomPlugin, PolicyRule
 from .metric_credentials import MetricAccess
@@ -36,6 +36,7 @@ from .settings import (
     read_settings,
     scrape_problems,
 )
+from .settings_args import SettingsArgs
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -121,6 +122,28 @@ def describe_scheduler(
         checked.load_watcher,
         [replace(warning, source=source) for warning in checked.warnings],
     )
+
+
+def describe_settings(args: SettingsArgs, *, openshift: bool, name: str) -> SchedulerSettings:
+    """Return the settings among a component's Args, by the rules that a stack file is checked by.
+
+    Args:
+        args: of the component.
+        openshift: whether the cluster is OpenShift, which decides what is created by default.
+        name: of the component.
+
+    Raises:
+        pulumi.RunError: they are wrong; one line per problem, all of them.
+    """
+    fields = SchedulerSettings.model_fields.items()
+    values: dict[str, Any] = {field.alias or key: getattr(args, key) for key, field in fields}
+    objects = {"optionalObjects": args.objects.model_dump(by_alias=True)}
+    if problems := list(_not_known(values, ())):
+        raise _refusal(problems, name)
+    read = read_settings({**values, **objects}, SchedulerSettings)
+    if read.settings is None or read.problems:
+        raise _refusal(read.problems, name)
+    return read.settings.model_copy(update={"objects": read.settings.objects.on(openshift=openshift)})
 
 
 def describe_opt_in(

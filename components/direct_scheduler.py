@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from scheduler import operand
-from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, CredentialRules, flow_schema_name
+from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, flow_schema_name
 from scheduler.config import DEFAULT_SCHEDULER_NAME
 
 from ._alert_rules import health_of_deployment
@@ -25,57 +25,20 @@ from .kube_object import (
     service_monitor,
 )
 from .labels import COMPONENT
-from .metric_credentials import SecretKeyReference
+from .operand_args import OperandArgs
 
 _LABELS = {operand.LABEL_APP: OPERAND, COMPONENT: "scheduler"}
 
 
 @dataclass(frozen=True)
-class DirectSchedulerArgs:
+class DirectSchedulerArgs(OperandArgs):
     """Attributes:
-    namespace: where the scheduler runs.
-    image, flavour: the scheduler's image, and its flavour where the name does not show it.
-    config_map_name: the ConfigMap with its configuration; the name changes with the content.
-    configuration_hash: hash of that configuration.
-    scheduler_names: of the profiles.
-    log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
-    metric_credentials: Secret with the credentials for the metric source, if any.
-    credential_rules: what the scheduler may do with credentials for it.
-    metric_audience: audience of a token of the ServiceAccount that is the credential instead of a Secret.
-    replicas: number of schedulers; one leads, the others wait for the Lease.
     openshift: whether the cluster is OpenShift, which picks the numeric user and issues the serving certificate.
-    priority_class_name: priority of its pods.
-    network_policy, flow_schemas, service_monitor: which of these optional objects to create.
-    egress_ports: TCP ports that the scheduler needs beside those of DNS and of API servers.
-    scrape_namespaces: those whose pods may reach it; without any, all sources.
-    resources: requests and limits of its container; None for the default.
-    env: environment variables of its container.
-    needs: what must exist before the scheduler starts; above all the ClusterRoles and its bindings to them.
-    ready_seconds: how long a rollout may take before the update fails.
+    source_ports: TCP ports of the metric sources in its configuration.
     """
 
-    namespace: pulumi.Input[str]
-    image: pulumi.Input[str]
-    config_map_name: pulumi.Input[str]
-    configuration_hash: str
-    flavour: str = ""
-    scheduler_names: Sequence[str] = ()
-    log_level: str = "Normal"
-    metric_credentials: SecretKeyReference | None = None
-    credential_rules: CredentialRules = field(default_factory=CredentialRules)
-    metric_audience: str = ""
-    replicas: int = 1
     openshift: bool = False
-    priority_class_name: pulumi.Input[str] = ""
-    network_policy: bool = True
-    flow_schemas: bool = True
-    service_monitor: bool = False
-    egress_ports: Sequence[int] = ()
-    scrape_namespaces: Sequence[str] = ()
-    resources: Mapping[str, Any] | None = None
-    env: Sequence[Mapping[str, Any]] = ()
-    needs: Sequence[pulumi.Resource] = ()
-    ready_seconds: int = 180
+    source_ports: Sequence[int] = ()
 
 
 class DirectScheduler(pulumi.ComponentResource):
@@ -104,7 +67,7 @@ class DirectScheduler(pulumi.ComponentResource):
             opts=child(
                 self,
                 depends_on=[*first, *args.needs],
-                custom_timeouts=rollout_timeouts(args.ready_seconds),
+                custom_timeouts=rollout_timeouts(args.settings.ready_seconds),
             ),
         )
         self.name = name_of(deployment)
@@ -147,9 +110,9 @@ class DirectScheduler(pulumi.ComponentResource):
 
     def _optional_objects(self) -> list[pulumi.Resource]:
         """The optional objects that the Args ask for."""
-        args = self._args
+        args, settings = self._args, self._args.settings
         objects: list[pulumi.Resource] = []
-        if args.replicas > 1:
+        if settings.replicas > 1:
             objects.append(
                 k8s.policy.v1.PodDisruptionBudget(
                     f"{self._prefix}-poddisruptionbudget",
@@ -158,8 +121,9 @@ class DirectScheduler(pulumi.ComponentResource):
                     opts=child(self),
                 )
             )
-        if args.network_policy:
-            network = operand.scheduler_network_policy_spec(OPERAND, args.egress_ports, args.scrape_namespaces)
+        if settings.objects.network_policy:
+            egress = [*settings.egress_ports, *args.source_ports]
+            network = operand.scheduler_network_policy_spec(OPERAND, egress, settings.scrape_namespaces)
             objects.append(
                 k8s.networking.v1.NetworkPolicy(
                     f"{self._prefix}-networkpolicy",
@@ -168,9 +132,9 @@ class DirectScheduler(pulumi.ComponentResource):
                     opts=child(self),
                 )
             )
-        if args.flow_schemas:
+        if settings.objects.flow_schemas:
             objects += [self._flow_schema(purpose) for purpose in FLOW_SCHEMAS]
-        if args.service_monitor:
+        if settings.objects.scraped(openshift=args.openshift):
             objects.append(self._service_monitor())
         return objects
 
@@ -213,11 +177,11 @@ class DirectScheduler(pulumi.ComponentResource):
                     openshift=args.openshift,
                     labels=_LABELS,
                     annotations={operand.ANNOTATION_CONFIGURATION_HASH: args.configuration_hash},
-                    replicas=args.replicas,
+                    replicas=args.settings.replicas,
                     resources=dict(args.resources) if args.resources is not None else None,
                     arguments=self._arguments(),
                     env=[*operand.environment_for(flavour, openshift=args.openshift), *map(dict, args.env)],
-                    verbosity=LOG_VERBOSITY[args.log_level],
+                    verbosity=LOG_VERBOSITY[args.settings.log_level],
                     serving_cert_secret=operand.serving_cert_secret_name(OPERAND) if args.openshift else None,
                     metric_secret=values["metric_secret"],
                     metric_audience=args.metric_audience,

@@ -19,6 +19,7 @@ from scheduler.catalog import (
     operand_name,
     shipped_cluster_roles,
 )
+from scheduler.config import SchedulerSettings
 
 from ._inputs import flavour_of_input
 from .admission import AdmissionPolicies, AdmissionPoliciesArgs
@@ -72,18 +73,15 @@ class InstallationArgs:
     scheduler_image, flavour, plugins: image, its flavour where the name does not show it, and enabled plugins; the
         scheduler's rights follow from them.
     extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role to create.
-    operator_image, ready_seconds: for manifests; how long the operator may take to become ready.
+    operator_image: for manifests.
+    settings: what is the same however the operator is installed.
     upstream: the operator is upstream's, which binds the cluster's own ClusterRoles only.
     olm: for olm and catalog.
     openshift: whether the cluster is OpenShift.
     instances, status_of: what our operator serves in addition to this stack's scheduler.
     secrets: names of Secrets, not made by this stack, that its scheduler mounts.
-    admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind.
-    network_policy, egress_ports: limit what our operator may reach to DNS, API servers and these TCP ports.
-    scrape_namespaces: those whose pods may reach our operator; without any, all sources.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `scheduler_image`.
     crds: of plugins; they exist before the operator starts.
-    protect: refuse to delete the namespace and the CRD of SecondaryScheduler.
     keep_crd: keep that CRD when the stack is destroyed.
     rebalancers: our operator may run rebalancers.
     rebalancer_image: an image that these may have beside the scheduler's; "" for none.
@@ -101,19 +99,14 @@ class InstallationArgs:
     flavour: str = ""
     extra_roles: Mapping[str, Sequence[PolicyRule]] = field(default_factory=dict)
     operator_image: pulumi.Input[str] | None = None
-    ready_seconds: int = 180
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     upstream: bool = False
     openshift: bool = False
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] = STATUS_KINDS
     secrets: Sequence[str] = ()
-    admission_policies: bool = True
-    network_policy: bool = True
-    egress_ports: Sequence[int] = ()
-    scrape_namespaces: Sequence[str] = ()
     allowed_images: Sequence[pulumi.Input[str]] = ()
     crds: Sequence[pulumi.Resource] = ()
-    protect: bool = False
     keep_crd: bool = False
     rebalancers: bool = False
     rebalancer_image: str = ""
@@ -157,7 +150,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
     # Where an operator is already installed, its namespace exists.
     namespace = pulumi.Output.from_input(args.namespace)
     if args.mode != "none":
-        namespace_args = NamespaceArgs(args.namespace, protect=args.protect)
+        namespace_args = NamespaceArgs(args.namespace, protect=args.settings.protect)
         namespace = Namespace(parts.name("namespace"), namespace_args, parts.options("namespace")).name
     record_args = InstallationRecordArgs(namespace, args.mode, f"{operand_name(args.resource_name)}-installation")
     record = InstallationRecord(parts.name("installation"), record_args, parts.options("installation"))
@@ -170,7 +163,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
         operator = ExistingOperator(parts.name("operator"), existing, parts.options("operator"))
     elif args.mode == "manifests":
         if args.with_crd:
-            crd_args = SecondarySchedulerCrdArgs(args.keep_crd, args.protect)
+            crd_args = SecondarySchedulerCrdArgs(args.keep_crd, args.settings.protect)
             crd = SecondarySchedulerCrd(parts.name("crd"), crd_args, parts.options("crd"))
             needs, crd_changes = [crd, *needs], crd.changes
         needs += _limits(args, record, parts)
@@ -200,7 +193,7 @@ def _from_manifests(
     cluster_name = cluster_scoped_name(OPERATOR_NAME, args.namespace)
     if args.upstream:
         upstream_args = UpstreamOperatorArgs(
-            record.namespace, image, needs, args.openshift, cluster_name, args.ready_seconds
+            record.namespace, image, needs, args.openshift, cluster_name, args.settings.ready_seconds
         )
         return UpstreamOperator(parts.name("operator"), upstream_args, parts.options("operator"))
     install_args = OperatorInstallArgs(
@@ -212,7 +205,7 @@ def _from_manifests(
         secrets=args.secrets,
         openshift=args.openshift,
         cluster_role_name=cluster_name,
-        ready_seconds=args.ready_seconds,
+        ready_seconds=args.settings.ready_seconds,
         rebalancers=args.rebalancers,
     )
     return OperatorInstall(parts.name("operator"), install_args, parts.options("operator"))
@@ -269,7 +262,7 @@ def _roles(
 def _limits(args: InstallationArgs, record: InstallationRecord, parts: Parts) -> list[pulumi.Resource]:
     """What limits the operator and what it is told to run; not where the operator is somebody else's, who brings it."""
     limits: list[pulumi.Resource] = []
-    if args.admission_policies:
+    if args.settings.objects.admission_policies:
         instances = [(None, INSTANCE_NAME), *args.instances]
         images = [args.scheduler_image, *args.allowed_images, *filter(None, [args.rebalancer_image])]
         account = "" if args.upstream else OPERATOR_NAME
@@ -282,8 +275,8 @@ def _limits(args: InstallationArgs, record: InstallationRecord, parts: Parts) ->
             name_prefix=cluster_scoped_name("", args.namespace),
         )
         limits.append(AdmissionPolicies(parts.name("admission"), policies, parts.options("admission")))
-    if args.network_policy and not args.upstream:
-        network = OperatorNetworkArgs(record.namespace, args.egress_ports, args.scrape_namespaces, needs=[record])
+    if args.settings.objects.network_policy and not args.upstream:
+        network = OperatorNetworkArgs(record.namespace, args.settings, needs=[record])
         limits.append(OperatorNetwork(parts.name("operator-network"), network, parts.options("operator-network")))
     return limits
 

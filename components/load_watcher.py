@@ -11,6 +11,7 @@ import pulumi_kubernetes as k8s
 
 from scheduler import operand
 from scheduler.catalog import CANARY_SUFFIX, OPERAND, page_name, rebalancer_name
+from scheduler.config import SchedulerSettings
 
 from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts, unawaited_service
 from .labels import COMPONENT
@@ -29,9 +30,8 @@ class LoadWatcherArgs:
     operand: name of the scheduler, whose pods and canaries alone may ask it, a rebalancer's and a page's.
     credentials: Secret with the credentials for the metric source, if any.
     audience: of a token of its ServiceAccount that is the credential instead.
-    egress_ports: TCP ports that it needs beside those of DNS and of its source.
+    settings: of the scheduler: ports and time to start hold for it, too.
     openshift: whether admission chooses the numeric user.
-    ready_seconds: how long it may take to read a load before the update fails.
     needs: what must exist before.
     rebalancer: whether there is a rebalancer.
     page: whether there is a page.
@@ -42,9 +42,8 @@ class LoadWatcherArgs:
     operand: str = OPERAND
     credentials: SecretKeyReference | None = None
     audience: str = ""
-    egress_ports: Sequence[int] = ()
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     openshift: bool = False
-    ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
     rebalancer: bool = False
     page: bool = False
@@ -91,7 +90,7 @@ class LoadWatcher(pulumi.ComponentResource):
                 self,
                 # The policy first: nobody else may reach it, not even for a moment.
                 depends_on=[policy, *args.needs],
-                custom_timeouts=rollout_timeouts(args.ready_seconds),
+                custom_timeouts=rollout_timeouts(args.settings.ready_seconds),
             ),
         )
         self.name = name_of(deployment)
@@ -107,7 +106,7 @@ class LoadWatcher(pulumi.ComponentResource):
             clients.append(rebalancer_name(args.operand))
         if args.page:
             clients.append(page_name(args.operand))
-        ports = {*operand.source_ports(args.watcher.configuration), *args.egress_ports}
+        ports = {*operand.source_ports(args.watcher.configuration), *args.settings.egress_ports}
         return operand.fenced_network_policy_spec(self._selector(), clients, LOAD_WATCHER_PORT, ports)
 
     def _service(self) -> dict[str, Any]:

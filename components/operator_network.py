@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from scheduler import operand
+from scheduler.config import SchedulerSettings
 
 from .kube_object import child, in_kubernetes_spelling, name_of
 from .labels import COMPONENT
@@ -19,14 +20,12 @@ from .operator_install import HEALTH_PORT, METRICS_PORT, OPERATOR_NAME
 class OperatorNetworkArgs:
     """Attributes:
     namespace: where the operator runs.
-    egress_ports: TCP ports that it may reach beside those of DNS and of API servers.
-    scrape_namespaces: those whose pods may reach it; without any, all sources.
+    settings: which TCP ports it may reach beside those of DNS and of API servers, and whose pods may reach it.
     needs: what must exist before.
     """
 
     namespace: pulumi.Input[str]
-    egress_ports: Sequence[int] = ()
-    scrape_namespaces: Sequence[str] = ()
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     needs: Sequence[pulumi.Resource] = ()
 
 
@@ -38,8 +37,9 @@ class OperatorNetwork(pulumi.ComponentResource):
     def __init__(self, name: str, args: OperatorNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:OperatorNetwork", name, None, opts)
         labels = {COMPONENT: "operator"}
+        settings, ports = args.settings, [HEALTH_PORT, METRICS_PORT]
         spec = operand.network_policy_spec(
-            {"name": OPERATOR_NAME}, [HEALTH_PORT, METRICS_PORT], args.egress_ports, args.scrape_namespaces
+            {"name": OPERATOR_NAME}, ports, settings.egress_ports, settings.scrape_namespaces
         )
         policy = k8s.networking.v1.NetworkPolicy(
             f"{name}-networkpolicy",

@@ -10,8 +10,9 @@ from typing import Any, TypedDict, cast
 
 import pulumi
 
+from scheduler.config import OptionalObjects as _OptionalObjects
+
 from .installation import InstallMode
-from .kube_object import OptionalObjects as _OptionalObjects
 from .metric_credentials import MetricAccess
 from .scheduler_installation import SchedulerInstallation as _SchedulerInstallation, SchedulerInstallationArgs as _Args
 
@@ -23,20 +24,22 @@ _MODES = ("manifests", "direct", "none")
 class OptionalObjects(TypedDict, total=False):
     """Which optional objects to create."""
 
+    # begin: make schemas
     priority_class: bool | None
-    """A PriorityClass for the scheduler's pods. Default: true."""
+    """A PriorityClass, so that ordinary pods do not preempt the scheduler's. Default: true."""
     network_policy: bool | None
     """Limits of what the pods may reach, and who may reach them. Default: true."""
     flow_schemas: bool | None
-    """Fair shares of a busy API server. Default: true."""
+    """Fair shares of a busy API server: they keep Lease and bindings alive. Default: true."""
     admission_policies: bool | None
-    """Limits of what a SecondaryScheduler may run; they need Kubernetes 1.30. Default: true."""
+    """Limits of what a SecondaryScheduler may run, and what our operator may bind; they need Kubernetes 1.30. Default: true."""
     service_monitor: bool | None
-    """Scraping by the Prometheus operator. Default: where the cluster has the kind; mode direct: on OpenShift only."""
+    """Scraping by the Prometheus operator, whose CRDs must exist. Default: where the cluster has the kind; without an operator on OpenShift only."""
     prometheus_rule: bool | None
-    """Alerts of the Prometheus operator. Default: on OpenShift only."""
+    """Alerts of the Prometheus operator, with the scraping that those about our operator and a rebalancer need. Default: on OpenShift only."""
     grafana_dashboard: bool | None
-    """A ConfigMap with the Grafana dashboard; for one installation of a cluster. Default: false."""
+    """A ConfigMap with the Grafana dashboard, for the sidecar of Grafana's Helm chart; for one installation of a cluster."""
+    # end: make schemas
 
 
 class SchedulerInstallationArgs(TypedDict):
@@ -64,24 +67,12 @@ class SchedulerInstallationArgs(TypedDict):
     """Bearer token for the metric source; it goes into a Secret."""
     certificate_authority: pulumi.Input[str] | None
     """PEM bundle with which the metric source's certificate is verified."""
-    replicas: int | None
-    """Number of schedulers; one leads, the others wait for the Lease. Default: 1."""
-    log_level: str | None
-    """Normal (the default), Debug, Trace or TraceAll."""
     resources: dict[str, Any] | None
     """Requests and limits of the scheduler's container, with Kubernetes' names."""
     env: list[dict[str, Any]] | None
     """Environment variables of the scheduler's container, with Kubernetes' names."""
-    ready_seconds: int | None
-    """How long the scheduler may take to become ready before the update fails. Default: 180."""
-    objects: OptionalObjects | None
-    """Which optional objects to create."""
     runbook_url: str | None
     """Address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it."""
-    egress_ports: list[int] | None
-    """TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources."""
-    scrape_namespaces: list[str] | None
-    """Namespaces whose pods alone may reach the ports of scheduler, operator and rebalancer. Default: all sources."""
     allowed_images: list[pulumi.Input[str]] | None
     """Repositories of images that a SecondaryScheduler may name, beside that of the image."""
     openshift: bool | None
@@ -90,12 +81,26 @@ class SchedulerInstallationArgs(TypedDict):
     """Which pods get the scheduler's name as they are created: optIn of a stack file. Wrong ones fail the preview."""
     kubernetes_version: str | None
     """The cluster's version, such as 1.36, which optIn needs."""
-    install_plugin_crds: bool | None
-    """Create the CRDs that plugins read. Default: true."""
     keep_crds: bool | None
     """Keep the CRDs when the installation is destroyed."""
+    # begin: make schemas
+    log_level: str | None
+    """Log level of the scheduler: Normal, Debug, Trace or TraceAll. Default: Normal."""
+    replicas: int | None
+    """Number of schedulers; one leads, the others wait for the Lease. Default: 1."""
+    ready_seconds: int | None
+    """How long the scheduler, and an operator from manifests, may each take to become ready before the update fails. Default: 180."""
+    objects: OptionalObjects | None
+    """Which optional objects to create."""
+    egress_ports: list[int] | None
+    """TCP ports that the NetworkPolicies of scheduler and operator let them reach, in addition to those of DNS, API servers (443, 6443, 8443, 16443) and the metric sources."""
+    scrape_namespaces: list[str] | None
+    """Namespaces whose pods alone the NetworkPolicies of scheduler, operator and rebalancer let reach their ports, such as that of Prometheus. Default: all sources."""
+    install_plugin_crds: bool | None
+    """Install the CRDs that the enabled plugins need, such as PodGroup. Default: true."""
     protect_objects: bool | None
-    """Refuse to delete namespace, CRDs and SecondaryScheduler."""
+    """Refuse to delete namespace, CRDs and SecondaryScheduler; for production. In a stack file it also keeps the CRDs when the stack is destroyed."""
+    # end: make schemas
 
 
 class SchedulerInstallation(_SchedulerInstallation):

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 
 from scheduler import operand
 from scheduler.catalog import OPERAND, page_name, page_namespace_rules, page_rules
-from scheduler.config import Configuration, bound_rules
+from scheduler.config import Configuration, SchedulerSettings, bound_rules
 
 from ._inputs import joined
 from .kube_object import (
@@ -43,9 +43,8 @@ class PageArgs:
     access: how the load source may be read.
     credentials: Secret with the credentials for it, if any.
     operand: name of the scheduler.
-    egress_ports: TCP ports that it needs beside those of DNS, API servers and its source.
+    settings: of the scheduler: ports and time to start hold for it, too.
     openshift: whether admission chooses the numeric user.
-    ready_seconds: how long it may take to serve before the update fails.
     needs: what must exist before.
     """
 
@@ -56,9 +55,8 @@ class PageArgs:
     access: MetricAccess = field(default_factory=MetricAccess)
     credentials: SecretKeyReference | None = None
     operand: str = OPERAND
-    egress_ports: Sequence[int] = ()
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     openshift: bool = False
-    ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
 
 
@@ -86,7 +84,7 @@ class Page(pulumi.ComponentResource):
             opts=child(
                 self,
                 depends_on=[account, self._network_policy(), *self._rights(), *args.needs],
-                custom_timeouts=rollout_timeouts(args.ready_seconds),
+                custom_timeouts=rollout_timeouts(args.settings.ready_seconds),
             ),
         )
         self.name = name_of(deployment)
@@ -141,7 +139,7 @@ class Page(pulumi.ComponentResource):
 
     def _network_policy(self) -> pulumi.Resource:
         args = self._args
-        egress = {*operand.source_ports(args.configuration), *args.egress_ports}
+        egress = {*operand.source_ports(args.configuration), *args.settings.egress_ports}
         spec = operand.network_policy_spec(self._selector(), [_PAGE_PORT, _PROBES_PORT], egress)
         return k8s.networking.v1.NetworkPolicy(
             f"{self._prefix}-networkpolicy",

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 
 from scheduler import operand
 from scheduler.catalog import OPERAND, rebalancer_name, rebalancer_rules
-from scheduler.config import Configuration, bound_rules
+from scheduler.config import Configuration, SchedulerSettings, bound_rules
 
 from ._inputs import joined
 from .kube_object import (
@@ -40,14 +40,10 @@ class RebalancerArgs:
     access: how the load source may be read.
     credentials: Secret with the credentials for it, if any.
     operand: name of the scheduler.
-    network_policy: whether to limit what its pods may reach.
-    egress_ports: TCP ports that it needs beside those of DNS, API servers and its source.
-    scrape_namespaces: those whose pods may reach it; without any, all sources.
+    settings: of the scheduler, which hold for it, too. The admission policies let the API server refuse evictions of
+        other schedulers' pods.
     openshift: whether admission chooses the numeric user.
-    ready_seconds: how long it may take to list the cluster before the update fails.
     needs: what must exist before: the scheduler, as nothing is moved without it.
-    admission_policies: let the API server refuse evictions of other schedulers' pods; needs Kubernetes 1.30.
-    service_monitor: have the Prometheus operator scrape it; needs that one's CRDs.
     """
 
     namespace: pulumi.Input[str]
@@ -58,14 +54,9 @@ class RebalancerArgs:
     access: MetricAccess = field(default_factory=MetricAccess)
     credentials: SecretKeyReference | None = None
     operand: str = OPERAND
-    network_policy: bool = True
-    egress_ports: Sequence[int] = ()
-    scrape_namespaces: Sequence[str] = ()
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     openshift: bool = False
-    ready_seconds: int = 180
     needs: Sequence[pulumi.Resource] = ()
-    admission_policies: bool = True
-    service_monitor: bool = False
 
 
 class Rebalancer(pulumi.ComponentResource):
@@ -88,9 +79,9 @@ class Rebalancer(pulumi.ComponentResource):
         )
         self._scraped()
         before: list[pulumi.Resource] = [account, *self._rights()]
-        if args.network_policy:
+        if args.settings.objects.network_policy:
             before.append(self._network_policy())
-        if args.admission_policies:
+        if args.settings.objects.admission_policies:
             before += self._eviction_policy()
         deployment = k8s.apps.v1.Deployment(
             f"{name}-deployment",
@@ -99,7 +90,7 @@ class Rebalancer(pulumi.ComponentResource):
             opts=child(
                 self,
                 depends_on=[*before, *args.needs],
-                custom_timeouts=rollout_timeouts(args.ready_seconds),
+                custom_timeouts=rollout_timeouts(args.settings.ready_seconds),
             ),
         )
         self.name = name_of(deployment)
@@ -148,7 +139,9 @@ class Rebalancer(pulumi.ComponentResource):
         # Waiting for endpoints would hold up an update whose pod does not start.
         spec = operand.rebalancer_service_spec(args.operand)
         unawaited_service(f"{self._prefix}-service", self._metadata(), spec, child(self))
-        if not args.service_monitor:
+        objects = args.settings.objects
+        # Alerts are about what is scraped, and need the same CRDs.
+        if not objects.scraped(openshift=objects.prometheus_rule or args.openshift):
             return
         monitor = pulumi.Output.from_input(args.namespace).apply(
             lambda namespace: operand.rebalancer_monitor_spec(args.operand, namespace)
@@ -163,12 +156,12 @@ class Rebalancer(pulumi.ComponentResource):
 
     def _network_policy(self) -> pulumi.Resource:
         args = self._args
-        egress = {*operand.source_ports(args.configuration), *args.egress_ports}
+        egress = {*operand.source_ports(args.configuration), *args.settings.egress_ports}
         spec = operand.network_policy_spec(
             operand.rebalancer_selector(args.operand),
             [operand.HEALTH_PORT, operand.METRICS_PORT],
             egress,
-            args.scrape_namespaces,
+            args.settings.scrape_namespaces,
         )
         return k8s.networking.v1.NetworkPolicy(
             f"{self._prefix}-networkpolicy",

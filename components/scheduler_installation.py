@@ -21,12 +21,12 @@ from .described import (
     describe_page,
     describe_rebalancer,
     describe_scheduler,
+    describe_settings,
     extra_roles,
 )
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
 from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
-from .kube_object import OptionalObjects
 from .load_watcher import LoadWatcher, LoadWatcherArgs
 from .metric_credentials import MetricAccess, MetricCredentials, MetricCredentialsArgs, SecretKeyReference
 from .namespace import NAMESPACE, cluster_scoped_name
@@ -38,11 +38,12 @@ from .scheduler import RunningScheduler, SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
 from .settings import ManagedLoadWatcher, OptInPlan, PagePlan, RebalancerPlan, load_watcher_name, pruned_by
+from .settings_args import SettingsArgs
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchedulerInstallationArgs:
-    """Attributes:
+class SchedulerInstallationArgs(SettingsArgs):
+    """Beside `SettingsArgs`. Attributes:
     image, flavour: the scheduler's image, and its flavour where the name does not show it, or where the image is an
         Output: what follows from its name must be known before the update.
     settings: plugins, metricProvider, profiles and the other settings of a stack file that make the scheduler's
@@ -62,17 +63,9 @@ class SchedulerInstallationArgs:
     metric_access: how the scheduler, or its load-watcher, may read the metric source.
     load_watcher: beside a configuration that names its address; with settings it follows from them.
     custom_plugins: plugins that only a custom image has; with settings, their extraPlugins.
-    log_level: Normal, Debug, Trace or TraceAll.
-    replicas: number of schedulers; one leads, the others wait for the Lease.
     resources: requests and limits of the scheduler's container; None for the default.
     env: environment variables of the scheduler's container, as Kubernetes has them; not with upstream's operator.
-    ready_seconds: how long the scheduler, and an operator from manifests, may each take to become ready before the
-        update fails.
-    objects: which optional objects to create.
     runbook_url: address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it.
-    egress_ports: TCP ports that scheduler and operator need beside those of DNS, API servers and metric sources.
-    scrape_namespaces: those whose pods alone may reach the ports of scheduler, operator and rebalancer; without any,
-        all sources. Not with upstream's operator.
     allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
     instances: further SecondarySchedulers that the operator serves, by namespace (None: its own) and name.
     status_of: plurals of the kinds of scheduler-plugins whose status the operator maintains; None: those that plugins
@@ -87,8 +80,6 @@ class SchedulerInstallationArgs:
         from them, where they have been judged. Default: none.
     kubernetes_version: of the cluster, for opt_in; "" if it is not known.
     allow_default_scheduler_name: allow a profile named default-scheduler.
-    install_plugin_crds: create the CRDs that plugins read.
-    protect: refuse to delete namespace, CRDs and SecondaryScheduler.
     keep_crds: keep the CRDs when the installation is destroyed.
     beside: another installation on the same cluster. What a cluster has once (CRDs, ClusterRoles of schedulers, the
         PriorityClass) stays that one's, and is used here.
@@ -110,15 +101,9 @@ class SchedulerInstallationArgs:
     metric_access: MetricAccess = field(default_factory=MetricAccess)
     load_watcher: ManagedLoadWatcher | None = None
     custom_plugins: Sequence[CustomPlugin] = ()
-    log_level: str = "Normal"
-    replicas: int = 1
     resources: Mapping[str, Any] | None = None
     env: Sequence[Mapping[str, Any]] = ()
-    ready_seconds: int = 180
-    objects: OptionalObjects = field(default_factory=OptionalObjects)
     runbook_url: str = ""
-    egress_ports: Sequence[int] = ()
-    scrape_namespaces: Sequence[str] = ()
     allowed_images: Sequence[pulumi.Input[str]] = ()
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] | None = None
@@ -129,8 +114,6 @@ class SchedulerInstallationArgs:
     page: Mapping[str, Any] | PagePlan = field(default_factory=dict)
     kubernetes_version: str = ""
     allow_default_scheduler_name: bool = False
-    install_plugin_crds: bool = True
-    protect: bool = False
     keep_crds: bool = False
     beside: SchedulerInstallation | None = None
     formerly_at_root: bool = False
@@ -156,6 +139,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:index:SchedulerInstallation", name, None, opts)
         self._parts = Parts(self, name, args.formerly_at_root)
         _check_resource_name(name, args)
+        self._settings = describe_settings(args, openshift=args.openshift, name=name)
         self._args, self._configuration = self._checked(args)
         claim_scheduler_names(self, name, self._configuration.scheduler_names)
         self._operand = operand_name(args.resource_name)
@@ -167,12 +151,12 @@ class SchedulerInstallation(pulumi.ComponentResource):
             pruned_by=pruned_by(args.mode, upstream=args.upstream_operator),
         )
         check_scrape_namespaces(
-            args.scrape_namespaces,
+            self._settings.scrape_namespaces,
             args.mode,
             self,
             self._parts.prefix,
             upstream=args.upstream_operator,
-            network_policy=args.objects.network_policy,
+            network_policy=self._settings.objects.network_policy,
         )
         self._page_plan = describe_page(args.page, self._configuration, self, self._parts.prefix)
         self._crds = self._plugin_crds()
@@ -184,7 +168,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
         credentials = self._metric_credentials(installation)
         configuration = self._scheduler_configuration(installation)
         watcher = self._load_watcher(installation, credentials)
-        scheduler_args = self._scheduler_args(configuration, None if watcher else credentials, watcher)
+        scheduler_args = self._scheduler_args(installation, configuration, None if watcher else credentials, watcher)
         plan = describe_opt_in(args.opt_in, args.kubernetes_version, self._configuration.scheduler_names, self, name)
         if plan is None:
             scheduler = run_scheduler(installation, scheduler_args, self._parts)
@@ -262,17 +246,12 @@ class SchedulerInstallation(pulumi.ComponentResource):
         plan = self._rebalance
         return plan if plan is not None and plan.by_operator else None
 
-    @property
-    def _prometheus_rule(self) -> bool:
-        objects = self._args.objects
-        return self._args.openshift if objects.prometheus_rule is None else objects.prometheus_rule
-
     def _plugin_crds(self) -> list[pulumi.Resource]:
         args, beside = self._args, self._args.beside
         names = set(crds_of(self._configuration)) - (beside.plugin_crds if beside else frozenset())
-        if not names or not args.install_plugin_crds:
+        if not names or not self._settings.install_plugin_crds:
             return []
-        crds_args = PluginCrdsArgs(sorted(names), args.keep_crds, args.protect)
+        crds_args = PluginCrdsArgs(sorted(names), args.keep_crds, self._settings.protect)
         return [PluginCrds(self._parts.name("plugin-crds"), crds_args, self._parts.options("plugin-crds"))]
 
     def _installation_args(self) -> InstallationArgs:
@@ -297,19 +276,14 @@ class SchedulerInstallation(pulumi.ComponentResource):
             flavour=args.flavour,
             extra_roles=extra_roles(self._configuration),
             operator_image=args.operator_image,
-            ready_seconds=args.ready_seconds,
+            settings=self._settings,
             upstream=args.upstream_operator,
             openshift=args.openshift,
             instances=instances,
             status_of=status_of,
             secrets=[access.existing_secret] if access.existing_secret and not args.load_watcher else [],
-            admission_policies=args.objects.admission_policies,
             allowed_images=args.allowed_images,
-            network_policy=args.objects.network_policy,
-            egress_ports=args.egress_ports,
-            scrape_namespaces=args.scrape_namespaces,
             crds=[*self._crds, *([beside] if beside else [])],
-            protect=args.protect,
             keep_crd=args.keep_crds,
             rebalancers=args.rebalancers or self._rebalance_by_operator is not None,
             rebalancer_image=self._rebalance_by_operator.image if self._rebalance_by_operator else "",
@@ -349,9 +323,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
             self._operand,
             credentials.reference if credentials else None,
             args.metric_access.audience,
-            args.egress_ports,
+            self._settings,
             args.openshift,
-            args.ready_seconds,
             [credentials] if credentials else [],
             self._rebalance is not None,
             self._page_plan is not None,
@@ -384,17 +357,9 @@ class SchedulerInstallation(pulumi.ComponentResource):
             configuration.config_map_name,
             *self._load_source(credentials),
             self._operand,
-            args.objects.network_policy,
-            args.egress_ports,
-            args.scrape_namespaces,
+            self._settings,
             args.openshift,
-            args.ready_seconds,
             [scheduler.resource],
-            args.objects.admission_policies,
-            # Alerts are about what is scraped, and need the same CRDs.
-            self._prometheus_rule or args.openshift
-            if args.objects.service_monitor is None
-            else args.objects.service_monitor,
         )
         Rebalancer(self._parts.name("rebalancer"), rebalancer_args, self._parts.options("rebalancer"))
 
@@ -416,9 +381,8 @@ class SchedulerInstallation(pulumi.ComponentResource):
             configuration.config_map_name,
             *self._load_source(credentials),
             self._operand,
-            args.egress_ports,
+            self._settings,
             args.openshift,
-            args.ready_seconds,
             [part for part in (configuration, credentials, watcher) if part is not None],
         )
         Page(self._parts.name("page"), page_args, self._parts.options("page"))
@@ -445,47 +409,38 @@ class SchedulerInstallation(pulumi.ComponentResource):
 
     def _scheduler_args(
         self,
+        installation: Installation,
         configuration: SchedulerConfiguration,
         credentials: MetricCredentials | None,
         watcher: LoadWatcher | None,
     ) -> SchedulerArgs:
-        args, objects = self._args, self._args.objects
+        args = self._args
         # What a load-watcher may read is no concern of the scheduler's.
         access = MetricAccess() if watcher else args.metric_access
         return SchedulerArgs(
+            installation.namespace_of_mode,
             args.image,
             configuration.config_map_name,
             configuration.configuration_hash,
+            self._settings,
+            args.flavour,
             list(self._configuration.scheduler_names),
-            args.log_level,
             credentials.reference if credentials else None,
-            credential_rules=bound_rules(self._configuration, access.rules),
-            metric_audience=access.audience,
-            flavour=args.flavour,
-            extra_plugins={plugin.name: list(plugin.points) for plugin in args.custom_plugins},
-            replicas=args.replicas,
-            allow_default_scheduler_name=args.allow_default_scheduler_name,
-            allow_token_in_config_map=args.metric_access.in_configuration,
-            priority_class=objects.priority_class,
-            priority_class_name=args.beside.priority_class_name if args.beside else None,
-            network_policy=objects.network_policy,
-            flow_schemas=objects.flow_schemas,
-            service_monitor=objects.service_monitor,
-            prometheus_rule=self._prometheus_rule,
-            rebalanced=self._rebalance is not None,
-            grafana_dashboard=objects.grafana_dashboard,
-            runbooks=args.runbook_url,
-            egress_ports=args.egress_ports,
-            scrape_namespaces=args.scrape_namespaces,
-            source_ports=operand.source_ports(self._configuration),
+            bound_rules(self._configuration, access.rules),
+            access.audience,
             resources=args.resources,
             env=args.env,
-            protect=args.protect,
-            ready_seconds=args.ready_seconds,
             needs=[part for part in (configuration, credentials, watcher) if part is not None],
+            source_ports=operand.source_ports(self._configuration),
+            extra_plugins={plugin.name: list(plugin.points) for plugin in args.custom_plugins},
+            allow_default_scheduler_name=args.allow_default_scheduler_name,
+            allow_token_in_config_map=args.metric_access.in_configuration,
             resource_name=args.resource_name,
             rebalance=self._rebalance_by_operator,
-            admission_policies=objects.admission_policies,
+            existing_priority_class=args.beside.priority_class_name if args.beside else None,
+            operand=self._operand,
+            runbooks=args.runbook_url,
+            rebalanced=self._rebalance is not None,
         )
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import pulumi
 
-from scheduler.catalog import CredentialRules
-
 from ._alert_rules import health_of
 from .crd import SECONDARY_SCHEDULERS
 from .kube_object import KubeObject, child, namespace_of
-from .metric_credentials import SecretKeyReference
+from .operand_args import OperandArgs
 from .settings import RebalancerPlan
 
 # Upstream's operator serves only the resource of this name, and names the objects it creates as below.
@@ -27,61 +25,22 @@ _HINTS: Final = {"rebalance": "set rebalance.runBy to Program", "scrapeNamespace
 
 
 @dataclass(frozen=True)
-class SecondarySchedulerArgs:
-    """Attributes:
-    namespace: where operator and scheduler run.
-    image, flavour: the scheduler's image, and its flavour where the name does not show it.
+class SecondarySchedulerArgs(OperandArgs):
+    """Of an update, a canary may take as long as the scheduler itself. Attributes:
     extra_plugins: plugins that only a custom image has, with their extension points by name.
-    config_map_name: the ConfigMap with its configuration.
-    configuration_hash: hash of that configuration, which the running scheduler must report.
-    log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
-    metric_credentials: Secret with the credentials for the metric source, if any.
-    credential_rules: what the scheduler may do with credentials for it.
-    metric_audience: audience of a token of the ServiceAccount that is the credential instead of a Secret.
-    needs: what must exist before this resource and outlive it; above all the operator, which removes the scheduler when
-        the resource is deleted.
-    protect: refuse to delete the resource.
     allow_default_scheduler_name: allow a profile named default-scheduler.
     allow_token_in_config_map: allow a configuration that holds the metric source's token.
-    replicas: maximum number of schedulers; one leads, the others wait for the Lease.
-    priority_class_name: priority of the scheduler's pods.
-    without: kinds of optional objects that the operator must not create.
     upstream: the operator is upstream's, which has none of our additional fields and reports no conditions.
-    egress_ports: TCP ports that the scheduler needs beside those of its configuration.
-    scrape_namespaces: those whose pods may reach the scheduler; without any, all sources.
-    resources: requests and limits of the scheduler's container; None for the operator's default.
-    env: environment variables of the scheduler's container.
-    ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may
-        take twice as long.
     resource_name: the resource's name; upstream's operator serves the default only.
     crd_changes: in a preview, whether the update changes which objects the CRD accepts. The API server, which still has
         the old one, then does not check this object.
     rebalance: the rebalancer that the operator runs beside the scheduler; None for none.
     """
 
-    namespace: pulumi.Input[str]
-    image: pulumi.Input[str]
-    config_map_name: pulumi.Input[str]
-    configuration_hash: str
-    log_level: str = "Normal"
-    metric_credentials: SecretKeyReference | None = None
-    credential_rules: CredentialRules = field(default_factory=CredentialRules)
-    metric_audience: str = ""
-    flavour: str = ""
     extra_plugins: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    needs: Sequence[pulumi.Resource] = ()
-    protect: bool = False
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False
-    replicas: int = 1
-    priority_class_name: pulumi.Input[str] = ""
-    without: Sequence[str] = ()
     upstream: bool = False
-    egress_ports: Sequence[int] = ()
-    scrape_namespaces: Sequence[str] = ()
-    resources: Mapping[str, Any] | None = None
-    env: Sequence[Mapping[str, Any]] = ()
-    ready_seconds: int = 180
     resource_name: pulumi.Input[str] = RESOURCE_NAME
     crd_changes: pulumi.Input[bool] = False
     rebalance: RebalancerPlan | None = None
@@ -112,7 +71,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
             # The provider has the server check no object of which it does not know everything.
             return pulumi.UNKNOWN
 
-        spec = _spec(args)
+        spec, seconds = _spec(args), args.settings.ready_seconds
         resource = KubeObject(
             f"{name}-resource",
             {
@@ -128,12 +87,10 @@ class SecondaryScheduler(pulumi.ComponentResource):
             child(
                 self,
                 depends_on=args.needs,
-                protect=args.protect or None,
+                protect=args.settings.protect or None,
                 # The default of ten minutes is long for a scheduler that does not become ready. An update is first
                 # tried with a canary, which has three minutes of its own.
-                custom_timeouts=pulumi.CustomTimeouts(
-                    create=f"{args.ready_seconds}s", update=f"{2 * args.ready_seconds}s", delete="3m"
-                ),
+                custom_timeouts=pulumi.CustomTimeouts(create=f"{seconds}s", update=f"{2 * seconds}s", delete="3m"),
             ),
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)
@@ -213,16 +170,17 @@ def _unless_pruned(newer: Sequence[str], known: Sequence[Any]) -> Any:
 
 def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
     # Only fields that this stack decides: observedConfig and status belong to the operator.
+    settings = args.settings
     spec: dict[str, Any] = {
         "managementState": "Managed",
         "schedulerConfig": args.config_map_name,
         "schedulerImage": args.image,
-        "logLevel": args.log_level,
+        "logLevel": settings.log_level,
     }
-    if args.replicas > 1:
+    if settings.replicas > 1:
         spec["topology"] = {
             "mode": "HighlyAvailable",
-            "highlyAvailableTopology": {"maxReplicas": args.replicas},
+            "highlyAvailableTopology": {"maxReplicas": settings.replicas},
         }
     if args.upstream:
         return spec
@@ -232,7 +190,10 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["extraPlugins"] = [{"name": name, "points": list(points)} for name, points in args.extra_plugins.items()]
     if args.priority_class_name:
         spec["priorityClassName"] = args.priority_class_name
-    lists: dict[str, Collection[Any]] = {"egressPorts": args.egress_ports, "scrapeNamespaces": args.scrape_namespaces}
+    lists: dict[str, Collection[Any]] = {
+        "egressPorts": settings.egress_ports,
+        "scrapeNamespaces": settings.scrape_namespaces,
+    }
     spec |= {name: sorted(set(values)) for name, values in lists.items() if values}
     if args.resources is not None:
         spec["resources"] = dict(args.resources)
@@ -240,8 +201,8 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["env"] = [dict(variable) for variable in args.env]
     if args.rebalance is not None:
         spec["rebalance"] = args.rebalance.spec
-    if args.without:
-        spec["without"] = list(args.without)
+    if without := list(_without(args)):
+        spec["without"] = without
     permissions = {
         "allowDefaultSchedulerName": args.allow_default_scheduler_name,
         "allowTokenInConfigMap": args.allow_token_in_config_map,
@@ -251,6 +212,19 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
     if credentials := _credentials(args):
         spec["metricCredentials"] = credentials
     return spec
+
+
+def _without(args: SecondarySchedulerArgs) -> Iterator[str]:
+    """The kinds of optional objects that the operator must not create."""
+    objects = args.settings.objects
+    if not objects.network_policy:
+        yield "NetworkPolicy"
+    if not objects.flow_schemas:
+        yield "FlowSchema"
+    if objects.service_monitor is False:  # by default it creates one where the cluster has the kind
+        yield "ServiceMonitor"
+    if args.rebalance is not None and not objects.admission_policies:
+        yield "ValidatingAdmissionPolicy"
 
 
 def _credentials(args: SecondarySchedulerArgs) -> dict[str, Any]:

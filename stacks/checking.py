@@ -367,7 +367,7 @@ def _scrape_problems(settings: StackSettings) -> list[Problem]:
         settings.scrape_namespaces,
         mode,
         upstream=settings.operator.is_upstream(mode),
-        network_policy=settings.optional_objects.network_policy,
+        network_policy=settings.objects.network_policy,
     )
 
 

@@ -65,7 +65,7 @@ def shared_objects(settings: StackSettings, profile: CheckedConfiguration) -> li
     wanted = []
     if mode == "manifests":
         wanted.append(SharedObject(_CRD, "secondaryschedulers.operator.openshift.io"))
-    if settings.optional_objects.priority_class and not upstream:
+    if settings.objects.priority_class and not upstream:
         wanted.append(SharedObject("PriorityClass", SCHEDULER_NAME))
     if mode != "none":
         wanted.append(SharedObject("ClusterRole", BASE_CLUSTER_ROLE))

@@ -7,6 +7,7 @@ from typing import Any
 
 import components
 from components.settings import OptInPlan, PagePlan, RebalancerPlan, plan_page, plan_rebalancer
+from scheduler.config import SchedulerSettings
 from stacks.checking import opt_in_of
 from stacks.loading import Stack
 
@@ -28,7 +29,11 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
     settings, operator, tracing = stack.settings, stack.settings.operator, stack.settings.tracing
     mode, upstream = settings.install_mode, operator.is_upstream(settings.install_mode)
     adopts = mode != "direct" and (upstream or mode in ("olm", "catalog"))
+    shared = {name: getattr(settings, name) for name in SchedulerSettings.model_fields}
+    if tracing is not None:
+        shared["egress_ports"] = list({**dict.fromkeys(settings.egress_ports), tracing.port: None})
     return components.SchedulerInstallationArgs(
+        **shared,
         image=settings.scheduler_image,
         configuration=stack.profile.content,
         mode=mode,
@@ -41,14 +46,8 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         metric_access=_metric_access(stack),
         load_watcher=stack.profile.load_watcher,
         custom_plugins=components.custom_plugins(settings),
-        log_level=settings.log_level,
-        replicas=settings.replicas,
         resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
-        ready_seconds=settings.ready_seconds,
-        objects=components.OptionalObjects(**settings.optional_objects.model_dump()),
         runbook_url=settings.alerts.runbook_url or "",
-        egress_ports=[*settings.egress_ports, *([tracing.port] if tracing else ())],
-        scrape_namespaces=settings.scrape_namespaces,
         env=tracing.environment() if tracing else (),
         allowed_images=settings.allowed_images,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
@@ -59,8 +58,6 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         rebalancers=operator.rebalancers,
         page=_page(stack),
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
-        install_plugin_crds=settings.install_plugin_crds,
-        protect=settings.protect,
         keep_crds=settings.keeps_crds,
         formerly_at_root=True,
     )

@@ -26,7 +26,6 @@ from components.settings import (
     ResourceQuantity,
     SecretDataKey,
     ServerAddress,
-    SettingsModel,
     Subdomain,
     Version,
     absent_if_empty,
@@ -34,7 +33,7 @@ from components.settings import (
 )
 from scheduler import __version__
 from scheduler.catalog import INSTANCE_NAME, OPERATOR_NAMESPACE, STATUS_KINDS, address_problem, is_label
-from scheduler.config import image_flavour, split_image
+from scheduler.config import SchedulerSettings, SettingsModel, image_flavour, split_image
 
 InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 OperatorFlavour = Literal["ours", "upstream"]
@@ -112,29 +111,6 @@ class OperatorSource(SettingsModel):
     def usual_source(self) -> tuple[str, str]:
         """Name and namespace of the CatalogSource, for olm."""
         return self.source or _USUAL_SOURCE, self.source_namespace or _MARKETPLACE
-
-
-class OptionalObjects(SettingsModel):
-    """Optional objects around the scheduler.
-
-    Attributes:
-        priority_class: a PriorityClass, so that ordinary pods do not preempt the scheduler's.
-        network_policy: allow traffic to the scheduler's authenticated port only.
-        flow_schemas: keep Lease and bindings alive when the API server is under load.
-        admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind; they need
-            Kubernetes 1.30.
-        service_monitor, prometheus_rule: scraping and alerts through the Prometheus operator, whose CRDs must exist;
-            default: on OpenShift only.
-        grafana_dashboard: a ConfigMap with the Grafana dashboard, for the sidecar of Grafana's Helm chart.
-    """
-
-    priority_class: bool = True
-    network_policy: bool = True
-    flow_schemas: bool = True
-    admission_policies: bool = True
-    service_monitor: bool | None = None
-    prometheus_rule: bool | None = None
-    grafana_dashboard: bool = False
 
 
 class AlertSettings(SettingsModel):
@@ -354,7 +330,7 @@ class PlanSettings(SettingsModel):
         return self
 
 
-class StackSettings(ProfileSettings):
+class StackSettings(ProfileSettings, SchedulerSettings):
     """All settings of a stack.
 
     Attributes:
@@ -367,11 +343,7 @@ class StackSettings(ProfileSettings):
             Subscription; none: it is already installed.
         namespace: where operator and scheduler run; the stack makes it, and deletes it when it is destroyed. For new
             stacks.
-        log_level: log level of the scheduler.
         compatibility_check: what to do if versions of operator, scheduler image and cluster are incompatible.
-        install_plugin_crds: install the CRDs that the enabled plugins need, such as PodGroup.
-        protect: refuse to delete namespace, CRDs and SecondaryScheduler, and keep the CRDs when the stack is destroyed;
-            for production.
         retain_crds: keep the CRDs in the cluster when the stack is destroyed, without protecting anything.
         adopt_existing: take over objects that already exist in the cluster, instead of failing; for a single update.
         allow_removal: delete the operator, a CRD, the namespace or the running scheduler of a live stack, instead of
@@ -382,21 +354,14 @@ class StackSettings(ProfileSettings):
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         operator_image: image of the operator. Default: the one beside schedulerImage, where that is this project's
             image by tag.
-        optional_objects: optional objects around the scheduler, to leave out or to add.
         alerts: what the alerts of optionalObjects.prometheusRule say.
         opt_in: which pods get the scheduler's name as they are created.
         rebalance: a rebalancer, which moves pods off overloaded nodes.
         page: a page in the cluster about nodes, pods and decisions, which shows each visitor what it may read.
         allowed_images: repositories of images that a SecondaryScheduler may name, in addition to that of
             schedulerImage.
-        egress_ports: TCP ports that the NetworkPolicies of scheduler and operator let them reach, in addition to those
-            of DNS, API servers (443, 6443, 8443, 16443) and the metric sources.
-        scrape_namespaces: namespaces whose pods alone the NetworkPolicies of scheduler, operator and rebalancer let
-            reach their ports, such as that of Prometheus. Default: all sources.
         resources: requests and limits of the scheduler's container. Default: requests of 100m CPU and 128Mi memory, and
             a limit of 2Gi memory.
-        replicas: number of schedulers; one leads, the others wait for the Lease.
-        ready_seconds: how long the scheduler may take to become ready before the update fails.
         plan: a recorded cluster, on which previews show what a change of the configuration would do.
         tracing: an OpenTelemetry collector that traces of the scheduler's attempts are sent to.
     """
@@ -406,10 +371,7 @@ class StackSettings(ProfileSettings):
     scheduler_image: Image
     install_mode: InstallMode = "manifests"
     namespace: Annotated[str, AfterValidator(_namespace)] = OPERATOR_NAMESPACE
-    log_level: Literal["Normal", "Debug", "Trace", "TraceAll"] = "Normal"
     compatibility_check: Literal["warn", "fail", "off"] = "warn"
-    install_plugin_crds: bool = True
-    protect: bool = False
     retain_crds: bool = False
     adopt_existing: bool = False
     allow_removal: bool = False
@@ -421,17 +383,12 @@ class StackSettings(ProfileSettings):
     operator_image: Annotated[Image | None, AfterValidator(_operator_beside_scheduler)] = Field(
         None, validate_default=True
     )
-    optional_objects: OptionalObjects = OptionalObjects()
     alerts: AlertSettings = AlertSettings()
     opt_in: OptInSettings = OptInSettings()
     rebalance: RebalancerSettings = RebalancerSettings()
     page: PageSettings = PageSettings()
     allowed_images: tuple[Repository, ...] = ()
-    egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field((), max_length=32)
-    scrape_namespaces: tuple[str, ...] = ()
     resources: Annotated[Resources | None, BeforeValidator(absent_if_empty)] = None
-    replicas: int = Field(1, ge=1, le=9)
-    ready_seconds: int = Field(180, ge=10, le=3600)
     plan: Annotated[PlanSettings | None, BeforeValidator(absent_if_empty)] = None
     tracing: Annotated[TracingSettings | None, BeforeValidator(absent_if_empty), AfterValidator(_traced_by_ours)] = None
 

@@ -1,5 +1,5 @@
 """Writes what is derived from the models of the settings: the JSON Schemas that editors check stack files and
-configurations with, and the keys that Pulumi.yaml declares.
+configurations with, the keys that Pulumi.yaml declares, the components' Args, and the component package's inputs.
 
 An editor sees types, names and ranges; what the validators say beyond that, `secondary-scheduler validate` reports.
 
@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # stacks is not installed
@@ -27,14 +27,16 @@ from rich.console import Console  # noqa: E402
 
 from components.settings import PluginChoice  # noqa: E402
 from scheduler.catalog import ArgsModel, descriptors, out_of_tree_descriptors  # noqa: E402
-from scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration  # noqa: E402
+from scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration, OptionalObjects, SchedulerSettings  # noqa: E402
 from stacks.settings import StackSettings  # noqa: E402
 
 DIRECTORY = ROOT / "docs" / "schemas"
 PROJECT = ROOT / "Pulumi.yaml"
+ARGS, PACKAGED = ROOT / "components" / "settings_args.py", ROOT / "components" / "packaged.py"
+PACKAGE = ROOT / "components" / "package" / "schema.json"
+_BEGIN, _END = "    # begin: make schemas", "    # end: make schemas"
 STACK, CONFIGURATION = "stack.schema.json", "kubeschedulerconfiguration.schema.json"
 _DRAFT = "http://json-schema.org/draft-07/schema#"
-_DEEP = " " * 6
 _PREFIX = "secondary-scheduler:"
 _SECRETS = {
     "prometheusToken": "Bearer token for the metric source: pulumi config set --secret prometheusToken",
@@ -85,17 +87,109 @@ class _Generator(GenerateJsonSchema):
         return content
 
 
-def derived() -> dict[Path, str]:
-    """The text of every file that is derived from the models."""
-    return {
-        DIRECTORY / STACK: _json(_stack()),
-        DIRECTORY / CONFIGURATION: _json(_configuration()),
-        PROJECT: _project(PROJECT.read_text()),
-    }
+def derived() -> Iterator[tuple[Path, str]]:
+    """The text of every file that is derived from the models; one may follow from those before it."""
+    yield DIRECTORY / STACK, _json(_stack())
+    yield DIRECTORY / CONFIGURATION, _json(_configuration())
+    yield PROJECT, _project(PROJECT.read_text())
+    yield ARGS, _args_module()
+    yield PACKAGED, _packaged(PACKAGED.read_text())
+    yield PACKAGE, _json(_package_schema(json.loads(PACKAGE.read_text())))
 
 
 def _json(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def _wrapped(text: str, first: int, others: int) -> list[str]:
+    return textwrap.wrap(text, 120, initial_indent=" " * first, subsequent_indent=" " * others, break_on_hyphens=False)
+
+
+def _args_module() -> str:
+    """The settings as a dataclass: its fields take what a program has, and are checked in the component."""
+    descriptions = _documentation(SchedulerSettings)[1]
+    lines = [
+        '"""The settings among the Args of `SchedulerInstallation`. Written by `make schemas`."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from collections.abc import Sequence",
+        "from dataclasses import dataclass, field",
+        "",
+        "from scheduler.config import OptionalObjects as OptionalObjects, SchedulerSettings as SchedulerSettings",
+        "",
+        "",
+        "@dataclass(frozen=True, kw_only=True)",
+        "class SettingsArgs:",
+        '    """Attributes:',
+    ]
+    for name in SchedulerSettings.model_fields:
+        lines += _wrapped(f"{name}: {descriptions[name]}", 4, 8)
+    lines += ['    """', ""]
+    for name, field in SchedulerSettings.model_fields.items():
+        default = field.get_default()
+        text = json.dumps(default) if isinstance(default, str) else repr(default)
+        if isinstance(default, BaseModel):
+            text = f"field(default_factory={type(default).__name__})"
+        lines.append(f"    {name}: {_python_type(field.annotation, 'Sequence')} = {text}")
+    return "\n".join([*lines, ""])
+
+
+def _packaged(text: str) -> str:
+    """The module of the package's inputs, with those that are settings: what the analyzer can read."""
+    before, *rest = text.split(f"{_BEGIN}\n")
+    parts = [before]
+    models: tuple[type[BaseModel], ...] = (OptionalObjects, SchedulerSettings)
+    for model, part in zip(models, rest, strict=True):
+        descriptions = _documentation(model)[1]
+        lines = [_BEGIN]
+        for name, field in model.model_fields.items():
+            described = _sentence(descriptions[name])
+            default = field.get_default()
+            if default not in (None, (), False) and not isinstance(default, BaseModel):
+                described += f" Default: {default if isinstance(default, str) else json.dumps(default)}."
+            key = "protect_objects" if name == "protect" else name  # which is an option of every resource
+            lines.append(f"    {key}: {_python_type(field.annotation, 'list')} | None")
+            lines.append(f'    """{described}"""')  # in one line, because the schema keeps the breaks
+        parts.append("\n".join([*lines, part[part.index(_END) :]]))
+    return "".join(parts)
+
+
+def _python_type(annotation: Any, sequence: str) -> str:
+    """The type of an argument: what the analyzer of component packages knows, and no narrower than it was."""
+    if get_origin(annotation) is tuple:
+        return f"{sequence}[{_python_type(get_args(annotation)[0], sequence)}]"
+    if get_origin(annotation) is Annotated:
+        return _python_type(get_args(annotation)[0], sequence)
+    if get_origin(annotation) is Literal:
+        return "str"
+    kinds = [kind.__name__ if isinstance(kind, type) else str(kind) for kind in get_args(annotation) or (annotation,)]
+    return " | ".join(kind for kind in kinds if kind != "NoneType")
+
+
+def _package_schema(former: Mapping[str, Any]) -> dict[str, Any]:
+    """What `pulumi package get-schema ./components/package` prints."""
+    from pulumi.provider.experimental.analyzer import Analyzer
+    from pulumi.provider.experimental.schema import generate_schema
+
+    from components import packaged
+
+    analysis = Analyzer(packaged.NAME).analyze([packaged.SchedulerInstallation])
+    components, types = analysis["component_definitions"], analysis["type_definitions"]
+    schema = generate_schema(packaged.NAME, "", None, components, types, [*analysis["dependencies"]]).to_json()
+    return {**former, **{key: _as_printed(schema[key], former[key]) for key in ("types", "resources")}}
+
+
+def _as_printed(schema: Any, former: Any, within: str = "") -> Any:
+    """In the order that the engine prints, and without what it drops: the analyzer repeats the description of a list
+    in its items."""
+    if not isinstance(schema, Mapping):
+        return schema
+    former = former if isinstance(former, Mapping) else {}
+    keys = dict.fromkeys([*(key for key in former if key in schema), *schema])
+    if within in ("items", "additionalProperties"):
+        keys.pop("description", None)
+    return {key: _as_printed(schema[key], former.get(key), key) for key in keys}
 
 
 def _project(text: str) -> str:
@@ -111,7 +205,7 @@ def _project(text: str) -> str:
         lines += [
             f"  {field.alias}:",
             "    description: >-",
-            *textwrap.wrap(_described(descriptions[name], kinds), 120, initial_indent=_DEEP, subsequent_indent=_DEEP),
+            *_wrapped(_described(descriptions[name], kinds), 6, 6),
             f"    default: {json.dumps(default) if default == '' or not isinstance(default, str) else default}",
         ]
     return "\n".join([*lines, ""])
@@ -119,11 +213,15 @@ def _project(text: str) -> str:
 
 def _described(text: str, kinds: Sequence[Any]) -> str:
     """A setting's description with the keys or the words that it may hold."""
-    text = f"{text[0].upper()}{text[1:]}"
+    text = _sentence(text)
     for model in filter(_is_model, kinds):
         text += f" Keys: {', '.join(field.alias or name for name, field in model.model_fields.items())}."
     words = [kind for kind in kinds if isinstance(kind, str)]
     return text if all(word in text for word in words) else f"{text} One of {', '.join(words)}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
 def _is_model(kind: Any) -> bool:
@@ -237,7 +335,7 @@ def main() -> int:
     """Write the files, or compare them with what is checked in."""
     console = Console(highlight=False)
     code = 0
-    for file, text in derived().items():
+    for file, text in derived():
         if "--check" not in sys.argv[1:]:
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)

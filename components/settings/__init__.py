@@ -65,7 +65,6 @@ from .values import (
     ResourceQuantity as ResourceQuantity,
     SecretDataKey as SecretDataKey,
     ServerAddress as ServerAddress,
-    SettingsModel as SettingsModel,
     Subdomain as Subdomain,
     Version as Version,
     absent_if_empty as absent_if_empty,

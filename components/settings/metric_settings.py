@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from scheduler import __version__
+from scheduler.config import SettingsModel
 
-from .values import EnvironmentName, Image, SecretDataKey, SettingsModel, Subdomain, source_url
+from .values import EnvironmentName, Image, SecretDataKey, Subdomain, source_url
 
 OUR_IMAGE = f"REGISTRY/secondary-scheduler/operator:{__version__}"
 """What to write where this project's image is asked for; it holds scheduler, operator and load-watcher."""

@@ -9,10 +9,10 @@ from typing import Literal
 from pydantic import Field
 
 from scheduler.catalog import OPT_IN_LABEL, OPT_IN_VALUE, Loc, MutatingPolicies, mutating_policies
-from scheduler.config import Problem
+from scheduler.config import Problem, SettingsModel
 
 from .selectors import LabelSelectorSettings, LabelValue
-from .values import SettingsModel, Subdomain
+from .values import Subdomain
 
 KEY = "optIn"
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from scheduler.config import Configuration, Problem, image_flavour
+from scheduler.config import Configuration, Problem, SettingsModel, image_flavour
 
 from .metric_settings import OUR_IMAGE
-from .values import Image, SettingsModel, Subdomain
+from .values import Image, Subdomain
 
 KEY = "page"
 

@@ -14,9 +14,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from scheduler.catalog import ExtensionPoint, is_qualified_name
-from scheduler.config import Configuration, Problem
-
-from .values import SettingsModel
+from scheduler.config import Configuration, Problem, SettingsModel
 
 NODE_AFFINITY = "NodeAffinity"
 KEY = "nodePartition"

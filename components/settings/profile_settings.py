@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from scheduler.catalog import ExtensionPoint, Loc
+from scheduler.config import SettingsModel
 
 from .metric_settings import MetricProviderSettings
 from .partition import NodePartitionSettings, SharedNodesSettings
-from .values import SECRET_ARGUMENT, SettingsModel, Subdomain, absent_if_empty
+from .values import SECRET_ARGUMENT, Subdomain, absent_if_empty
 
 
 def _plugin_args(value: dict[str, Any]) -> dict[str, Any]:

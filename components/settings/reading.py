@@ -63,7 +63,7 @@ def read_settings(
     for _ in range(_ROUNDS):
         try:
             # As JSON, because strict models take a list for a tuple, and text for an enum, from JSON only.
-            settings = model.model_validate_json(json.dumps(document))
+            settings = model.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
             return ReadSettings(settings, problems or (), tuple(left_out))
         except ValidationError as error:
             # What is wrong in a later round may follow from what was left out.

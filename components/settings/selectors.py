@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from scheduler.config import SettingsModel
 from scheduler.kube.primitives import SelectorError, label_selector
-
-from .values import SettingsModel
 
 
 class LabelRequirement(SettingsModel):

@@ -1,4 +1,4 @@
-"""Types of setting values, and the base class of the settings models."""
+"""Types of setting values."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
 
 from scheduler.catalog import address_problem, is_subdomain
 from scheduler.config import parse_version
@@ -23,12 +22,6 @@ _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 SECRET_ARGUMENT = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
 """Names of args whose values must not be in a ConfigMap."""
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-class SettingsModel(BaseModel):
-    """Base of the settings models: camelCase names, no coercion, no unknown keys, immutable."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_camel)
 
 
 def _image(value: str) -> str:

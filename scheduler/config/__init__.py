@@ -100,6 +100,14 @@ if TYPE_CHECKING:
         rebalancer_obstacles as rebalancer_obstacles,
     )
     from scheduler.config.rewrite import convert_text as convert_text
+    from scheduler.config.settings import (
+        LogLevel as LogLevel,
+        OptionalObjects as OptionalObjects,
+        Port as Port,
+        Replicas as Replicas,
+        SchedulerSettings as SchedulerSettings,
+        SettingsModel as SettingsModel,
+    )
     from scheduler.config.spec import (
         InvalidSpecError as InvalidSpecError,
         SecondarySchedulerSpec as SecondarySchedulerSpec,
@@ -127,6 +135,12 @@ if not TYPE_CHECKING:
             "read_rebalancer_spec": "rebalancing",
             "rebalancer_obstacles": "rebalancing",
             "convert_text": "rewrite",
+            "LogLevel": "settings",
+            "OptionalObjects": "settings",
+            "Port": "settings",
+            "Replicas": "settings",
+            "SchedulerSettings": "settings",
+            "SettingsModel": "settings",
             "InvalidSpecError": "spec",
             "SecondarySchedulerSpec": "spec",
             "parse_spec": "spec",

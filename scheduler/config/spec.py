@@ -1,6 +1,6 @@
 """The part of a SecondaryScheduler's spec that the operator acts on; the policy pack checks programs against it."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 from scheduler.catalog import LOG_VERBOSITY, SERVICE_ACCOUNT_TOKEN, CredentialRules, ExtensionPoint, address_problem
 from scheduler.config.flavours import ExtraPlugin, Flavour, image_flavour
 from scheduler.config.problems import messages_of
+from scheduler.config.settings import Port
 
 Json = dict[str, Any]
 
@@ -108,7 +109,7 @@ class SecondarySchedulerSpec(_SpecModel):
     topology: OperandTopology = OperandTopology()
     resources: Json | None = None
     priority_class_name: str = ""
-    egress_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
+    egress_ports: tuple[Port, ...] = ()
     scrape_namespaces: tuple[str, ...] = ()
     image_pull_secrets: list[Json] = []
     command: list[str] = []

@@ -107,6 +107,10 @@ def test_it_registers_what_the_component_of_a_python_program_does_so_that_a_prog
             {"settings": {"metricProvider": {"type": "Prometheus"}}},
             r"mine: settings: .*must hold address",
         ),
+        (
+            {"replicas": 0, "log_level": "Loud"},
+            r"mine: replicas: .*\nmine: logLevel: |mine: logLevel: .*\nmine: replicas: ",
+        ),
         ({"scrape_namespaces": ["a b"]}, r"mine: scrapeNamespaces\[0\]: is not the name of a namespace"),
         (
             {"scrape_namespaces": ["a"], "upstream_operator": True},

@@ -25,6 +25,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from scheduler import __version__
 from scheduler.catalog import cluster_role_name, descriptors
+from scheduler.config import LogLevel, Replicas
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.render.directory import MARK, RenderedFile
 from secondary_scheduler.cli.render.manifests import SYNC_WAVE, ImageReference, RenderedObject, dump, heading
@@ -130,8 +131,8 @@ class SchedulerValues(PodValues):
     resources: ResourceValues = Field(
         ResourceValues(), description="Requests and limits of the container; empty: the operator's defaults."
     )
-    replicas: int = Field(1, ge=1, le=9, description="Number of schedulers; one leads, the others wait for the Lease.")
-    log_level: Literal["Normal", "Debug", "Trace", "TraceAll"] = Field("Normal", description="Its verbosity.")
+    replicas: Replicas = Field(1, description="Number of schedulers; one leads, the others wait for the Lease.")
+    log_level: LogLevel = Field("Normal", description="Its verbosity.")
 
 
 class ChartValues(_Values):

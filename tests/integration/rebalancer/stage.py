@@ -19,7 +19,7 @@ import yaml
 
 import components
 from components.settings import RebalancerPlan
-from scheduler.config import load_configuration
+from scheduler.config import OptionalObjects, SchedulerSettings, load_configuration
 from scheduler.kube.client import ClientConfig, NotFound, SyncConnection, api_path
 from scheduler.operand import CONFIG_KEY, CONFIG_VOLUME
 from tests.components.graph import register
@@ -171,7 +171,8 @@ def account_of_the_stack(stage: Stage, text: str, directory: Path) -> Path:
     """Give the rights that a stack gives to its rebalancer, and no others; returns a kubeconfig with its token."""
     loaded = load_configuration(text, source="test", allow_token_in_config_map=True)
     plan = RebalancerPlan("Automatic", {})
-    args = components.RebalancerArgs(NAMESPACE, plan, "image", loaded, "configuration", network_policy=False)
+    settings = SchedulerSettings(objects=OptionalObjects(network_policy=False))
+    args = components.RebalancerArgs(NAMESPACE, plan, "image", loaded, "configuration", settings=settings)
     graph = register(lambda: components.Rebalancer("rebalancer", args), config={})
     for kind in _RIGHTS:
         for item in graph.of(kind):

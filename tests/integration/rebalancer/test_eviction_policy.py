@@ -11,7 +11,7 @@ import pytest
 
 import components
 from components.settings import RebalancerPlan
-from scheduler.config import load_configuration
+from scheduler.config import OptionalObjects, SchedulerSettings, load_configuration
 from scheduler.kube.client import ClientConfig, Forbidden, SyncConnection, api_path
 from tests.components.graph import register
 from tests.integration.rebalancer.stage import (
@@ -45,8 +45,9 @@ def stage(make_cluster: MakeCluster) -> Iterator[Stage]:
 
 def install_policy(stage: Stage, text: str) -> None:
     loaded = load_configuration(text, source="test", allow_token_in_config_map=True)
+    settings = SchedulerSettings(objects=OptionalObjects(network_policy=False))
     args = components.RebalancerArgs(
-        NAMESPACE, RebalancerPlan("Automatic", {}), "image", loaded, "configuration", network_policy=False
+        NAMESPACE, RebalancerPlan("Automatic", {}), "image", loaded, "configuration", settings=settings
     )
     graph = register(lambda: components.Rebalancer("rebalancer", args), config={})
     for kind, plural in _PLURALS.items():
