@@ -157,8 +157,8 @@ def _exit_with_message(message: str, code: ExitCode) -> None:
     sys.exit(code)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 

@@ -88,8 +88,8 @@ def _doubts(data: dict[str, Any], resource: Resource) -> Iterator[tuple[Loc, str
         yield ("metadata", "name"), message, hint
     flavour = resource.flavour
     if resource.spec is not None and flavour is not None:
-        for known in incompatibilities(ClusterVersions(), None, resource.spec.scheduler_image, flavour):
-            message, _, hint = known.message.partition("; ")
+        for incompatibility in incompatibilities(ClusterVersions(), None, resource.spec.scheduler_image, flavour):
+            message, _, hint = incompatibility.message.partition("; ")
             yield ("spec", "schedulerImage"), message, hint
 
 
@@ -242,13 +242,13 @@ def check_file(
         if not resources or manifests.of_kind("ConfigMap"):
             yield Checked(source, UNREADABLE, None, error.problems)
         return
-    for each in embedded:
-        owner = next((resource for resource in resources if _reads(resource, each)), None)
-        permitted, allowed, image = rules, allow_token or not each.key, flavour
+    for document in embedded:
+        owner = next((resource for resource in resources if _reads(resource, document)), None)
+        permitted, allowed, image = rules, allow_token or not document.key, flavour
         if owner is not None and owner.spec is not None:
             permitted, image = owner.spec.credential_rules, flavour or owner.flavour
             allowed = allow_token or owner.spec.allow_token_in_config_map
-        yield _check(each, image, cluster_minor, allow_token=allowed, rules=permitted)
+        yield _check(document, image, cluster_minor, allow_token=allowed, rules=permitted)
 
 
 def _check(

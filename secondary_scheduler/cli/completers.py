@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 _TIMEOUT = 3.0
-_MOST = 500
+_LIMIT = 500
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]*")
 """What the API server takes as a name. A shell gets nothing else."""
 
@@ -67,9 +67,9 @@ def names(
         connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/completion")
         with contextlib.closing(connection):
             path = api_path(api_version, plural, namespace=place)
-            items = parts(read_object(connection.get(path, {"limit": _MOST}), path), "items")
-        every = (str(part(item, "metadata").get("name")) for item in items)
-        return sorted(name for name in every if name.startswith(incomplete) and _NAME.fullmatch(name))
+            items = parts(read_object(connection.get(path, {"limit": _LIMIT}), path), "items")
+        listed = (str(part(item, "metadata").get("name")) for item in items)
+        return sorted(name for name in listed if name.startswith(incomplete) and _NAME.fullmatch(name))
     return []
 
 

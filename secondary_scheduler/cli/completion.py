@@ -136,10 +136,12 @@ def complete(words: Sequence[str]) -> Completions:
         return _values(_call(command, rest[:-1]), options[rest[-1]], last)
     if last.startswith("-"):
         if not before:
-            known = _command([_HAS_KUBECTL_OPTIONS])[0].params
-            options |= {name: each for each in known for name in each.opts if name in KUBECTL_OPTIONS}
-        shown = sorted((name, parameter.help or "") for name, parameter in options.items())
-        return Completions([(name, text) for name, text in shown if name.startswith(last)])
+            parameters = _command([_HAS_KUBECTL_OPTIONS])[0].params
+            options |= {
+                name: parameter for parameter in parameters for name in parameter.opts if name in KUBECTL_OPTIONS
+            }
+        described = sorted((name, parameter.help or "") for name, parameter in options.items())
+        return Completions([(name, text) for name, text in described if name.startswith(last)])
     if commands := getattr(command, "commands", None):
         named = ((name, sub.get_short_help_str(_TEXT_WIDTH)) for name, sub in commands.items() if not sub.hidden)
         return Completions([(name, text) for name, text in named if name.startswith(last)])

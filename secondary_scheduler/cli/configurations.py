@@ -46,7 +46,7 @@ def chosen_configuration(
     place: InstalledPlace,
     objects: RecordedObjects,
     report: Report,
-    beside: Path | None = None,
+    sibling: Path | None = None,
 ) -> Configuration:
     """Return the configuration that decides about a snapshot's pods, and say which it is unless an option names it.
 
@@ -56,7 +56,7 @@ def chosen_configuration(
         place: of the scheduler otherwise.
         objects: the snapshot; a cluster that has just been read holds no configuration.
         report: gets what a reader has to know.
-        beside: a file of the project that `file` belongs to, if it is a stack file that lies in none.
+        sibling: a file of the project that `file` belongs to, if it is a stack file that lies in none.
 
     Raises:
         typer.Exit: it is not valid, and the problems are on stderr.
@@ -64,7 +64,7 @@ def chosen_configuration(
         CommandError: there are several, or the cluster does not let us read them.
     """
     if file is not None:
-        return read_configuration(option, file, report, objects.minor, beside)
+        return read_configuration(option, file, report, objects.minor, sibling)
     try:
         stored = list(stored_configurations(objects))
     except (ConfigurationError, ValueError) as error:
@@ -134,7 +134,7 @@ _LENIENT: Final[dict[str, Any]] = {
 
 
 def read_configuration(
-    option: str, file: Path, report: Report, minor: int | None, beside: Path | None = None
+    option: str, file: Path, report: Report, minor: int | None, sibling: Path | None = None
 ) -> Configuration:
     """Return the configuration of a file, as it is on a cluster of a minor version.
 
@@ -143,7 +143,7 @@ def read_configuration(
         file: a KubeSchedulerConfiguration, a ConfigMap that holds one, or a stack file from which one follows.
         report: gets what a reader has to know.
         minor: None: the version is not known.
-        beside: another file of the project that `file` belongs to, if it is a stack file that lies in none.
+        sibling: another file of the project that `file` belongs to, if it is a stack file that lies in none.
 
     Raises:
         typer.Exit: it is not valid, and the problems are on stderr.
@@ -152,15 +152,15 @@ def read_configuration(
     """
     text = read_text(file, option=option)
     if is_stack_file(file, text):
-        return _of_stack(file, text, report, minor, beside)
+        return _of_stack(file, text, report, minor, sibling)
     configuration, title = _load_text(text, str(file), report, minor)
     if title:
         report.note(f"{option} {file}: {title}")
     return configuration
 
 
-def _of_stack(file: Path, text: str, report: Report, minor: int | None, beside: Path | None) -> Configuration:
-    stack = examine_stack(file, text, beside)
+def _of_stack(file: Path, text: str, report: Report, minor: int | None, sibling: Path | None) -> Configuration:
+    stack = examine_stack(file, text, sibling)
     if stack.configuration is None or stack.errors:
         _refuse(stack.errors)
     for problem in stack.problems:

@@ -204,12 +204,12 @@ def _login(kubeconfig: Path | None, context: str | None) -> _Login | ClientConfi
     if not any(user.get(key) for key in _LOGINS):
         # With a context our client does not take a pod's own account first, and neither does kubectl.
         return ClientConfig.load(kubeconfig, current or None)
-    shown = ", ".join(map(str, files))
+    paths = ", ".join(map(str, files))
     for key in _IMPERSONATION:
         if user.get(key):
-            raise ConfigError(f"{shown}: user {name!r}: {key} (impersonation) is not supported; use a user of its own")
+            raise ConfigError(f"{paths}: user {name!r}: {key} (impersonation) is not supported; use a user of its own")
     if cluster.get("proxy-url"):
-        raise ConfigError(f"{shown}: proxy-url is not supported; use a network from which the API server is reached")
+        raise ConfigError(f"{paths}: proxy-url is not supported; use a network from which the API server is reached")
     return _Login(files, current, str(chosen.get("namespace") or "default"), name, user)
 
 

@@ -30,8 +30,8 @@ from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_API_VERSION
 def keep_configuration(data: Any) -> Any:
     """Return what of a KubeSchedulerConfiguration is kept: the fields of our model, and of the plugins' args that we
     know. Values whose key names a secret are masked."""
-    kept = _of_model(KubeSchedulerConfiguration).keep(data)
-    return kept if isinstance(kept, dict) else {}
+    part = _of_model(KubeSchedulerConfiguration).keep(data)
+    return part if isinstance(part, dict) else {}
 
 
 class _Args(Shape):
@@ -41,12 +41,12 @@ class _Args(Shape):
         if not isinstance(value, dict) or not isinstance(value.get("name"), str):
             return DROPPED
         name = value["name"]
-        kept = {"name": Scalar().keep(name)}
+        part = {"name": Scalar().keep(name)}
         if "args" in value:
             model = _args_model(name)
             args = _of_model(model).keep(value["args"]) if model is not None else DROPPED
-            kept["args"] = "[left out]" if args is DROPPED else args
-        return kept
+            part["args"] = "[left out]" if args is DROPPED else args
+        return part
 
 
 def _args_model(plugin: str) -> type[BaseModel] | None:
@@ -59,20 +59,20 @@ def _args_model(plugin: str) -> type[BaseModel] | None:
 @lru_cache
 def _of_model(model: type[BaseModel]) -> Fields:
     """The fields of a model, under the names that a file has."""
-    kept: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     if issubclass(model, catalog.ArgsModel):
         # As kube-scheduler writes them; the model takes them away before it decodes.
-        kept |= scalars("apiVersion", "kind")
+        shapes |= scalars("apiVersion", "kind")
     for name, field in model.model_fields.items():
         shape = _of_type(field.annotation)
         key = field.alias or name
         if shape is not None:
-            kept[key] = Masked(MASK) if names_secret(key) and isinstance(shape, Scalar) else shape
+            shapes[key] = Masked(MASK) if names_secret(key) and isinstance(shape, Scalar) else shape
     if model is KubeSchedulerConfiguration:
-        profiles = kept["profiles"]
+        profiles = shapes["profiles"]
         if isinstance(profiles, Each) and isinstance(profiles.shape, Fields):
-            kept["profiles"] = Each(Fields({**profiles.shape.fields, "pluginConfig": Each(_Args())}))
-    return Fields(kept)
+            shapes["profiles"] = Each(Fields({**profiles.shape.fields, "pluginConfig": Each(_Args())}))
+    return Fields(shapes)
 
 
 def _of_type(annotation: Any) -> Shape | None:
@@ -153,12 +153,12 @@ def running_documents(running: Running, say: Callable[[str], None]) -> list[Docu
     """
     documents = []
     for installed, configuration in running:
-        kept = None if isinstance(configuration, str) else _without_secrets(configuration)
-        if kept is None:
+        text = None if isinstance(configuration, str) else _without_secrets(configuration)
+        if text is None:
             reason = configuration if isinstance(configuration, str) else _NOT_KNOWN
             say(f"left out the configuration of {installed.scheduler}: {reason}")
         else:
-            data = stored_document(InstalledConfiguration(installed.scheduler, kept))
+            data = stored_document(InstalledConfiguration(installed.scheduler, text))
             documents.append(Document(LOAD_API_VERSION, CONFIGURATION_KIND, data))
     return documents
 
@@ -184,15 +184,15 @@ def _mounted(
 def _without_secrets(configuration: Configuration) -> str | None:
     """The text of a configuration with masks in place of secrets; None where a part of it is not known."""
     data = configuration.model.to_dict()
-    kept = keep_configuration(data)
-    if not _equal_but_masks(kept, data):
+    part = keep_configuration(data)
+    if not _equal_but_masks(part, data):
         return None
-    return render(redacted(kept, loadable=True))
+    return render(redacted(part, loadable=True))
 
 
-def _equal_but_masks(kept: Any, data: Any) -> bool:
-    if isinstance(kept, dict) and isinstance(data, dict):
-        return kept.keys() == data.keys() and all(_equal_but_masks(kept[key], data[key]) for key in data)
-    if isinstance(kept, list) and isinstance(data, list):
-        return len(kept) == len(data) and all(map(_equal_but_masks, kept, data))
-    return bool(kept == data) or (kept == MASK and isinstance(data, str))
+def _equal_but_masks(part: Any, data: Any) -> bool:
+    if isinstance(part, dict) and isinstance(data, dict):
+        return part.keys() == data.keys() and all(_equal_but_masks(part[key], data[key]) for key in data)
+    if isinstance(part, list) and isinstance(data, list):
+        return len(part) == len(data) and all(map(_equal_but_masks, part, data))
+    return bool(part == data) or (part == MASK and isinstance(data, str))

@@ -32,7 +32,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 VERSIONS = ("v1", "v1beta1")
 """Of the API group, the one that is preferred first."""
 _LABEL = {"labelSelector": f"app.kubernetes.io/component={OPT_IN_COMPONENT}"}
-_MOST = 1000
+_LIMIT = 1000
 _GATE = re.compile(rf'^kubernetes_feature_enabled\{{name="{MUTATING_POLICY_GATE}"[^}}]*\}} ([01])$', re.MULTILINE)
 
 
@@ -164,10 +164,10 @@ def read_policies(connection: SyncConnection, version: str) -> list[Policy]:
         KubeError: they cannot be listed.
     """
     group = f"{MUTATING_POLICY_GROUP}/{version}"
-    objects = list(list_items(connection, api_path(group, "mutatingadmissionpolicies"), _LABEL, most=_MOST))
+    objects = list(list_items(connection, api_path(group, "mutatingadmissionpolicies"), _LABEL, most=_LIMIT))
     # Every binding, as one that was made by hand may have no label.
     bound: dict[str, list[Binding]] = {}
-    for item in list_items(connection, api_path(group, "mutatingadmissionpolicybindings"), most=_MOST):
+    for item in list_items(connection, api_path(group, "mutatingadmissionpolicybindings"), most=_LIMIT):
         spec = _mapping(item.get("spec"))
         binding = _binding(_mapping(spec.get("matchResources")))
         if binding is not None:
@@ -185,7 +185,7 @@ def foreign_policies(connection: SyncConnection, version: str, expected: Collect
     """
     group = f"{MUTATING_POLICY_GROUP}/{version}"
     names = []
-    for item in list_items(connection, api_path(group, "mutatingadmissionpolicies"), most=_MOST):
+    for item in list_items(connection, api_path(group, "mutatingadmissionpolicies"), most=_LIMIT):
         metadata = _mapping(item.get("metadata"))
         name, labels = str(metadata.get("name")), _mapping(metadata.get("labels"))
         ours = name in expected and labels.get("app.kubernetes.io/component") == OPT_IN_COMPONENT
@@ -228,17 +228,17 @@ def _selector(manifest: Any) -> Selector | None:
 
 def _example_labels(selector: Json) -> Iterator[tuple[str, str]]:
     yield from _mapping(selector.get("matchLabels")).items()
-    for each in selector.get("matchExpressions") or ():
-        if each.get("operator") in ("In", "Exists"):
-            yield str(each["key"]), str((each.get("values") or ["true"])[0])
+    for expression in selector.get("matchExpressions") or ():
+        if expression.get("operator") in ("In", "Exists"):
+            yield str(expression["key"]), str((expression.get("values") or ["true"])[0])
 
 
 def _shown(selector: Json) -> Iterator[str]:
     for key, value in _mapping(selector.get("matchLabels")).items():
         yield f"{key}={value}"
-    for each in selector.get("matchExpressions") or ():
-        values = f" ({','.join(each['values'])})" if each.get("values") else ""
-        yield f"{each.get('key')} {each.get('operator')}{values}"
+    for expression in selector.get("matchExpressions") or ():
+        values = f" ({','.join(expression['values'])})" if expression.get("values") else ""
+        yield f"{expression.get('key')} {expression.get('operator')}{values}"
 
 
 def _named(namespace: str, labels: Mapping[str, str]) -> Mapping[str, str]:

@@ -14,8 +14,8 @@ from typing import Any
 
 def examples(*lines: str) -> str:
     """The epilog with these lines; each is a command, without the program's name, or a comment (`# …`)."""
-    shown = (line if line.startswith("#") else f"secondary-scheduler {line}" for line in lines)
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in shown)
+    commands = (line if line.startswith("#") else f"secondary-scheduler {line}" for line in lines)
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in commands)
 
 
 def escaped(text: str) -> str:
@@ -28,7 +28,7 @@ def escaped(text: str) -> str:
 
 _MARGIN = 4
 """Columns by which tables are indented at most."""
-_NARROWEST = 12
+_MIN_WIDTH = 12
 
 
 class FullOutputFormat(enum.StrEnum):
@@ -59,10 +59,10 @@ def terminal_columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def text_width(most: int, indent: int = 0) -> int:
-    """Return the width of text that is wrapped: `most`, or what a terminal has beside an indentation."""
+def text_width(width: int, indent: int = 0) -> int:
+    """Return the width of text that is wrapped: `width`, or what a terminal has beside an indentation."""
     columns = terminal_columns()
-    return most if columns is None else max(_NARROWEST, min(most, columns - indent))
+    return width if columns is None else max(_MIN_WIDTH, min(width, columns - indent))
 
 
 def aligned(rows: Iterable[Sequence[str]], spare: Sequence[str] = (), *, whole: bool = False) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _least_widths(table: Sequence[Sequence[str]], spare: Sequence[str]) -> list[
     least = []
     for column, width in zip(zip(*table, strict=True), _widths(table), strict=True):
         words = (len(word) for cell in column for word in cell.split())
-        least.append(width if column[0] in spare else max(min(width, _NARROWEST), *words, 0))
+        least.append(width if column[0] in spare else max(min(width, _MIN_WIDTH), *words, 0))
     return least
 
 
@@ -126,7 +126,7 @@ def _fitted_widths(widths: Sequence[int], least: Sequence[int], room: int) -> li
     """Return the widths of columns that fit: the widest are made narrower, until they are as wide as the next."""
     if _needed(least) > room:
         # Words are broken only where they do not fit whole.
-        least = [min(width, _NARROWEST) for width in widths]
+        least = [min(width, _MIN_WIDTH) for width in widths]
     narrowed = list(widths)
     while (excess := _needed(narrowed) - room) > 0:
         places = [place for place, width in enumerate(narrowed) if width > least[place]]

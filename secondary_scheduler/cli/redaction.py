@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 MASK = "[secret]"
-_SHORTEST = 4
+_MIN_LENGTH = 4
 """A shorter value would mask half of every text; the engine has the same limit for the same reason."""
 _CREDENTIALS = ("token", "password", "client-key-data", "client-certificate-data", "certificate-authority-data")
 
@@ -22,7 +22,7 @@ class Redactor:
         forms: set[str] = set()
         for secret in secrets:
             for value in {secret, secret.strip(), *(line.strip() for line in secret.splitlines())}:
-                if len(value) >= _SHORTEST:
+                if len(value) >= _MIN_LENGTH:
                     forms |= {value, json.dumps(value)[1:-1], base64.b64encode(value.encode()).decode()}
         # Longest first: a secret may be part of another one.
         self._forms = sorted(forms, key=len, reverse=True)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-LONGEST: Final = 8 << 10
+MAX_TEXT: Final = 8 << 10
 """Characters of one text."""
-_MOST: Final = 500
+_LIMIT: Final = 500
 """Elements of a list or map."""
 _CUT: Final = " […]"
 
@@ -38,7 +38,7 @@ class Scalar(Shape):
     def keep(self, value: Any) -> Any:
         """The part that this shape names."""
         if isinstance(value, str):
-            return value if len(value) <= LONGEST else value[:LONGEST] + _CUT
+            return value if len(value) <= MAX_TEXT else value[:MAX_TEXT] + _CUT
         return value if value is None or isinstance(value, bool | int | float) else DROPPED
 
 
@@ -63,8 +63,8 @@ class Fields(Shape):
         """The part that this shape names."""
         if not isinstance(value, dict):
             return DROPPED
-        kept = {name: shape.keep(value[name]) for name, shape in self.fields.items() if name in value}
-        return {name: part for name, part in kept.items() if part is not DROPPED}
+        parts = {name: shape.keep(value[name]) for name, shape in self.fields.items() if name in value}
+        return {name: part for name, part in parts.items() if part is not DROPPED}
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Each(Shape):
         """The part that this shape names."""
         if not isinstance(value, list):
             return DROPPED
-        kept = (self.shape.keep(item) for item in value[:_MOST])
-        return [part for part in kept if part is not DROPPED]
+        parts = (self.shape.keep(item) for item in value[:_LIMIT])
+        return [part for part in parts if part is not DROPPED]
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Table(Shape):
         """The part that this shape names."""
         if not isinstance(value, dict):
             return DROPPED
-        keys = [key for key in value if isinstance(key, str) and len(key) < LONGEST][:_MOST]
-        kept = {key: self.shape.keep(value[key]) for key in keys}
-        return {key: part for key, part in kept.items() if part is not DROPPED} or DROPPED
+        keys = [key for key in value if isinstance(key, str) and len(key) < MAX_TEXT][:_LIMIT]
+        parts = {key: self.shape.keep(value[key]) for key in keys}
+        return {key: part for key, part in parts.items() if part is not DROPPED} or DROPPED
 
 
 def scalars(*names: str) -> dict[str, Shape]:

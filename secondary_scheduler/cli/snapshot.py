@@ -42,8 +42,8 @@ _EXAMPLES = examples(
     "snapshot -o yaml > cluster.yaml",
     "snapshot --record 2h --prometheus https://prometheus.example.com --file cluster.recording",
 )
-_LEAST_SIZE, _MOST_SIZE = 1 << 20, 1 << 30
-_MOST_SECONDS = 7 * 86_400.0
+_MIN_SIZE, _MAX_SIZE = 1 << 20, 1 << 30
+_MAX_SECONDS = 7 * 86_400.0
 
 
 def register(parent: typer.Typer) -> None:
@@ -98,8 +98,8 @@ def snapshot(
     if record is not None:
         if typed := was_typed(call, "output"):
             raise CommandError(f"{typed}: a recording is lines of JSON; leave it out", ExitCode.USAGE)
-        seconds = duration("--record", record, 1.0, _MOST_SECONDS)
-        interval = duration("--load-interval", load_interval, 1.0, _MOST_SECONDS)
+        seconds = duration("--record", record, 1.0, _MAX_SECONDS)
+        interval = duration("--load-interval", load_interval, 1.0, _MAX_SECONDS)
         limit = _size(record_limit)
     elif typed := was_typed(call, "record_limit", "load_interval"):
         raise CommandError(f"{typed}: only with --record", ExitCode.USAGE)
@@ -166,6 +166,6 @@ def _size(text: str) -> int:
         size = quantity_value(text)
     except QuantityError as error:
         raise CommandError(f"--record-limit: {error}", ExitCode.USAGE) from error
-    if not _LEAST_SIZE <= size <= _MOST_SIZE:
+    if not _MIN_SIZE <= size <= _MAX_SIZE:
         raise CommandError(f"--record-limit: {text}: from 1Mi to 1Gi", ExitCode.USAGE)
     return size

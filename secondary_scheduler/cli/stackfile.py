@@ -45,7 +45,7 @@ class StackModels(NamedTuple):
     opt_in: Callable[..., Any] | None = None
 
 
-def load_stack_models(file: Path, beside: Path | None = None) -> StackModels:
+def load_stack_models(file: Path, sibling: Path | None = None) -> StackModels:
     """Import the models of the project that a stack file belongs to: the one whose Pulumi.yaml stands above the file.
 
     A copy of a stack file, such as a former one from git, may lie anywhere: it belongs to the project of the working
@@ -53,13 +53,13 @@ def load_stack_models(file: Path, beside: Path | None = None) -> StackModels:
 
     Args:
         file: the stack file.
-        beside: another file of the same project; None where there is none.
+        sibling: another file of the same project; None where there is none.
 
     Raises:
         CommandError: there is no such project, or it cannot be imported.
     """
     above = file.resolve().parents
-    places = [*above, Path.cwd(), *Path.cwd().parents, *(beside.resolve().parents if beside is not None else ())]
+    places = [*above, Path.cwd(), *Path.cwd().parents, *(sibling.resolve().parents if sibling is not None else ())]
     directory = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
     if directory is None:
         raise CommandError(
@@ -140,14 +140,14 @@ class ExaminedStack(NamedTuple):
         return [problem for problem in self.problems if problem.severity == "error"]
 
 
-def examine_stack(path: Path, text: str, beside: Path | None = None) -> ExaminedStack:
+def examine_stack(path: Path, text: str, sibling: Path | None = None) -> ExaminedStack:
     """Return what a stack file says, and what is wrong with it.
 
     What stands encrypted or in an environment variable that is not set here is assumed to be good, with a warning.
 
     Args:
         path, text: the file.
-        beside: another file of its project, if it may lie in none.
+        sibling: another file of its project, if it may lie in none.
 
     Raises:
         CommandError: the file's project, whose models decide what it may say, does not exist or cannot be loaded.
@@ -165,7 +165,7 @@ def examine_stack(path: Path, text: str, beside: Path | None = None) -> Examined
         hint = f"set one with: pulumi config set {_PREFIX}schedulerImage IMAGE"
         problem = Problem(("config",), "the stack file holds no configuration", 1, 1, "error", hint, source)
         return ExaminedStack(None, (problem,))
-    models = load_stack_models(path, beside)
+    models = load_stack_models(path, sibling)
     values, encrypted = _engine_values(config)
     names = sorted(set(_environment_references(config)))
     missing = [name for name in names if not os.environ.get(name[1])]

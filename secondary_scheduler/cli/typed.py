@@ -48,11 +48,11 @@ def moment(text: str, option: str) -> float:
         raise CommandError(f"{option}: {error}, nor seconds since 1970", ExitCode.USAGE) from error
 
 
-def duration(option: str, text: str, least: float, most: float) -> float:
+def duration(option: str, text: str, minimum: float, maximum: float) -> float:
     """Read a duration such as `1h30m`; returns seconds.
 
     Raises:
-        CommandError: it is none, or is not from `least` to `most`.
+        CommandError: it is none, or is not from `minimum` to `maximum`.
     """
     from scheduler.catalog import format_duration, parse_duration
 
@@ -60,9 +60,9 @@ def duration(option: str, text: str, least: float, most: float) -> float:
         seconds = parse_duration(text)
     except ValueError as error:
         raise CommandError(f"{option}: {error}", ExitCode.USAGE) from error
-    if not least <= seconds <= most:
+    if not minimum <= seconds <= maximum:
         raise CommandError(
-            f"{option}: {text}: from {format_duration(least)} to {format_duration(most)}", ExitCode.USAGE
+            f"{option}: {text}: from {format_duration(minimum)} to {format_duration(maximum)}", ExitCode.USAGE
         )
     return seconds
 

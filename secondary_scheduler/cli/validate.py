@@ -67,8 +67,8 @@ def validate(
     chosen = choose_flavour(image, flavour)
     rules = replace(UNDECIDED_RULES, allow_insecure=allow_insecure)
     if image and chosen is not None:
-        for known in incompatibilities(ClusterVersions(), None, image, chosen):
-            typer.echo(f"warning: --image {image}: {known.message}", err=True)
+        for incompatibility in incompatibilities(ClusterVersions(), None, image, chosen):
+            typer.echo(f"warning: --image {image}: {incompatibility.message}", err=True)
     results: list[Checked] = []
     for name in files:
         try:

@@ -55,11 +55,11 @@ def redrawn(text: str, columns: int, rows: int) -> str:
     """Return what shows a text in place of the last: the lines that fit, and how many do not."""
     lines = text.splitlines()
     if len(lines) >= rows:
-        kept = max(rows - 2, 1)
-        lines = [*lines[:kept], f"… {len(lines) - kept} more lines"]
+        room = max(rows - 2, 1)
+        lines = [*lines[:room], f"… {len(lines) - room} more lines"]
     # Each line is cut at the edge: one that wraps would push the first ones off the screen.
-    shown = "".join(f"{_cut(line, columns)}\x1b[K\n" for line in lines)
-    return f"\x1b[H{shown}\x1b[J"
+    drawn = "".join(f"{_cut(line, columns)}\x1b[K\n" for line in lines)
+    return f"\x1b[H{drawn}\x1b[J"
 
 
 def _cut(line: str, columns: int) -> str:

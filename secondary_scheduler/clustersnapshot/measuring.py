@@ -72,7 +72,7 @@ def as_scheduled(
         return origin
     name, settings = averaged[0]
     others = sorted(
-        {f"{each} averages over {other.window}" for each, other in averaged if other.window != settings.window}
+        {f"{name} averages over {other.window}" for name, other in averaged if other.window != settings.window}
     )
     differing = f", though {', '.join(others)}" if others else ""
     if origin.window is None:

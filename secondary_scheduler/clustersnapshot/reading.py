@@ -81,7 +81,7 @@ def trim_metadata(meta: Mapping[str, Any], *, with_numbers: bool = False) -> dic
 
 def _is_kubernetes_annotation(key: str) -> bool:
     domain = key.partition("/")[0]
-    return any(domain == known or domain.endswith(f".{known}") for known in _ANNOTATION_DOMAINS)
+    return any(domain == suffix or domain.endswith(f".{suffix}") for suffix in _ANNOTATION_DOMAINS)
 
 
 def _is_number(text: Any) -> bool:
@@ -99,8 +99,8 @@ def _trim(info: Any) -> Trim:
         fields = {field.encode_name: _trim(field.type) for field in info.fields}
         return lambda value: _fields(value, fields)
     if isinstance(info, msgspec.inspect.VarTupleType | msgspec.inspect.ListType):
-        each = _trim(info.item_type)
-        return lambda value: [each(item) for item in value] if isinstance(value, list) else value
+        trim = _trim(info.item_type)
+        return lambda value: [trim(item) for item in value] if isinstance(value, list) else value
     if isinstance(info, msgspec.inspect.UnionType):
         inner = [_trim(member) for member in info.types if isinstance(member, msgspec.inspect.StructType)]
         return inner[0] if inner else _unchanged_value

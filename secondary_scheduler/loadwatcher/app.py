@@ -185,7 +185,7 @@ class WatcherService:
 
 
 EXIT_OK, EXIT_ERROR, EXIT_INVALID = 0, 1, 4
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 """What a ConfigMap can hold."""
 
 
@@ -261,8 +261,8 @@ def _source(options: Options) -> tuple[str, LoadSettings]:
         ConfigurationError, WatcherError, OSError, UnicodeDecodeError: it names none that can be read.
     """
     with options.config.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
         raise WatcherError(f"--config {options.config}: larger than 1 MiB, which is the most that is read")
     configuration = load_configuration(
         data.decode("utf-8"),

@@ -42,7 +42,7 @@ from scheduler.load import (
 )
 from scheduler.logs import configure_logging
 from secondary_scheduler.rebalancer.cluster import Cluster
-from secondary_scheduler.rebalancer.live import LiveWorld, Places
+from secondary_scheduler.rebalancer.live import LiveAccess, Places
 from secondary_scheduler.rebalancer.metrics import Metrics
 from secondary_scheduler.rebalancer.options import Options, parse_options
 from secondary_scheduler.rebalancer.planner import Planner
@@ -52,7 +52,7 @@ from secondary_scheduler.rebalancer.usage import UsageReader
 from secondary_scheduler.rebalancing import Memory
 from secondary_scheduler.serving import serve
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 """What a ConfigMap can hold."""
 
 
@@ -120,8 +120,8 @@ def _settings(path: Path | None) -> RebalanceSettings:
 
 def unchanged(options: Options) -> Callable[[], bool]:
     """Return what tells whether the files are as they were: a ConfigMap's content may change while it is mounted."""
-    former = _contents(options)
-    return lambda: _contents(options) == former
+    contents = _contents(options)
+    return lambda: _contents(options) == contents
 
 
 def _contents(options: Options) -> tuple[str, ...]:
@@ -136,8 +136,8 @@ def _contents(options: Options) -> tuple[str, ...]:
 def _text(path: Path, option: str) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
             raise SetupError(f"{option} {path}: larger than 1 MiB, which is the most that is read")
         return data.decode("utf-8")
     except OSError as error:
@@ -259,7 +259,7 @@ class _Process:
         self._recorder = EventRecorder(client, instance=socket.gethostname())
         series = pod_series_source(setup.source, setup.load, self._cluster.pod_count)
         self._usage = UsageReader(client, self._cluster, series)
-        self._world = LiveWorld(
+        self._world = LiveAccess(
             client,
             self._cluster,
             planner,

@@ -125,7 +125,9 @@ class Cluster:
         if outdated := self._outdated():
             return outdated
         now = time.monotonic()
-        problems = (f"{name}: {text}" for name, each in self.reflectors.items() if (text := _wrong(each.state, now)))
+        problems = (
+            f"{name}: {text}" for name, reflector in self.reflectors.items() if (text := _wrong(reflector.state, now))
+        )
         return next(problems, "")
 
     def synced(self) -> bool:
@@ -134,15 +136,15 @@ class Cluster:
 
     def pod(self, uid: str) -> PodInfo | None:
         """Return the pod with a UID; None once it is gone or has ended."""
-        known = self._pods.store.get(uid)
-        return known.info if known is not None else None
+        entry = self._pods.store.get(uid)
+        return entry.info if entry is not None else None
 
     def pods_of(self, controller: str) -> Iterator[PodInfo]:
         """Yield the pods of the controller with a UID."""
-        for known in self._pods.store:
-            owner = known.info.controller
+        for entry in self._pods.store:
+            owner = entry.info.controller
             if owner is not None and owner.uid == controller:
-                yield known.info
+                yield entry.info
 
     def workload(self, key: tuple[str, str, str]) -> Object | None:
         """Return the object of a workload (kind, namespace, name), where it is known."""
@@ -159,7 +161,7 @@ class Cluster:
 
     def pods_by_namespace(self) -> Mapping[str, int]:
         """Return how many pods each namespace has that has any."""
-        return Counter(known.info.namespace for known in self._pods.store)
+        return Counter(entry.info.namespace for entry in self._pods.store)
 
     def picture(self) -> Picture:
         """Return the cluster as it is now."""
@@ -179,8 +181,8 @@ class Cluster:
 
     def capacity_of(self, name: str) -> tuple[int, int] | None:
         """Return a node's capacity: CPU in milli-units, memory in bytes. May be called from another thread."""
-        known = self._nodes.store.named(name)
-        return (known.info.capacity_cpu, known.info.capacity_memory) if known is not None else None
+        entry = self._nodes.store.named(name)
+        return (entry.info.capacity_cpu, entry.info.capacity_memory) if entry is not None else None
 
     def _note_addresses(self) -> None:
         self._node_of_address = nodes_by_address((node.info.name, node.info.addresses) for node in self._nodes.store)

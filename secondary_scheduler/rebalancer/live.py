@@ -33,9 +33,9 @@ from secondary_scheduler.rebalancing import (
     Answer,
     History,
     Memory,
-    Move,
     ObservedScheduler,
     PastMove,
+    PlannedMove,
     RebalancePlan,
     SchedulerHealth,
     UnreadableMemory,
@@ -53,7 +53,7 @@ STATUS_KEY, MEMORY_KEY = "status.json", "memory.json"
 _SECONDARY_SCHEDULERS = "operator.openshift.io/v1"
 _EVICTION_SECONDS = 35.0
 """An admission webhook may take 30."""
-_MOST_TEXT = 300
+_MAX_TEXT = 300
 log = structlog.get_logger(component="rebalancer")
 
 
@@ -72,7 +72,7 @@ class Places:
     scheduler: tuple[str, str]
 
 
-class LiveWorld:
+class LiveAccess:
     """A cluster.
 
     Args:
@@ -141,9 +141,9 @@ class LiveWorld:
         except WriteWithheld:
             return EvictionAnswer(Answer.FAILED, "not sent: the Lease is not held any more")
         except ApiError as error:
-            return EvictionAnswer(answer_of(error.status, error.message), error.message[:_MOST_TEXT])
+            return EvictionAnswer(answer_of(error.status, error.message), error.message[:_MAX_TEXT])
         except KubeError as error:
-            return EvictionAnswer(Answer.FAILED, str(error)[:_MOST_TEXT])
+            return EvictionAnswer(Answer.FAILED, str(error)[:_MAX_TEXT])
         return EvictionAnswer(answer_of(201, ""))
 
     async def read_memory(self) -> Memory:
@@ -165,7 +165,7 @@ class LiveWorld:
         try:
             return decode_memory(text)
         except UnreadableMemory as error:
-            log.warning("what was kept cannot be read: cooldowns are forgotten", reason=str(error)[:_MOST_TEXT])
+            log.warning("what was kept cannot be read: cooldowns are forgotten", reason=str(error)[:_MAX_TEXT])
             return Memory()
 
     async def save(self, memory: Memory, report: Report) -> str:
@@ -194,11 +194,11 @@ class LiveWorld:
             self._status_uid = ""
             raise StatusDeleted from error
         except KubeError as error:
-            return str(error)[:_MOST_TEXT]
+            return str(error)[:_MAX_TEXT]
         self._status_uid = _uid(answer)
         return ""
 
-    def announce_move(self, move: Move, pod: PodInfo) -> None:
+    def announce_move(self, move: PlannedMove, pod: PodInfo) -> None:
         """Write Events about an eviction."""
         self._announcer.moved(move, pod, self._cluster.workload(move.workload))
 
@@ -219,7 +219,7 @@ class LiveWorld:
             resource = await self._resource(namespace, name)
         except KubeError as error:
             return SchedulerHealth(
-                f"{title} cannot be read: {str(error)[:_MOST_TEXT]}", self._configuration, self._configuration
+                f"{title} cannot be read: {str(error)[:_MAX_TEXT]}", self._configuration, self._configuration
             )
         observed = ObservedScheduler(title, deployment, lease, resource, elects_leader(deployment))
         return scheduler_health(observed, planned=self._configuration, now=time.time())

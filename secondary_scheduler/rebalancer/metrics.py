@@ -8,7 +8,7 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from secondary_scheduler.rebalancer.status import Mode
-from secondary_scheduler.rebalancing import STOPPING, Answer, Outcome, Reason, RebalancePlan
+from secondary_scheduler.rebalancing import STOPPING, Answer, MoveOutcome, Reason, RebalancePlan
 
 _PREFIX = "secondary_scheduler_rebalance_"
 _UNINTERESTING = frozenset({Reason.NODE_NOT_OVERLOADED, Reason.OTHER_SCHEDULER})
@@ -61,7 +61,7 @@ class Metrics:
             registry=self.registry,
             buckets=(0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60),
         )
-        for outcome in Outcome:
+        for outcome in MoveOutcome:
             self.moves.labels(outcome.value)
         for answer in Answer:
             self.dry_runs.labels(answer.value)

@@ -122,7 +122,7 @@ class Planner:
             state.upsert_node(closed(node.info) if node.info.name in blind else node.info)
         pending = []
         names = set(self._configuration.scheduler_names)
-        for pod in (known.info for known in picture.pods):
+        for pod in (entry.info for entry in picture.pods):
             if pod.terminal:
                 continue
             if pod.node_name:

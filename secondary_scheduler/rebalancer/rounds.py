@@ -22,9 +22,9 @@ from secondary_scheduler.rebalancing import (
     Answer,
     History,
     Memory,
-    Move,
-    Outcome,
+    MoveOutcome,
     PastMove,
+    PlannedMove,
     Reason,
     RebalancePlan,
     outcome_of,
@@ -38,7 +38,7 @@ _RETRY_SECONDS = 10.0
 """Seconds between attempts to write the status."""
 _PAUSE_INTERVALS = 2.5
 """After so many intervals without a round, an overload before it does not count as one that lasts."""
-_LONGEST_WAIT = 0.25
+_MAX_WAIT = 0.25
 """Share of an interval by which a round begins later, so that nodes whose load window is about to end take part: the
 window is usually a multiple of the interval, and begins when the replacement is placed, some seconds after a round."""
 _PREDICTION_FAILS = "PredictionFails"
@@ -57,7 +57,7 @@ class StatusDeleted(Exception):
     """Somebody has deleted the status: they have looked at it, and want what it said of predictions forgotten."""
 
 
-class World(Protocol):
+class ClusterAccess(Protocol):
     """What the loop sees of the cluster, and does to it."""
 
     def problem(self) -> str:
@@ -82,7 +82,7 @@ class World(Protocol):
             StatusDeleted: what was kept before is gone; the next call creates a new one.
         """
 
-    def announce_move(self, move: Move, pod: PodInfo) -> None:
+    def announce_move(self, move: PlannedMove, pod: PodInfo) -> None:
         """Tell the pod and its workload that it is evicted."""
 
     def announce_outcome(self, move: PastMove, node: str) -> None:
@@ -106,7 +106,7 @@ class Rebalancer:
 
     def __init__(
         self,
-        world: World,
+        world: ClusterAccess,
         settings: RebalanceSettings,
         mode: Mode,
         memory: Memory,
@@ -253,7 +253,7 @@ class Rebalancer:
             self._metrics.gain.observe(move.gain.total)
         return ""
 
-    async def _begin(self, move: Move, pod: PodInfo, now: float) -> str:
+    async def _begin(self, move: PlannedMove, pod: PodInfo, now: float) -> str:
         """Write down a move that is about to be asked for; returns why that failed."""
         past = PastMove(
             move.workload,
@@ -273,7 +273,7 @@ class Rebalancer:
             self._memory = before
         return failed
 
-    def _note_answer(self, move: Move, answered: EvictionAnswer) -> bool:
+    def _note_answer(self, move: PlannedMove, answered: EvictionAnswer) -> bool:
         """Take in what the API server said; returns whether the pod goes, or will."""
         now = self._clocks.wall()
         words = _words(answered)
@@ -284,13 +284,13 @@ class Rebalancer:
                 return True
             case Answer.REFUSED | Answer.GONE:
                 past = next(past for past in self.history.in_flight if past.uid == move.uid)
-                self._end(past, Outcome.REFUSED, now, "", words)
+                self._end(past, MoveOutcome.REFUSED, now, "", words)
             case _:
                 # Nobody knows whether it was carried out: it is followed like one that was.
                 self._memory = replace(self._memory, history=self.history.with_detail(move.uid, words))
         return False
 
-    def _end(self, move: PastMove, outcome: Outcome, now: float, node: str, detail: str = "") -> None:
+    def _end(self, move: PastMove, outcome: MoveOutcome, now: float, node: str, detail: str = "") -> None:
         self._memory = replace(self._memory, history=self.history.with_outcome(move.uid, outcome, now, detail))
         self._unsaved = True
         self._metrics.moves.labels(outcome.value).inc()
@@ -348,7 +348,7 @@ class Rebalancer:
 
     def _until_nodes_have_rested(self) -> float:
         """Seconds until all nodes have rested that have nearly done so; 0 where there is none."""
-        now, longest = self._clocks.wall(), _LONGEST_WAIT * self._settings.interval_seconds
+        now, longest = self._clocks.wall(), _MAX_WAIT * self._settings.interval_seconds
         # A second more, as clocks differ.
         left = (move.ended_at + self._window + 1.0 - now for move in self.history.moves if not move.in_flight)
         return max((seconds for seconds in left if 0 < seconds <= longest), default=0.0)

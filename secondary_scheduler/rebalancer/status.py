@@ -13,16 +13,16 @@ from scheduler.engine import EventRecorder, Regarding
 from scheduler.framework import PodInfo
 from scheduler.kube.model import Object
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.rebalancing import History, Move, Outcome, PastMove, RebalancePlan, unevenness
+from secondary_scheduler.rebalancing import History, MoveOutcome, PastMove, PlannedMove, RebalancePlan, unevenness
 
 CONTROLLER = "secondary-scheduler-rebalancer"
 _API_VERSIONS = {"Job": "batch/v1", "ReplicationController": "v1"}
 _REASONS = {
-    Outcome.LANDED: "RebalanceLanded",
-    Outcome.ELSEWHERE: "RebalanceElsewhere",
-    Outcome.BACK: "RebalanceBack",
-    Outcome.REFUSED: "RebalanceRefused",
-    Outcome.EXPIRED: "RebalanceExpired",
+    MoveOutcome.LANDED: "RebalanceLanded",
+    MoveOutcome.ELSEWHERE: "RebalanceElsewhere",
+    MoveOutcome.BACK: "RebalanceBack",
+    MoveOutcome.REFUSED: "RebalanceRefused",
+    MoveOutcome.EXPIRED: "RebalanceExpired",
 }
 
 
@@ -32,7 +32,7 @@ class Announcer:
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
 
-    def moved(self, move: Move, pod: PodInfo, workload: Object | None) -> None:
+    def moved(self, move: PlannedMove, pod: PodInfo, workload: Object | None) -> None:
         """Say that a pod is evicted, and where its replacement is to go."""
         note = (
             f"evicts {move.pod} from {move.source.name} ({_loads(move.source.before)}); the scheduler prefers "
@@ -51,13 +51,13 @@ class Announcer:
         if owner is None or move.outcome is None:
             return
         words = {
-            Outcome.LANDED: f"the replacement of {move.pod} is on {node}, as planned",
-            Outcome.ELSEWHERE: f"the replacement of {move.pod} is on {node}, not on {move.target} as planned",
-            Outcome.BACK: f"the replacement of {move.pod} is on {node} again, not on {move.target} as planned",
-            Outcome.REFUSED: f"{move.pod} was not evicted: {move.detail}",
-            Outcome.EXPIRED: f"{move.pod} was not replaced within 10 minutes: {move.detail}",
+            MoveOutcome.LANDED: f"the replacement of {move.pod} is on {node}, as planned",
+            MoveOutcome.ELSEWHERE: f"the replacement of {move.pod} is on {node}, not on {move.target} as planned",
+            MoveOutcome.BACK: f"the replacement of {move.pod} is on {node} again, not on {move.target} as planned",
+            MoveOutcome.REFUSED: f"{move.pod} was not evicted: {move.detail}",
+            MoveOutcome.EXPIRED: f"{move.pod} was not replaced within 10 minutes: {move.detail}",
         }
-        kind = "Normal" if move.outcome is Outcome.LANDED else "Warning"
+        kind = "Normal" if move.outcome is MoveOutcome.LANDED else "Warning"
         self._record(owner, kind, _REASONS[move.outcome], words[move.outcome], None)
 
     def _record(self, regarding: Regarding, kind: str, reason: str, note: str, related: Regarding | None) -> None:
@@ -73,16 +73,16 @@ def _regarding(key: tuple[str, str, str], workload: Object | None) -> Regarding 
 
 
 def _loads(load: Mapping[str, float]) -> str:
-    known = (f"{resource} {value:.0f} %" for resource, value in load.items() if not math.isnan(value))
-    return ", ".join(known) or "load unknown"
+    values = (f"{resource} {value:.0f} %" for resource, value in load.items() if not math.isnan(value))
+    return ", ".join(values) or "load unknown"
 
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "RebalanceStatus"
 CONDITION = "Rebalancing"
-MOST_MOVES = 20
-_MOST_NAMES = 10
-_MOST_TEXT = 300
+MAX_MOVES = 20
+_MAX_NAMES = 10
+_MAX_TEXT = 300
 
 
 class Mode(enum.StrEnum):
@@ -103,10 +103,10 @@ class Condition:
     message: str
     since: float = math.nan
 
-    def after(self, former: Condition | None, now: float) -> Condition:
+    def after(self, before: Condition | None, now: float) -> Condition:
         """Return this condition with its time: that of the former one, if only its words have changed."""
-        same = former is not None and former.status == self.status and not math.isnan(former.since)
-        return replace(self, since=former.since if same and former is not None else now)
+        same = before is not None and before.status == self.status and not math.isnan(before.since)
+        return replace(self, since=before.since if same and before is not None else now)
 
 
 @dataclass(slots=True)
@@ -142,12 +142,12 @@ def status_document(report: Report, history: History) -> dict[str, Any]:
                 "type": CONDITION,
                 "status": "True" if condition.status else "False",
                 "reason": condition.reason,
-                "message": condition.message[:_MOST_TEXT],
+                "message": condition.message[:_MAX_TEXT],
                 "lastTransitionTime": _time(condition.since),
             }
         ],
         "lastPlan": None if report.plan is None else _plan(report.plan, report.planned_at, report.answers),
-        "moves": [_past(move) for move in reversed(history.moves[-MOST_MOVES:])],
+        "moves": [_past(move) for move in reversed(history.moves[-MAX_MOVES:])],
     }
 
 
@@ -162,16 +162,16 @@ def _plan(plan: RebalancePlan, at: float, answers: Mapping[str, str]) -> dict[st
             "before": round(unevenness(before.spread), 2) if before is not None else None,
             "after": round(unevenness(after.spread), 2) if after is not None else None,
         },
-        "moves": [_move(move, answers) for move in plan.moves[:MOST_MOVES]],
+        "moves": [_move(move, answers) for move in plan.moves[:MAX_MOVES]],
         "stopped": [
-            {"reason": refusal.reason.value, "rule": refusal.reason.rule, "message": refusal.message[:_MOST_TEXT]}
-            for refusal in plan.stopped[:_MOST_NAMES]
+            {"reason": refusal.reason.value, "rule": refusal.reason.rule, "message": refusal.message[:_MAX_TEXT]}
+            for refusal in plan.stopped[:_MAX_NAMES]
         ],
         "notMoved": {reason.value: count for reason, count in plan.counts.most_common()},
     }
 
 
-def _move(move: Move, answers: Mapping[str, str]) -> dict[str, Any]:
+def _move(move: PlannedMove, answers: Mapping[str, str]) -> dict[str, Any]:
     return {
         "pod": move.pod,
         "uid": move.uid,
@@ -180,7 +180,7 @@ def _move(move: Move, answers: Mapping[str, str]) -> dict[str, Any]:
         "equallyGoodNodes": move.equally_good,
         "gain": {"points": move.gain.total, "attainable": move.gain.attainable, "minimum": move.minimum_gain},
         "share": move.share.source,
-        "answer": answers.get(move.uid, "")[:_MOST_TEXT],
+        "answer": answers.get(move.uid, "")[:_MAX_TEXT],
     }
 
 
@@ -194,7 +194,7 @@ def _past(move: PastMove) -> dict[str, Any]:
         "begunAt": _time(move.begun_at),
         "endedAt": _time(move.ended_at),
         "outcome": move.outcome.value if move.outcome is not None else None,
-        "detail": move.detail[:_MOST_TEXT],
+        "detail": move.detail[:_MAX_TEXT],
     }
 
 
@@ -203,7 +203,7 @@ def _load(load: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    return list(names[:_MOST_NAMES])
+    return list(names[:_MAX_NAMES])
 
 
 def _time(seconds: float) -> str | None:

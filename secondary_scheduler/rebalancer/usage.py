@@ -27,7 +27,7 @@ _CADVISOR: Final = "cAdvisor"
 _METRICS: Final = "metrics.k8s.io/v1beta1"
 _PODS_A_LIST: Final = MOST_BYTES // 2048
 """Of 2 KiB each. More are listed by namespace."""
-_MOST_TEXT: Final = 300
+_MAX_TEXT: Final = 300
 log = structlog.get_logger(component="rebalancer")
 
 
@@ -71,7 +71,7 @@ class UsageReader:
         try:
             uses = await asyncio.to_thread(self._series.read)
         except LoadError as error:
-            problem = str(error)[:_MOST_TEXT]
+            problem = str(error)[:_MAX_TEXT]
         self.say_once("no series of what pods use: PodMetrics are asked instead", problem)
         self._say_left_out("series", uses.left_out)
         return {key: Usage(use.cpu, use.memory, use.at, _CADVISOR) for key, use in uses.by_pod.items()}
@@ -86,10 +86,10 @@ class UsageReader:
                 # In a thread: probes are to be answered meanwhile.
                 used, why = await asyncio.to_thread(_usages, body, most_bytes(pods))
             except (ResponseTooLarge, AnswerError) as error:
-                problem = problem or str(error)[:_MOST_TEXT]
+                problem = problem or str(error)[:_MAX_TEXT]
             except KubeError as error:
                 # Other namespaces would be refused as well, and each of them could take the deadline of a request.
-                problem = str(error)[:_MOST_TEXT]
+                problem = str(error)[:_MAX_TEXT]
                 break
             else:
                 usage.update(used)
@@ -105,7 +105,7 @@ class UsageReader:
 
     def _say_left_out(self, source: str, why: str) -> None:
         problem = "not of their form" if why else ""
-        self.say_once(f"uses of pods are left out of {source}", problem, why=why[:_MOST_TEXT])
+        self.say_once(f"uses of pods are left out of {source}", problem, why=why[:_MAX_TEXT])
 
 
 def _usages(body: bytes, most: int) -> tuple[dict[str, Usage], str]:

@@ -8,7 +8,7 @@ from secondary_scheduler.rebalancing.history import (
     ROUNDS_TO_STOP as ROUNDS_TO_STOP,
     History as History,
     Memory as Memory,
-    Outcome as Outcome,
+    MoveOutcome as MoveOutcome,
     PastMove as PastMove,
     UnreadableMemory as UnreadableMemory,
     decode_memory as decode_memory,
@@ -40,9 +40,9 @@ from secondary_scheduler.rebalancing.observed import (
 )
 from secondary_scheduler.rebalancing.oracle import Gain as Gain, Oracle as Oracle
 from secondary_scheduler.rebalancing.planning import (
-    MOST_ROUNDS as MOST_ROUNDS,
-    Move as Move,
+    MAX_ROUNDS as MAX_ROUNDS,
     NodeChange as NodeChange,
+    PlannedMove as PlannedMove,
     PlanSummary as PlanSummary,
     RebalancePlan as RebalancePlan,
     Situation as Situation,

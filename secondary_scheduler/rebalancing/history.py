@@ -19,10 +19,10 @@ ROUNDS_TO_STOP = 3
 """So many moves in a row that did not land where they were to: the prediction is wrong, somebody must look."""
 _EVICTED = "DisruptionTarget"
 _BY_API = "EvictionByEvictionAPI"
-_MOST_MOVES = 1000
+_MAX_MOVES = 1000
 
 
-class Outcome(enum.StrEnum):
+class MoveOutcome(enum.StrEnum):
     """How a move ended."""
 
     LANDED = "landed"
@@ -34,7 +34,7 @@ class Outcome(enum.StrEnum):
     @property
     def missed(self) -> bool:
         """Whether the replacement is on another node than was planned."""
-        return self in (Outcome.ELSEWHERE, Outcome.BACK)
+        return self in (MoveOutcome.ELSEWHERE, MoveOutcome.BACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PastMove:
     target: str
     begun_at: float
     ended_at: float = math.nan
-    outcome: Outcome | None = None
+    outcome: MoveOutcome | None = None
     targets: tuple[str, ...] = ()
     all_targets: bool = True
     controller: str = ""
@@ -98,9 +98,9 @@ class History:
 
     def with_move(self, move: PastMove) -> History:
         """Return the history with a move that begins."""
-        return replace(self, moves=(*self.moves, move)[-_MOST_MOVES:])
+        return replace(self, moves=(*self.moves, move)[-_MAX_MOVES:])
 
-    def with_outcome(self, uid: str, outcome: Outcome, at: float, detail: str = "") -> History:
+    def with_outcome(self, uid: str, outcome: MoveOutcome, at: float, detail: str = "") -> History:
         """Return the history once the move of a pod has ended; `detail` says why, in words."""
         ended = (
             replace(move, outcome=outcome, ended_at=at, detail=detail or move.detail)
@@ -132,7 +132,7 @@ class History:
         """Return how many of the last moves with a place landed on another node than was planned."""
         count = 0
         for move in sorted(self.moves, key=lambda move: move.ended_at, reverse=True):
-            if move.outcome in (None, Outcome.REFUSED, Outcome.EXPIRED) or move.ended_at <= self.trusted_since:
+            if move.outcome in (None, MoveOutcome.REFUSED, MoveOutcome.EXPIRED) or move.ended_at <= self.trusted_since:
                 continue
             if not move.outcome.missed:
                 break
@@ -167,11 +167,11 @@ def was_evicted(pod: PodInfo) -> bool:
     )
 
 
-MOST_BYTES = 400_000
+MAX_BYTES = 400_000
 """Of the text; a ConfigMap holds a MiB, and the status is in it, too."""
-_MOST_TARGETS = 10
-_MOST_OVERLOADED = 1000
-_MOST_DETAIL = 300
+_MAX_TARGETS = 10
+_MAX_OVERLOADED = 1000
+_MAX_DETAIL = 300
 
 
 class UnreadableMemory(ValueError):
@@ -192,7 +192,7 @@ class _Move(Struct, rename={"source": "from", "target": "to", "all_targets": "al
     target: str
     begun_at: float
     ended_at: float | None = msgspec.field(default=None, name="endedAt")
-    outcome: Outcome | None = None
+    outcome: MoveOutcome | None = None
     targets: list[str] = []
     all_targets: bool = True
     controller: str = ""
@@ -228,11 +228,11 @@ def encode_memory(memory: Memory) -> str:
     document = _Document(
         _finite(memory.round_at),
         _finite(memory.history.trusted_since),
-        dict(overloaded[:_MOST_OVERLOADED]),
+        dict(overloaded[:_MAX_OVERLOADED]),
         [_encoded(move) for move in memory.history.moves],
     )
     text = msgspec.json.encode(document)
-    while len(text) > MOST_BYTES and (ended := [move for move in document.moves if move.outcome is not None]):
+    while len(text) > MAX_BYTES and (ended := [move for move in document.moves if move.outcome is not None]):
         dropped = {id(move) for move in ended[: max(1, len(ended) // 4)]}
         document.moves = [move for move in document.moves if id(move) not in dropped]
         text = msgspec.json.encode(document)
@@ -269,7 +269,7 @@ def _times(document: _Document) -> Iterator[float]:
 
 
 def _encoded(move: PastMove) -> _Move:
-    named = move.targets[:_MOST_TARGETS]
+    named = move.targets[:_MAX_TARGETS]
     return _Move(
         _Workload(*move.workload),
         move.pod,
@@ -284,7 +284,7 @@ def _encoded(move: PastMove) -> _Move:
         move.all_targets and len(named) == len(move.targets),
         move.controller,
         move.revision,
-        move.detail[:_MOST_DETAIL],
+        move.detail[:_MAX_DETAIL],
     )
 
 

@@ -88,7 +88,7 @@ Loads = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Thresholds:
     """The thresholds by resource, in per cent; only resources that are judged."""
 
     low: Mapping[str, float]
@@ -180,8 +180,8 @@ class NodeLoads:
             values: FloatArray = np.array(
                 [(changed or {}).get(name, load)[resource] for name, load in self._loads.items()], dtype=np.float64
             )
-            known = values[np.isfinite(values)]
-            result[resource] = float(known.std()) if len(known) else 0.0
+            numbers = values[np.isfinite(values)]
+            result[resource] = float(numbers.std()) if len(numbers) else 0.0
         return result
 
 
@@ -190,18 +190,18 @@ def unevenness(spread: Mapping[str, float]) -> float:
     return math.hypot(*spread.values())
 
 
-def _limits(columns: Mapping[str, FloatArray], settings: RebalanceSettings) -> Limits:
+def _limits(columns: Mapping[str, FloatArray], settings: RebalanceSettings) -> Thresholds:
     low, high = {}, {}
     for resource in REBALANCED_RESOURCES:
         below, above = settings.thresholds.of(resource), settings.target_thresholds.of(resource)
-        known = columns[resource][np.isfinite(columns[resource])]
-        if below is None or above is None or not len(known):
+        numbers = columns[resource][np.isfinite(columns[resource])]
+        if below is None or above is None or not len(numbers):
             continue
         if settings.use_deviation_thresholds:
-            mean = float(known.mean())
+            mean = float(numbers.mean())
             below, above = max(0.0, mean - below), min(100.0, mean + above)
         low[resource], high[resource] = below, above
-    return Limits(low, high)
+    return Thresholds(low, high)
 
 
 def _known(value: float) -> float:

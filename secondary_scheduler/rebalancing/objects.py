@@ -141,20 +141,20 @@ def _signs_of_change(state: WorkloadState, item: Workload | None) -> Iterator[st
 
 
 def _changes_of_object(item: Workload) -> Iterator[str]:
-    wanted, status = item.spec.replicas, item.status
+    replicas, status = item.spec.replicas, item.status
     observed = status.observed_generation
     if observed is not None and observed < item.metadata.generation:
         yield "its controller has not seen its newest version"
-    if wanted is None:
+    if replicas is None:
         return
     updated = None if isinstance(item, CountedReplicationController) else status.updated_replicas
     for count, words in ((status.replicas, "exist"), (updated, "are up to date"), (status.ready_replicas, "are ready")):
-        if count is not None and count != wanted:
-            yield f"{count} of its {wanted} pods {words}"
+        if count is not None and count != replicas:
+            yield f"{count} of its {replicas} pods {words}"
             return
-    if wanted and status.replicas is not None and status.ready_replicas is None:
+    if replicas and status.replicas is not None and status.ready_replicas is None:
         # The API leaves out a zero.
-        yield f"none of its {wanted} pods is ready"
+        yield f"none of its {replicas} pods is ready"
 
 
 def revision_of(pod: PodInfo) -> str:

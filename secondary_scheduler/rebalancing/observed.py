@@ -10,7 +10,7 @@ from typing import Any
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH, ANNOTATION_LOAD_FRESH, ANNOTATION_LOAD_MESSAGE
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import TimestampError, epoch_seconds
-from secondary_scheduler.rebalancing.history import Outcome, PastMove
+from secondary_scheduler.rebalancing.history import MoveOutcome, PastMove
 from secondary_scheduler.rebalancing.objects import revision_of
 from secondary_scheduler.rebalancing.rules.evictions import EVACUATION_SECONDS
 from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth
@@ -21,7 +21,7 @@ CLOCKS_SECONDS = 5.0
 
 def outcome_of(
     move: PastMove, pod: Callable[[str], PodInfo | None], siblings: Iterable[PodInfo], now: float
-) -> Outcome | None:
+) -> MoveOutcome | None:
     """Return how a move has ended; None while it is in flight, which is 10 minutes at most.
 
     Args:
@@ -34,15 +34,15 @@ def outcome_of(
     evicted = pod(move.uid)
     if evicted is not None and not evicted.deleting and not evicted.terminal:
         # Somebody else carries it out, or nobody ever will.
-        return Outcome.EXPIRED if too_late else None
+        return MoveOutcome.EXPIRED if too_late else None
     placed = replacement_of(move, siblings)
     if placed is None or not placed.node_name:
-        return Outcome.EXPIRED if too_late else None
+        return MoveOutcome.EXPIRED if too_late else None
     if placed.node_name == move.source:
-        return Outcome.BACK
+        return MoveOutcome.BACK
     if placed.node_name in (move.target, *move.targets) or not move.all_targets:
-        return Outcome.LANDED
-    return Outcome.ELSEWHERE
+        return MoveOutcome.LANDED
+    return MoveOutcome.ELSEWHERE
 
 
 def replacement_of(move: PastMove, siblings: Iterable[PodInfo]) -> PodInfo | None:
@@ -70,7 +70,7 @@ def _was_made_after(pod: PodInfo, begun_at: float) -> bool:
 Json = Mapping[str, Any]
 _PATIENCE_SECONDS = 60.0
 """Beyond the duration of its Lease: clocks of machines differ."""
-_MOST_TEXT = 200
+_MAX_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def scheduler_health(observed: ObservedScheduler, *, planned: str, now: float) -
     load_problem = ""
     fresh = reported.get(ANNOTATION_LOAD_FRESH)
     if fresh is not None and fresh != "true":
-        load_problem = str(reported.get(ANNOTATION_LOAD_MESSAGE) or "it says so")[:_MOST_TEXT]
+        load_problem = str(reported.get(ANNOTATION_LOAD_MESSAGE) or "it says so")[:_MAX_TEXT]
     # Of a scheduler that is not there, its configuration is no news.
     return SchedulerHealth(problem, planned if problem and not running else running, planned, load_problem)
 
@@ -138,7 +138,7 @@ def _problems(observed: ObservedScheduler, now: float) -> Iterator[str]:
     for kind, wrong, words in (("Available", "False", "is not available"), ("Progressing", "True", "rolls out")):
         for condition in _conditions(observed.resource):
             if condition.get("type") == kind and condition.get("status") == wrong:
-                message = str(condition.get("message") or condition.get("reason") or "")[:_MOST_TEXT]
+                message = str(condition.get("message") or condition.get("reason") or "")[:_MAX_TEXT]
                 yield f"{observed.name} {words}: {message}" if message else f"{observed.name} {words}"
     yield from _of_deployment(observed)
     if not observed.elects:
@@ -154,14 +154,14 @@ def _of_deployment(observed: ObservedScheduler) -> Iterator[str]:
         yield f"{observed.name} has no Deployment"
         return
     spec, status = _part(observed.deployment, "spec"), _part(observed.deployment, "status")
-    wanted = _count(spec.get("replicas"), 1)
+    replicas = _count(spec.get("replicas"), 1)
     if not _count(status.get("availableReplicas"), 0):
-        yield f"none of {wanted} replicas of {observed.name} is available"
+        yield f"none of {replicas} replicas of {observed.name} is available"
     generation = _count(_part(observed.deployment, "metadata").get("generation"), 0)
     if _count(status.get("observedGeneration"), generation) < generation:
         yield f"{observed.name} rolls out: its newest version has not been seen yet"
-    if _count(status.get("updatedReplicas"), 0) < wanted or _count(status.get("replicas"), wanted) > wanted:
-        yield f"{observed.name} rolls out: {_count(status.get('updatedReplicas'), 0)} of {wanted} replicas are new"
+    if _count(status.get("updatedReplicas"), 0) < replicas or _count(status.get("replicas"), replicas) > replicas:
+        yield f"{observed.name} rolls out: {_count(status.get('updatedReplicas'), 0)} of {replicas} replicas are new"
 
 
 def _of_lease(name: str, lease: Json, now: float) -> Iterator[str]:

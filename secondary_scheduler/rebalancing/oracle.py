@@ -25,7 +25,7 @@ from secondary_scheduler.balance import lowered
 from secondary_scheduler.rebalancing.loads import Share
 from secondary_scheduler.rebalancing.objects import WAITING_FOR_THE_END
 
-_MOST_NAMED = 3
+_NAME_LIMIT = 3
 _FULL = 100
 """The most that a plugin gives a node, before its weight."""
 
@@ -162,7 +162,7 @@ class Oracle:
             then, _ = self._decision(self.state.snapshot(self.now), replacement, runner)
         others = tuple(name for name in then.best if name not in verdict.best)
         if then.node is None or others:
-            return replace(verdict, unsure=", ".join(others[:_MOST_NAMED]) or "nowhere")
+            return replace(verdict, unsure=", ".join(others[:_NAME_LIMIT]) or "nowhere")
         return replace(verdict, node=then.node, best=then.best)
 
     def _decision(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Verdict, Explanation]:

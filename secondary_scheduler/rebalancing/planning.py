@@ -17,7 +17,7 @@ from scheduler.framework import NodeInfo, PodInfo
 from scheduler.kube.model import Namespace, PodDisruptionBudget
 from secondary_scheduler.balance import node_figures
 from secondary_scheduler.rebalancing.history import History, PastMove
-from secondary_scheduler.rebalancing.loads import Limits, Loads, NodeLoads, Share, share_of
+from secondary_scheduler.rebalancing.loads import Loads, NodeLoads, Share, Thresholds, share_of
 from secondary_scheduler.rebalancing.objects import ClusterFacts, Workloads
 from secondary_scheduler.rebalancing.oracle import Gain, Oracle, Verdict
 from secondary_scheduler.rebalancing.rules import moves, moves as move_rules, pods as health_rules
@@ -38,7 +38,7 @@ class NodeChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PlannedMove:
     """A pod to evict, and where the scheduler will put its replacement.
 
     Attributes:
@@ -89,7 +89,7 @@ class PlanSummary:
         with_room: number of nodes below all low thresholds.
     """
 
-    limits: Limits
+    limits: Thresholds
     spread: Mapping[str, float]
     overloaded: tuple[str, ...]
     with_room: int
@@ -107,7 +107,7 @@ class RebalancePlan:
         pods: how many are on nodes.
     """
 
-    moves: list[Move] = field(default_factory=list)
+    moves: list[PlannedMove] = field(default_factory=list)
     stopped: list[Refusal] = field(default_factory=list)
     stays: dict[Reason, Stays] = field(default_factory=dict)
     before: PlanSummary | None = None
@@ -129,10 +129,10 @@ class RebalancePlan:
         return Counter({reason: entry.count for reason, entry in self.stays.items()})
 
 
-MOST_ROUNDS = 100
-MOST_TRIES = 500
+MAX_ROUNDS = 100
+MAX_TRIES = 500
 """Decisions about pods in a round, which bounds its time."""
-MOST_TRIES_OF_NODE = 50
+MAX_NODE_TRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +167,12 @@ def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> Rebalanc
     Args:
         situation: what it is made from.
         oracle: decides as the scheduler does; the moves are made in its state.
-        rounds: at most `MOST_ROUNDS`.
+        rounds: at most `MAX_ROUNDS`.
     """
     plan = RebalancePlan(pods=oracle.state.pod_count)
     history = situation.history
     done: set[str] = set()
-    for number in range(1, min(rounds, MOST_ROUNDS) + 1):
+    for number in range(1, min(rounds, MAX_ROUNDS) + 1):
         plan.rounds = number
         plan.stays.clear()
         oracle.begin_round()
@@ -249,8 +249,8 @@ class _Round:
         """Why a pod stays whose node is not overloaded."""
         if pod.scheduler_name not in self._situation.served:
             return Refusal(Reason.OTHER_SCHEDULER, pod.scheduler_name)
-        known = self._state.node(pod.node_name) is not None
-        if known and self._loads.limits.resources and not self._loads.is_measured(pod.node_name):
+        has_node = self._state.node(pod.node_name) is not None
+        if has_node and self._loads.limits.resources and not self._loads.is_measured(pod.node_name):
             return Refusal(Reason.STALE_LOAD, pod.node_name)
         return Refusal(Reason.NODE_NOT_OVERLOADED, pod.node_name)
 
@@ -281,7 +281,7 @@ class _Round:
         moved, tries = "", 0
         for pod, share in self._candidates(info):
             refusal = everyone or self._pod_refusal(pod, share)
-            if refusal is None and (tries >= MOST_TRIES_OF_NODE or self._tries >= MOST_TRIES):
+            if refusal is None and (tries >= MAX_NODE_TRIES or self._tries >= MAX_TRIES):
                 refusal = Refusal(Reason.NOT_TRIED)
             if refusal is None:
                 tries, self._tries = tries + 1, self._tries + 1
@@ -377,7 +377,7 @@ class _Round:
         changes = [NodeChange(name, before[name], dict(self._loads.of(name))) for name in (source, target)]
         needed = move_rules.minimum_gain(gain.attainable, self._settings)
         self._plan.moves.append(
-            Move(
+            PlannedMove(
                 self._number,
                 pod.key,
                 pod.uid,

@@ -14,7 +14,7 @@ from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, g
 from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
 from scheduler.state import ClusterState, Snapshot
-from secondary_scheduler.simulation.recording import answered
+from secondary_scheduler.simulation.extenderanswers import answered
 
 PLACED, UNSCHEDULABLE, GATED, UNDECIDED = "placed", "unschedulable", "gated", "undecided"
 RESULTS = (PLACED, UNSCHEDULABLE, GATED, UNDECIDED)
@@ -185,9 +185,9 @@ class Simulation:
         finally:
             asking.close()
         extenders = question.extenders if isinstance(question, PrioritizeQuestion) else (question.extender,)
-        shown = " and ".join(extender.url for extender in extenders)
+        addresses = " and ".join(extender.url for extender in extenders)
         raise UnrecordedError(
-            f"the extender {shown} is to be asked about {question.pod.key}; give --extender-recording"
+            f"the extender {addresses} is to be asked about {question.pod.key}; give --extender-recording"
         )
 
     def _can_be_attempted(self, pod: PodInfo) -> bool:

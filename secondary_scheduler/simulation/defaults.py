@@ -95,17 +95,20 @@ class Defaults:
 
     def _priority(self, spec: Data) -> None:
         name = spec.get("priorityClassName") or ""
-        chosen = self.priority_classes.get(name)
+        priority_class = self.priority_classes.get(name)
         if not name:
             # Of several global defaults the lowest counts.
-            candidates = [known for known in self.priority_classes.values() if known.global_default]
-            chosen = min(candidates, key=lambda known: known.value, default=None)
-        elif chosen is None and name in _BUILT_IN_PRIORITIES:
-            chosen = PriorityClass(name, _BUILT_IN_PRIORITIES[name])
-        elif chosen is None and spec.get("priority") is None:
+            candidates = [item for item in self.priority_classes.values() if item.global_default]
+            priority_class = min(candidates, key=lambda item: item.value, default=None)
+        elif priority_class is None and name in _BUILT_IN_PRIORITIES:
+            priority_class = PriorityClass(name, _BUILT_IN_PRIORITIES[name])
+        elif priority_class is None and spec.get("priority") is None:
             raise DefaultingError(f"spec.priorityClassName: no PriorityClass with name {name} was found")
-        _default(spec, "priority", chosen.value if chosen is not None else 0)
-        _default(spec, "preemptionPolicy", chosen.preemption_policy if chosen is not None else "PreemptLowerPriority")
+        value, policy = 0, "PreemptLowerPriority"
+        if priority_class is not None:
+            value, policy = priority_class.value, priority_class.preemption_policy
+        _default(spec, "priority", value)
+        _default(spec, "preemptionPolicy", policy)
 
 
 def object_uid(kind: str, namespace: str, name: str) -> str:

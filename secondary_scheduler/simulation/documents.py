@@ -32,7 +32,7 @@ WORKLOADS = {
     "ReplicationController": "",
 }
 """API group by kind of what controllers make pods of."""
-_MOST_NAMED = 5
+_NAME_LIMIT = 5
 
 
 def of_objects(old: Sequence[str], workloads: Sequence[str]) -> Iterator[str]:
@@ -69,8 +69,8 @@ def of_labels(pods: Iterable[PodInfo]) -> Iterator[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _NAME_LIMIT
+    return ", ".join(names[:_NAME_LIMIT]) + (f" and {more} more" if more > 0 else "")
 
 
 _BOM = b"\xef\xbb\xbf"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scheduler.config import Problem
 from secondary_scheduler.errors import printable
 
-_MOST_LINES = 50
+_MAX_LINES = 50
 """Lines that are shown one by one; a file that is wrong throughout needs no more to be recognised."""
 _FIELD = re.compile(r"(?:not an? \w+: )?(.*?)(?: - at (`(?:key in )?\$[^`]*`))?", re.DOTALL)
 
@@ -49,7 +49,7 @@ class Report:
 
     def warn(self, text: str) -> None:
         """Print one line."""
-        if self._shown >= _MOST_LINES:
+        if self._shown >= _MAX_LINES:
             self._hidden += 1
             return
         self._shown += 1

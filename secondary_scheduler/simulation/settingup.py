@@ -53,9 +53,9 @@ def taken_over(options: Sequence[str], configuration: Configuration) -> dict[str
     for option in options:
         name, equals, profile = option.partition("=")
         if not equals and len(profiles) > 1:
-            known = ", ".join(profiles)
+            names = ", ".join(profiles)
             raise CommandError(
-                f"--as-scheduler {name}: the configuration has several profiles ({known}); name one: "
+                f"--as-scheduler {name}: the configuration has several profiles ({names}); name one: "
                 f"--as-scheduler {name}={profiles[0]}",
                 ExitCode.USAGE,
             )

@@ -24,8 +24,8 @@ from secondary_scheduler.rebalancing import (
     Answer,
     History,
     Memory,
-    Move,
     PastMove,
+    PlannedMove,
     RebalancePlan,
     SchedulerHealth,
     Usage,
@@ -75,7 +75,7 @@ class FakeWorld:
     health: SchedulerHealth = field(default_factory=SchedulerHealth)
     settings: dict[str, Any] = field(default_factory=dict)
     answers: list[tuple[int, str]] = field(default_factory=list)
-    places_on: Callable[[Move], str | None] = lambda move: move.target.name
+    places_on: Callable[[PlannedMove], str | None] = lambda move: move.target.name
     evictions: list[tuple[str, bool]] = field(default_factory=list)
     outcomes: list[tuple[str, str]] = field(default_factory=list)
     plans: list[RebalancePlan] = field(default_factory=list)
@@ -88,10 +88,10 @@ class FakeWorld:
     stale_seconds: float = 0.0
     usage: dict[str, Usage] = field(default_factory=dict)
 
-    # A fake of the loop's `World`; what its methods mean is said there.
+    # A fake of the loop's `ClusterAccess`; what its methods mean is said there.
     def __post_init__(self) -> None:
         self.scene = copy.deepcopy(self.scene)
-        self._moves: dict[str, Move] = {}
+        self._moves: dict[str, PlannedMove] = {}
         self._made = 0
 
     def problem(self) -> str:
@@ -143,7 +143,7 @@ class FakeWorld:
         self.status = status_document(report, memory.history)
         return ""
 
-    def announce_move(self, move: Move, pod: PodInfo) -> None:
+    def announce_move(self, move: PlannedMove, pod: PodInfo) -> None:
         self._moves[pod.uid] = move
 
     def announce_outcome(self, move: PastMove, node: str) -> None:

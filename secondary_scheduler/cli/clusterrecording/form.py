@@ -26,10 +26,10 @@ class RecordingWriter:
         counts: lines written, by type.
     """
 
-    def __init__(self, out: IO[bytes], most: int) -> None:
-        """`most`: bytes of the whole file."""
+    def __init__(self, out: IO[bytes], max_bytes: int) -> None:
+        """`max_bytes`: bytes of the whole file."""
         self._out = out
-        self._most = most
+        self._max_bytes = max_bytes
         self.full = False
         self.size = 0
         self.counts: Counter[LineType] = Counter()
@@ -57,7 +57,7 @@ class RecordingWriter:
 
     def _line(self, line: ObjectLine | NoteLine) -> None:
         data = msgspec.json.encode(line)
-        if self.full or self.size + len(data) + 1 > self._most - _LAST_LINE:
+        if self.full or self.size + len(data) + 1 > self._max_bytes - _LAST_LINE:
             self.full = True
             return
         self._put(data)

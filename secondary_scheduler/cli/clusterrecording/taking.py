@@ -153,8 +153,8 @@ class RecordedKind:
         if resource_version:
             self._writer.note(LineType.RELISTED, kind)
             self._say(f"{kind}: listed again; what happened since the watch was lost is recorded by its result only")
-        for key, known in list(self._known.items()):
-            if key not in fresh or fresh[key].metadata.uid != known.uid:
+        for key, state in list(self._known.items()):
+            if key not in fresh or fresh[key].metadata.uid != state.uid:
                 self._gone(key)
         for item in items:
             self._change(item)
@@ -194,10 +194,10 @@ class RecordedKind:
         self._seen(item.metadata.name, item.content)
 
     def _change(self, item: Trimmed) -> None:
-        known = self._known.get(item.key)
-        if known is not None and known == (item.metadata.uid, item.digest):
+        state = self._known.get(item.key)
+        if state is not None and state == (item.metadata.uid, item.digest):
             return
-        self._write(LineType.ADDED if known is None else LineType.MODIFIED, item)
+        self._write(LineType.ADDED if state is None else LineType.MODIFIED, item)
 
     def _write(self, kind: LineType, item: Trimmed) -> None:
         assert self._writer is not None
@@ -205,12 +205,12 @@ class RecordedKind:
         self._writer.object(kind, item.data)
 
     def _gone(self, key: Key) -> None:
-        known = self._known.pop(key, None)
+        state = self._known.pop(key, None)
         self._seen(key[1], None)
-        if known is None or self._writer is None:
+        if state is None or self._writer is None:
             return
         namespace, name = key
-        meta = {"name": name, "uid": known.uid, **({"namespace": namespace} if namespace else {})}
+        meta = {"name": name, "uid": state.uid, **({"namespace": namespace} if namespace else {})}
         identity = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": meta}
         self._writer.object(LineType.DELETED, msgspec.json.encode(identity))
 
@@ -243,12 +243,12 @@ class RecordingRequest:
 
     Attributes:
         seconds: how long.
-        most: bytes of the file.
+        max_bytes: of the file.
         load_interval: seconds between two readings of the load.
     """
 
     seconds: float
-    most: int
+    max_bytes: int
     load_interval: float
 
 
@@ -271,8 +271,8 @@ class Recorded:
 
 def recorded_resources() -> tuple[SnapshotResource, ...]:
     """Return what is recorded: what a snapshot holds, without what only `rebalance` reads."""
-    kept = (resource for resource in RESOURCES if resource.kind not in _FOR_REBALANCE)
-    return tuple(replace(resource, model=Pod) if resource.kind == "Pod" else resource for resource in kept)
+    resources = (resource for resource in RESOURCES if resource.kind not in _FOR_REBALANCE)
+    return tuple(replace(resource, model=Pod) if resource.kind == "Pod" else resource for resource in resources)
 
 
 def take_recording(
@@ -325,7 +325,7 @@ class _Recorder:
         self._request = request
         self._say = say
         self._documents = documents
-        self._writer = RecordingWriter(target.out, request.most)
+        self._writer = RecordingWriter(target.out, request.max_bytes)
         self._interrupted = False
         self._woken = asyncio.Event()
         self._addresses: dict[str, list[str]] = {}
@@ -416,7 +416,8 @@ class _Recorder:
             self._writer.object(LineType.SNAPSHOT, load)
         if self._writer.full:
             raise CommandError(
-                f"--record-limit: the cluster as it is takes more than {self._request.most} bytes already; give more"
+                f"--record-limit: the cluster as it is takes more than {self._request.max_bytes} bytes already; "
+                "give more"
             )
         self._writer.flush()
         self._target.publish()
@@ -493,7 +494,7 @@ def ending(recorded: Recorded, request: RecordingRequest) -> str:
     """Return how a recording ended, where it did not end as it should; "" where it did."""
     if recorded.reason is EndReason.LIMIT:
         return (
-            f"--record-limit: ended after {recorded.seconds:.0f} s, as the file has {request.most} bytes; "
+            f"--record-limit: ended after {recorded.seconds:.0f} s, as the file has {request.max_bytes} bytes; "
             "it is complete up to then"
         )
     if recorded.lost:

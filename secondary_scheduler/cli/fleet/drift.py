@@ -16,7 +16,7 @@ from typing import Any
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from scheduler.kube.primitives import QuantityError, quantity_milli_value
 from secondary_scheduler.cli.fleet.events import one_line
-from secondary_scheduler.cli.fleet.results import Change, Drift
+from secondary_scheduler.cli.fleet.results import Drift, DriftKind
 
 _TYPE = "kubernetes:"
 _OBJECT = {"apiVersion", "kind", "metadata"}
@@ -51,15 +51,15 @@ class DriftCheck:
         kind = self._served(api_version).get(str(inputs["kind"]))
         group = api_version.rpartition("/")[0]
         plural, namespaced = kind or (str(inputs["kind"]).lower(), False)
-        known = StackObject(inputs, manager, f"{plural}.{group}" if group else plural)
+        owned = StackObject(inputs, manager, f"{plural}.{group}" if group else plural)
         if kind is None:
-            return drift_of(self._stack, known, None)
-        path = api_path(api_version, plural, namespace=known.namespace if namespaced else None, name=known.name)
+            return drift_of(self._stack, owned, None)
+        path = api_path(api_version, plural, namespace=owned.namespace if namespaced else None, name=owned.name)
         try:
             live = json.loads(self._cluster.get(path))
         except NotFound:
             live = None
-        return drift_of(self._stack, known, live)
+        return drift_of(self._stack, owned, live)
 
     def _served(self, api_version: str) -> dict[str, tuple[str, bool]]:
         """Plural and whether it is namespaced, by kind; empty for an API that is not served."""
@@ -70,7 +70,9 @@ class DriftCheck:
             except NotFound:
                 listed = []
             self._kinds[api_version] = {
-                each["kind"]: (each["name"], bool(each["namespaced"])) for each in listed if "/" not in each["name"]
+                resource["kind"]: (resource["name"], bool(resource["namespaced"]))
+                for resource in listed
+                if "/" not in resource["name"]
             }
         return self._kinds[api_version]
 
@@ -106,7 +108,7 @@ _TAKEN_OVER = ("kubectl", "before-first-apply")
 _SECRET_MARK = "4dabf18193072939515e22adb298388d"  # noqa: S105 (the marker of a secret value in state)
 _NOT_COMPARED = frozenset({"apiVersion", "kind", "status", "stringData"})
 _NOBODY = "an unknown manager"
-_LONGEST_ENTRY = 160
+_MAX_ENTRY = 160
 
 
 @dataclass(frozen=True)
@@ -139,79 +141,81 @@ class StackObject:
         return f"{self.inputs['kind']} {'/'.join(part for part in (self.namespace, self.name) if part)}"
 
 
-def drift_of(stack: str, known: StackObject, live: Json | None) -> list[Drift]:
+def drift_of(stack: str, owned: StackObject, live: Json | None) -> list[Drift]:
     """Everything about an object that is not as the stack left it; `live` is None if it is gone.
 
     Fields that the program does not set do not count, nor does what it keeps secret.
     """
     refresh = f"pulumi up --stack {shlex.quote(stack)} --refresh"
     if live is None:
-        return [Drift(known.title, "", Change.DELETED, "", refresh)]
-    differences = list(_object_differences(known.inputs, live))
+        return [Drift(owned.title, "", DriftKind.DELETED, "", refresh)]
+    differences = list(_object_differences(owned.inputs, live))
     if not differences:
         return []
-    managers = [_manager(live, difference, known.manager) for difference in differences]
-    repair = _repair(refresh, known, live, differences, managers)
+    managers = [_manager(live, difference, owned.manager) for difference in differences]
+    repair = _repair(refresh, owned, live, differences, managers)
     return [
-        Drift(known.title, _field(known, difference, live), difference.change, manager, repair)
+        Drift(owned.title, _field(owned, difference, live), difference.change, manager, repair)
         for difference, manager in zip(differences, managers, strict=True)
     ]
 
 
 @dataclass(frozen=True)
 class _Difference:
-    """Where the live object differs: `path` has the live indices of lists; `wanted` is None for what was added."""
+    """Where the live object differs: `path` has the live indices of lists; `expected` is None for what was added."""
 
     path: Path
-    change: Change
-    wanted: Any = None
+    change: DriftKind
+    expected: Any = None
 
 
 def _object_differences(inputs: Json, live: Json) -> Iterator[_Difference]:
-    for key, wanted in inputs.items():
+    for key, expected in inputs.items():
         if key.startswith("__") or key in _NOT_COMPARED or (key == "data" and inputs.get("kind") == "Secret"):
             continue
         if key == "metadata":
-            shown = {name: wanted[name] for name in ("labels", "annotations") if wanted.get(name)}
-            yield from _mapping_differences(shown, live.get("metadata") or {}, ("metadata",))
+            labelling = {name: expected[name] for name in ("labels", "annotations") if expected.get(name)}
+            yield from _mapping_differences(labelling, live.get("metadata") or {}, ("metadata",))
         else:
-            yield from _value_differences(wanted, live.get(key), (key,))
+            yield from _value_differences(expected, live.get(key), (key,))
 
 
-def _value_differences(wanted: Any, actual: Any, path: Path) -> Iterator[_Difference]:
-    if _is_secret(wanted):
+def _value_differences(expected: Any, actual: Any, path: Path) -> Iterator[_Difference]:
+    if _is_secret(expected):
         return
-    if actual is None or (actual == "" and wanted):
-        if not _is_empty(wanted):
-            yield _Difference(path, Change.REMOVED, wanted)
-    elif isinstance(wanted, Mapping) and isinstance(actual, Mapping):
-        yield from _mapping_differences(wanted, actual, path)
-    elif isinstance(wanted, list) and isinstance(actual, list):
-        yield from _list_differences(wanted, actual, path)
-    elif not _same(wanted, actual):
-        yield _Difference(path, Change.CHANGED, wanted)
+    if actual is None or (actual == "" and expected):
+        if not _is_empty(expected):
+            yield _Difference(path, DriftKind.REMOVED, expected)
+    elif isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        yield from _mapping_differences(expected, actual, path)
+    elif isinstance(expected, list) and isinstance(actual, list):
+        yield from _list_differences(expected, actual, path)
+    elif not _same(expected, actual):
+        yield _Difference(path, DriftKind.CHANGED, expected)
 
 
-def _mapping_differences(wanted: Json, actual: Json, path: Path) -> Iterator[_Difference]:
-    for key, value in wanted.items():
+def _mapping_differences(expected: Json, actual: Json, path: Path) -> Iterator[_Difference]:
+    for key, value in expected.items():
         yield from _value_differences(value, actual.get(key), (*path, key))
 
 
-def _list_differences(wanted: Sequence[Any], actual: Sequence[Any], path: Path) -> Iterator[_Difference]:
+def _list_differences(expected: Sequence[Any], actual: Sequence[Any], path: Path) -> Iterator[_Difference]:
     """Entries are matched by name, else by content, else by place; what is left over was added or removed."""
-    places = _matched(wanted, actual, path)
-    for index, value in enumerate(wanted):
+    places = _matched(expected, actual, path)
+    for index, value in enumerate(expected):
         if index in places:
             yield from _value_differences(value, actual[places[index]], (*path, places[index]))
         elif not _is_secret(value):
-            yield _Difference((*path, len(actual)), Change.REMOVED, value)
+            yield _Difference((*path, len(actual)), DriftKind.REMOVED, value)
     matched = set(places.values())
-    if not any(_is_secret(value) for value in wanted):
-        yield from (_Difference((*path, index), Change.ADDED) for index in range(len(actual)) if index not in matched)
+    if not any(_is_secret(value) for value in expected):
+        yield from (
+            _Difference((*path, index), DriftKind.ADDED) for index in range(len(actual)) if index not in matched
+        )
 
 
-def _matched(wanted: Sequence[Any], actual: Sequence[Any], path: Path) -> dict[int, int]:
-    """The place in `actual` of each entry of `wanted` that has one."""
+def _matched(expected: Sequence[Any], actual: Sequence[Any], path: Path) -> dict[int, int]:
+    """The place in `actual` of each entry of `expected` that has one."""
     places: dict[int, int] = {}
     free = list(range(len(actual)))
 
@@ -219,7 +223,7 @@ def _matched(wanted: Sequence[Any], actual: Sequence[Any], path: Path) -> dict[i
         places[index] = place
         free.remove(place)
 
-    for index, value in enumerate(wanted):
+    for index, value in enumerate(expected):
         name = _name_of(value)
         alike = (
             place
@@ -229,7 +233,7 @@ def _matched(wanted: Sequence[Any], actual: Sequence[Any], path: Path) -> dict[i
         )
         if (place := next(alike, None)) is not None:
             match(index, place)
-    for index, value in enumerate(wanted):
+    for index, value in enumerate(expected):
         if index not in places and index in free and not _name_of(value):
             match(index, index)
     return places
@@ -250,13 +254,13 @@ def _is_empty(value: Any) -> bool:
     return value is None or value is False or value in ("", 0) or (isinstance(value, Mapping | list) and not value)
 
 
-def _same(wanted: Any, actual: Any) -> bool:
-    if isinstance(wanted, bool) or isinstance(actual, bool):
-        return wanted is actual
-    if wanted == actual:
+def _same(expected: Any, actual: Any) -> bool:
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    if expected == actual:
         return True
     try:
-        return quantity_milli_value(wanted) == quantity_milli_value(actual)
+        return quantity_milli_value(expected) == quantity_milli_value(actual)
     except (QuantityError, TypeError, ValueError, AttributeError):
         return False
 
@@ -264,7 +268,7 @@ def _same(wanted: Any, actual: Any) -> bool:
 def _manager(live: Json, difference: _Difference, ours: str) -> str:
     """Who owns the field now: of several the one that wrote last, ours only if nobody else does."""
     # What was taken off has no owner; who owns what it stood in comes closest.
-    path = difference.path[:-1] if difference.change is Change.REMOVED else difference.path
+    path = difference.path[:-1] if difference.change is DriftKind.REMOVED else difference.path
     owners = [
         entry
         for entry in (live.get("metadata") or {}).get("managedFields") or ()
@@ -275,7 +279,7 @@ def _manager(live: Json, difference: _Difference, ours: str) -> str:
     if latest is None:
         return _NOBODY
     subresource = f" ({latest['subresource']})" if latest.get("subresource") else ""
-    return f"{one_line(str(latest.get('manager', '')), _LONGEST_ENTRY)}{subresource}"
+    return f"{one_line(str(latest.get('manager', '')), _MAX_ENTRY)}{subresource}"
 
 
 def _owns(fields: Any, path: Path, value: Any) -> bool:
@@ -304,7 +308,7 @@ def _field_entry(fields: Json, step: str | int, value: Any) -> Any:
         kind, _, text = key.partition(":")
         if kind == "k" and isinstance(value, Mapping):
             keys: Json = json.loads(text)
-            if all(value.get(name) == each for name, each in keys.items()):
+            if all(value.get(name) == expected for name, expected in keys.items()):
                 return inner
         elif kind == "v" and json.loads(text) == value:
             return inner
@@ -312,40 +316,40 @@ def _field_entry(fields: Json, step: str | int, value: Any) -> Any:
 
 
 def _repair(
-    refresh: str, known: StackObject, live: Json, differences: Sequence[_Difference], managers: Sequence[str]
+    refresh: str, owned: StackObject, live: Json, differences: Sequence[_Difference], managers: Sequence[str]
 ) -> str:
     """The command: an update where an update does it, else a patch to what the program says."""
-    group = str(known.inputs["apiVersion"]).rpartition("/")[0]
-    if not any(difference.change is Change.ADDED for difference in differences):
-        if (group, known.inputs["kind"]) in _FORCED:
+    group = str(owned.inputs["apiVersion"]).rpartition("/")[0]
+    if not any(difference.change is DriftKind.ADDED for difference in differences):
+        if (group, owned.inputs["kind"]) in _FORCED:
             return refresh
         if all(manager.startswith(_TAKEN_OVER) and "(" not in manager for manager in managers):
             return f"{refresh} --yes --skip-preview"
-    return _patch(known, live, differences)
+    return _patch(owned, live, differences)
 
 
-def _patch(known: StackObject, live: Json, differences: Sequence[_Difference]) -> str:
+def _patch(owned: StackObject, live: Json, differences: Sequence[_Difference]) -> str:
     operations: list[Json] = []
     for difference in differences:
-        if difference.change is Change.CHANGED:
-            operations.append({"op": "replace", "path": _pointer(difference.path), "value": difference.wanted})
-        elif difference.change is Change.REMOVED:
+        if difference.change is DriftKind.CHANGED:
+            operations.append({"op": "replace", "path": _pointer(difference.path), "value": difference.expected})
+        elif difference.change is DriftKind.REMOVED:
             last = "-" if isinstance(difference.path[-1], int) else difference.path[-1]
             pointer = _pointer((*difference.path[:-1], last))
-            operations.append({"op": "add", "path": pointer, "value": difference.wanted})
+            operations.append({"op": "add", "path": pointer, "value": difference.expected})
     # The deepest first and each list from its end, so that the other places stay what they are; tested, so that a
     # second run takes off nothing that moved there.
-    added = [difference.path for difference in differences if difference.change is Change.ADDED]
+    added = [difference.path for difference in differences if difference.change is DriftKind.ADDED]
     for path in sorted(added, key=lambda path: (len(path), path[-1]), reverse=True):
         entry = _value(live, path)
         if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
             operations.append({"op": "test", "path": _pointer((*path, "name")), "value": entry["name"]})
-        elif str(known.inputs["apiVersion"]).startswith(_RBAC):
+        elif str(owned.inputs["apiVersion"]).startswith(_RBAC):
             operations.append({"op": "test", "path": _pointer(path), "value": entry})
         operations.append({"op": "remove", "path": _pointer(path)})
-    namespace = ["-n", known.namespace] if known.namespace else []
+    namespace = ["-n", owned.namespace] if owned.namespace else []
     patch = json.dumps(operations, separators=(",", ":"))
-    return shlex.join(["kubectl", *namespace, "patch", known.resource, known.name, "--type", "json", "-p", patch])
+    return shlex.join(["kubectl", *namespace, "patch", owned.resource, owned.name, "--type", "json", "-p", patch])
 
 
 def _value(live: Any, path: Path) -> Any:
@@ -358,15 +362,15 @@ def _pointer(path: Path) -> str:
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
-def _field(known: StackObject, difference: _Difference, live: Json) -> str:
+def _field(owned: StackObject, difference: _Difference, live: Json) -> str:
     text, value = "", live
     for step in difference.path:
         value = _at(value, step)
         if isinstance(step, int):
-            entry = difference.wanted if value is None else value
+            entry = difference.expected if value is None else value
             text += f"[{_name_of(entry) or step}]"
         else:
             text += f".{step}" if text else step
-    if difference.change is Change.ADDED and str(known.inputs["apiVersion"]).startswith(_RBAC):
-        text += f" {one_line(json.dumps(value), _LONGEST_ENTRY)}"
+    if difference.change is DriftKind.ADDED and str(owned.inputs["apiVersion"]).startswith(_RBAC):
+        text += f" {one_line(json.dumps(value), _MAX_ENTRY)}"
     return text

@@ -68,7 +68,7 @@ def connection_problem(config: ClientConfig, timeout: float) -> str:
     return ""
 
 
-_LONGEST = 400
+_MAX_LINE = 400
 _NO_SUCH_STACK = re.compile(r"no stack named '([^']+)' found")
 _LOCKS = re.compile(r"currently locked by \d+ lock")
 _LOCK_HOLDER = re.compile(r"created by (\S+) \(pid (\d+)\) at (\S+)")
@@ -84,9 +84,9 @@ def failure_reason(stack: str, event_error: str, printed: str, code: int) -> str
 
     `event_error` is the first error in its events, `printed` its stderr and stdout, `code` its exit code.
     """
-    known = _known(stack, printed)
-    if known:
-        return known
+    explanation = _known(stack, printed)
+    if explanation:
+        return explanation
     if event_error:
         return _shortened(event_error)
     errors = [error for error in _ERROR.findall(plain_text(printed)) if not _GENERIC.match(error.strip())]
@@ -113,8 +113,8 @@ def _known(stack: str, printed: str) -> str:
 def _shortened(text: str) -> str:
     if _TRACEBACK in text:
         lines = [line for line in plain_text(text).splitlines() if line.strip()]
-        return one_line(lines[-1], _LONGEST)
-    return one_line(text, _LONGEST)
+        return one_line(lines[-1], _MAX_LINE)
+    return one_line(text, _MAX_LINE)
 
 
 @dataclass

@@ -17,7 +17,7 @@ _GENERIC = re.compile(r"^(preview|update|refresh|resource|destroy)( failed| is f
 # Noise: how a plugin was found, and that a program exited after it reported its error.
 _NOISE = re.compile(r"^using \S+ from \$PATH at |^an unhandled error occurred: Program exited with non-zero exit code")
 _STACK_TYPE = "pulumi:pulumi:Stack"
-_MOST_MESSAGES = 500
+_MAX_MESSAGES = 500
 
 
 class EventCollector:
@@ -85,11 +85,11 @@ class EventCollector:
         kind, name = _identity(metadata.urn)
         if operation in _NO_CHANGE or kind in ("", _STACK_TYPE):
             return
-        known = self._resources.get(metadata.urn)
+        resource = self._resources.get(metadata.urn)
         properties = tuple(metadata.diffs or metadata.keys or ())
-        if known is not None:
-            operation = "replace" if "replace" in (known.operation, operation) else operation
-            properties = properties or known.properties
+        if resource is not None:
+            operation = "replace" if "replace" in (resource.operation, operation) else operation
+            properties = properties or resource.properties
         self._resources[metadata.urn] = ResourceChange(operation, kind, name, properties)
 
     def _diagnostic(self, event: Any) -> None:
@@ -103,7 +103,7 @@ class EventCollector:
         self._say(subject, severity + message)
 
     def _say(self, subject: str, message: str) -> None:
-        if len(self._messages) < _MOST_MESSAGES:
+        if len(self._messages) < _MAX_MESSAGES:
             prefix = f"{subject}: " if subject else ""
             self._messages += [line for line in f"{prefix}{plain_text(message)}".splitlines() if line.strip()]
 

@@ -147,23 +147,23 @@ class Gate:
         self._image = str(container["image"])
         self._executable = str((container.get("command") or [self._executable])[0])
         self._pull_secrets = list(template.get("imagePullSecrets") or ())
-        wanted, status = int(deployment["spec"].get("replicas", 1)), deployment.get("status") or {}
+        replicas, status = int(deployment["spec"].get("replicas", 1)), deployment.get("status") or {}
         total, updated, available = (
             int(status.get(key, 0)) for key in ("replicas", "updatedReplicas", "availableReplicas")
         )
         seen = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 0))
-        ready = seen and wanted > 0 and total == updated == available == wanted
-        return GateCheck(name, ready, f"{updated} of {wanted} updated, {available} available")
+        ready = seen and replicas > 0 and total == updated == available == replicas
+        return GateCheck(name, ready, f"{updated} of {replicas} updated, {available} available")
 
     def _configuration(self, reported: str) -> GateCheck:
         name = "configuration"
         if not self._expected.reports:
             return GateCheck(name, True, "not reported by this image")
-        wanted = " or ".join(sorted(self._expected.hashes))
+        hashes = " or ".join(sorted(self._expected.hashes))
         if not reported:
-            return GateCheck(name, False, f"none is reported{f'; {wanted} is wanted' if wanted else ''}")
-        if wanted and reported not in self._expected.hashes:
-            return GateCheck(name, False, f"{reported} is reported, {wanted} is wanted")
+            return GateCheck(name, False, f"none is reported{f'; {hashes} is wanted' if hashes else ''}")
+        if hashes and reported not in self._expected.hashes:
+            return GateCheck(name, False, f"{reported} is reported, {hashes} is wanted")
         return GateCheck(name, True, reported)
 
     def _place_pod(self, scheduler_name: str, deadline: float) -> GateCheck:
@@ -216,13 +216,13 @@ class Gate:
         }
 
 
-def _condition(conditions: Mapping[Any, Json], kind: str, wanted: str) -> GateCheck:
+def _condition(conditions: Mapping[Any, Json], kind: str, expected: str) -> GateCheck:
     condition = conditions.get(kind) or {}
     status = str(condition.get("status", "Unknown"))
     message = ": ".join(
         text for text in (str(condition.get("reason") or ""), str(condition.get("message") or "")) if text
     )
-    return GateCheck(kind, status == wanted, one_line(message) or f"is {status}")
+    return GateCheck(kind, status == expected, one_line(message) or f"is {status}")
 
 
 def _load(condition: Json | None, annotations: Json) -> GateCheck:
@@ -250,19 +250,19 @@ def expected_scheduler(outputs: Mapping[str, Any], flavour: str = "") -> Expecte
     scheduler = scheduler if isinstance(scheduler, Mapping) else {}
     # A program of before had both outputs; `profile` was then the first of `profiles`.
     profiles = outputs.get("profiles") or [outputs.get("profile")]
-    known = (
+    own_profiles = (
         [profile for profile in profiles if isinstance(profile, Mapping)] if isinstance(profiles, list | tuple) else []
     )
-    names = [str(profile["schedulerName"]) for profile in known if profile.get("schedulerName")]
+    names = [str(profile["schedulerName"]) for profile in own_profiles if profile.get("schedulerName")]
     image = str(scheduler.get("image") or "")
     ours = flavour == "ours" if flavour else not image or flavour_of(image).is_ours
     return ExpectedScheduler(
         str(scheduler.get("namespace") or NAMESPACE),
         str(scheduler.get("name") or NAME),
-        frozenset(str(profile["configurationHash"]) for profile in known if profile.get("configurationHash")),
+        frozenset(str(profile["configurationHash"]) for profile in own_profiles if profile.get("configurationHash")),
         tuple(dict.fromkeys(names)) or (NAME,),
         ours,
-        any(_reads_load(profile) for profile in known),
+        any(_reads_load(profile) for profile in own_profiles),
     )
 
 
@@ -270,6 +270,8 @@ def _reads_load(profile: Mapping[str, Any]) -> bool:
     """Whether a profile of the outputs has a load-aware plugin. Outputs leave the metric source out."""
     plugin_args, scores = profile.get("pluginArgs"), profile.get("scorePlugins")
     args = plugin_args.values() if isinstance(plugin_args, Mapping) else ()
-    if any(isinstance(each, Mapping) and ("metricProvider" in each or "watcherAddress" in each) for each in args):
+    if any(
+        isinstance(plugin, Mapping) and ("metricProvider" in plugin or "watcherAddress" in plugin) for plugin in args
+    ):
         return True
     return isinstance(scores, Mapping) and any(reads_load(str(name)) for name in scores)

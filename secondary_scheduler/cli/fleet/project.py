@@ -105,8 +105,8 @@ def select(project: Project, patterns: Sequence[str]) -> list[Stack]:
     for pattern in patterns:
         matching = {name for name in project.stacks if fnmatchcase(name, pattern)}
         if not matching:
-            known = ", ".join(sorted(project.stacks)) or "none"
-            raise CommandError(f"--stacks {pattern}: no stack matches; there are: {known}", ExitCode.USAGE)
+            names = ", ".join(sorted(project.stacks)) or "none"
+            raise CommandError(f"--stacks {pattern}: no stack matches; there are: {names}", ExitCode.USAGE)
         chosen |= matching
     return [project.read(name) for name in sorted(chosen)]
 

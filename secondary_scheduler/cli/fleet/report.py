@@ -15,8 +15,8 @@ from secondary_scheduler.cli.output import escaped
 
 LIMIT = 65_535
 """Bytes. GitHub takes comments of fewer than 65,536 characters; a limit in bytes keeps it whatever they are."""
-_LONGEST_CELL = 300
-_LEAST_DETAIL = 200
+_MAX_CELL = 300
+_MIN_DETAIL = 200
 _ICONS = {
     StackOutcome.UNCHANGED: "✅",
     StackOutcome.CHANGES: "✏️",
@@ -43,15 +43,15 @@ def comment(operation: Operation, results: Sequence[StackResult], limit: int = L
         result.stack: _details_block(result, details[result.stack]) for result in results if result.stack in details
     }
     shares = fair_shares({name: _size(block) for name, block in blocks.items()}, room)
-    shown: list[str] = []
+    fitting: list[str] = []
     left_out = 0
     for result in results:
         if result.stack not in details:
             continue
         block = _fitting_details(result, details[result.stack], shares[result.stack])
         left_out += not block
-        shown.append(block)
-    text = head + table + "".join(shown)
+        fitting.append(block)
+    text = head + table + "".join(fitting)
     if left_out:
         note = f"\nDetails of {left_out} of {len(blocks)} stacks do not fit into this comment. {_MORE}\n"
         if _size(text) + _size(note) <= limit:
@@ -59,12 +59,12 @@ def comment(operation: Operation, results: Sequence[StackResult], limit: int = L
     return text
 
 
-def fair_shares(wanted: Mapping[str, int], room: int) -> dict[str, int]:
+def fair_shares(sizes: Mapping[str, int], room: int) -> dict[str, int]:
     """Divide `room`: who wants less than an equal share gets that, and the others share the rest equally."""
     shares: dict[str, int] = {}
     left = max(room, 0)
-    for index, (name, size) in enumerate(sorted(wanted.items(), key=lambda item: (item[1], item[0]))):
-        shares[name] = min(size, left // (len(wanted) - index))
+    for index, (name, size) in enumerate(sorted(sizes.items(), key=lambda item: (item[1], item[0]))):
+        shares[name] = min(size, left // (len(sizes) - index))
         left -= shares[name]
     return shares
 
@@ -89,15 +89,15 @@ def _table(results: Sequence[StackResult], room: int) -> str:
 
 
 def _row(result: StackResult) -> str:
-    shown = [_cell(cell) for cell in cells(result)]
+    row = [_cell(cell) for cell in cells(result)]
     place = COLUMNS.index("result")
-    shown[place] = f"{_ICONS[result.outcome]} {shown[place]}"
-    return f"| {' | '.join(shown)} |"
+    row[place] = f"{_ICONS[result.outcome]} {row[place]}"
+    return f"| {' | '.join(row)} |"
 
 
 def _cell(text: str) -> str:
     flat = " ".join(text.split())
-    return escaped(flat if len(flat) <= _LONGEST_CELL else flat[: _LONGEST_CELL - 1] + "…")
+    return escaped(flat if len(flat) <= _MAX_CELL else flat[: _MAX_CELL - 1] + "…")
 
 
 def _lines(result: StackResult) -> list[str]:
@@ -120,7 +120,7 @@ def _fitting_details(result: StackResult, lines: Sequence[str], room: int) -> st
     whole = _details_block(result, lines)
     if _size(whole) <= room:
         return whole
-    if room < _LEAST_DETAIL:
+    if room < _MIN_DETAIL:
         return ""
     low, high = 0, len(lines)
     while low < high:

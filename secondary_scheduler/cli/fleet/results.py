@@ -80,7 +80,7 @@ class GateCheck:
     detail: str
 
 
-class Change(enum.StrEnum):
+class DriftKind(enum.StrEnum):
     """What happened to a field, an entry of a list, or the object."""
 
     CHANGED = "changed"
@@ -102,7 +102,7 @@ class Drift:
 
     object: str
     field: str
-    change: Change
+    change: DriftKind
     manager: str
     repair: str
 

@@ -181,7 +181,7 @@ class StackWork:
             return replace(result, outcome=StackOutcome.FAILED, reason=problems[0], messages=messages, drift=drift)
         if not drift:
             return result
-        objects = len({each.object for each in drift})
+        objects = len({entry.object for entry in drift})
         reason = f"{objects} {'object was' if objects == 1 else 'objects were'} changed by hand; see below"
         return replace(result, outcome=StackOutcome.CHANGES, reason=reason, drift=drift)
 
@@ -208,11 +208,11 @@ class StackWork:
         )
 
     def _gated(self, stack: Stack, result: StackResult, kubeconfig: str | None, seconds: float) -> StackResult:
-        wanted = expected_scheduler(result.outputs, stack.flavour)
+        expected = expected_scheduler(result.outputs, stack.flavour)
         try:
             config = client_config(kubeconfig, stack.context)
             with connection(config, self._plan.cluster_seconds or 10.0) as cluster:
-                gate = Gate(cluster, wanted, self._stopping).wait(seconds)
+                gate = Gate(cluster, expected, self._stopping).wait(seconds)
         except KubeError as error:
             gate = GateResult([GateCheck("cluster", False, one_line(str(error)))])
         if gate.passed:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _STATUS = examples("opt-in status", "opt-in status -A", "opt-in status -n shop -o json")
 _CHECK = examples("opt-in check -n shop", "opt-in check -n shop --wait 30 -o yaml")
 _TIMEOUT = 30.0
-_MOST_BYTES = 32 << 20
+_MAX_BYTES = 32 << 20
 _PAUSE = 0.5
 
 
@@ -173,7 +173,7 @@ def _connected(kubeconfig: Path | None, context: str | None) -> Iterator[tuple[S
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
     agent = "secondary-scheduler/opt-in"
-    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=agent, max_bytes=_MOST_BYTES)
+    connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=agent, max_bytes=_MAX_BYTES)
     try:
         yield connection, config.namespace
     except KubeError as error:

@@ -13,7 +13,7 @@ from secondary_scheduler.cli.optinpolicies import Reason
 from secondary_scheduler.cli.output import aligned
 
 API_VERSION = "secondary-scheduler.io/v1"
-_MOST_SHOWN = 5
+_NAME_LIMIT = 5
 """Scheduler names in a cell."""
 
 
@@ -22,17 +22,22 @@ def status_document(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Un
     return {
         "apiVersion": API_VERSION,
         "kind": "OptInStatus",
-        "namespaces": [each.to_dict() for each in namespaces],
-        "unserved": [each.to_dict() for each in unserved],
+        "namespaces": [namespace.to_dict() for namespace in namespaces],
+        "unserved": [namespace.to_dict() for namespace in unserved],
     }
 
 
 def status_lines(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unserved]) -> Iterator[str]:
     """Yield the status for people."""
     rows = [["NAMESPACE", "OPTED IN TO", "PODS", "TEMPLATES", "MOVE AT ROLLOUT"]]
-    for each in namespaces:
-        cells = [each.name, ", ".join(each.opted_in) or "-", _counts(each.pods), _counts(each.templates)]
-        rows.append([*map(printable, cells), str(each.moving)])
+    for namespace in namespaces:
+        cells = [
+            namespace.name,
+            ", ".join(namespace.opted_in) or "-",
+            _counts(namespace.pods),
+            _counts(namespace.templates),
+        ]
+        rows.append([*map(printable, cells), str(namespace.moving)])
     yield from aligned(rows)
     if not unserved:
         return
@@ -108,7 +113,7 @@ def why(answer: Answer, reason: Reason) -> str:
 
 def _counts(counter: Counter[str]) -> str:
     ordered = counter.most_common()
-    shown = [f"{name} {count}" for name, count in ordered[:_MOST_SHOWN]]
-    if len(ordered) > _MOST_SHOWN:
-        shown.append(f"others {sum(count for _, count in ordered[_MOST_SHOWN:])}")
-    return ", ".join(shown) or "-"
+    counts = [f"{name} {count}" for name, count in ordered[:_NAME_LIMIT]]
+    if len(ordered) > _NAME_LIMIT:
+        counts.append(f"others {sum(count for _, count in ordered[_NAME_LIMIT:])}")
+    return ", ".join(counts) or "-"

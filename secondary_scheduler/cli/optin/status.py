@@ -45,7 +45,8 @@ class Situation:
             return None
         # The one that is closest to moving pods.
         return max(
-            (obstacle for obstacle in obstacles if obstacle is not None), key=lambda each: list(Reason).index(each[0])
+            (obstacle for obstacle in obstacles if obstacle is not None),
+            key=lambda obstacle: list(Reason).index(obstacle[0]),
         )
 
     def not_evaluated(self) -> tuple[Reason, str]:
@@ -69,17 +70,17 @@ def _of_policy(policy: Policy, namespace: str, labels: Mapping[str, str]) -> tup
     if policy.excludes(namespace, labels):
         return Reason.EXCLUSION, f"{policy.name} excludes the namespace {namespace}, whatever its labels are"
     if not policy.opts_in(namespace, labels):
-        wanted = " or ".join(binding.shown for binding in policy.bindings)
-        return Reason.LABEL_MISSING, f"the namespace {namespace} has not the labels of {policy.name}: {wanted}"
+        selectors = " or ".join(binding.shown for binding in policy.bindings)
+        return Reason.LABEL_MISSING, f"the namespace {namespace} has not the labels of {policy.name}: {selectors}"
     return None
 
 
-MOST_NAMES = 100
+MAX_NAMES = 100
 """Scheduler names that are counted apart in a namespace; a tenant can make up any number."""
 OTHERS = "(others)"
 _ATTEMPT_SECONDS = 60.0
 """A scheduler looks at a pod within this time, or it is not there; a long queue can take longer."""
-_MOST_EXAMPLES = 3
+_MAX_EXAMPLES = 3
 _TEMPLATE = ("spec", "template", "spec")
 _TEMPLATES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("apps/v1", "deployments", _TEMPLATE),
@@ -134,7 +135,7 @@ class Unserved:
 
     def note(self, example: str) -> None:
         """Remember an example, if there are few."""
-        if len(self.examples) < _MOST_EXAMPLES and example not in self.examples:
+        if len(self.examples) < _MAX_EXAMPLES and example not in self.examples:
             self.examples.append(example)
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,11 +209,11 @@ class Census:
         )
 
     def _note_served(self, name: str) -> None:
-        if len(self._served) < 10 * MOST_NAMES:
+        if len(self._served) < 10 * MAX_NAMES:
             self._served.add(name)
 
     def _entry(self, name: str) -> Unserved:
-        if name not in self._unserved and len(self._unserved) >= MOST_NAMES:
+        if name not in self._unserved and len(self._unserved) >= MAX_NAMES:
             name = OTHERS
         return self._unserved.setdefault(name, Unserved(name))
 
@@ -245,7 +246,7 @@ def _served_by_ours(connection: SyncConnection) -> list[str]:
     """What SecondarySchedulers say to serve; nothing where they cannot be read."""
     path = api_path("operator.openshift.io/v1", "secondaryschedulers")
     try:
-        items = list(list_items(connection, path, most=MOST_NAMES))
+        items = list(list_items(connection, path, most=MAX_NAMES))
     except KubeError:
         return []
     return [str(name) for item in items for name in (item.get("status") or {}).get("schedulerNames") or ()]
@@ -260,7 +261,7 @@ def _opted_in(policies: Sequence[Policy], namespace: str, labels: Mapping[str, s
 
 
 def _count(counter: Counter[str], name: str) -> None:
-    counter[name if name in counter or len(counter) < MOST_NAMES else OTHERS] += 1
+    counter[name if name in counter or len(counter) < MAX_NAMES else OTHERS] += 1
 
 
 def _was_tried(status: Json) -> bool:

@@ -24,8 +24,8 @@ from secondary_scheduler.simulation.changing import without_taken_off
 from secondary_scheduler.simulation.cluster import PodSelection, read_load
 from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side, compare
 from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.extenderanswers import read_recording
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
-from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up, taken_over
 
@@ -44,7 +44,7 @@ class PlanOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _SharedInput:
     """What both sides decide on.
 
     Attributes:
@@ -78,12 +78,13 @@ def run(request: PlanRequest) -> PlanOutcome:
     now = request.now if recording is None else recording.start
     conditions = Conditions(request.seed, now, measured, recorded, without_taken_off if anew else None)
     names = frozenset(name for side in sides for name in side.scheduler_names)
-    snapshot = _Snapshot(objects, conditions, names, recording, pod_names(recording) if recording is not None else {})
+    names_of_pods = pod_names(recording) if recording is not None else {}
+    shared = _SharedInput(objects, conditions, names, recording, names_of_pods)
     of_files.close()
     remarks = _RemarksOfBoth()
     try:
-        old = _decided(sides[0], request, snapshot, remarks.old, Against())
-        new = _decided(sides[1], request, snapshot, remarks.new, Against(old.decided))
+        old = _decided(sides[0], request, shared, remarks.old, Against())
+        new = _decided(sides[1], request, shared, remarks.new, Against(old.decided))
     finally:
         remarks.tell()
     sources = {"old": str(request.old or old.configuration.source), "new": str(request.new)}
@@ -93,29 +94,29 @@ def run(request: PlanRequest) -> PlanOutcome:
 
 
 def _decided(
-    configuration: Configuration, request: PlanRequest, snapshot: _Snapshot, report: Report, against: Against
+    configuration: Configuration, request: PlanRequest, shared: _SharedInput, report: Report, against: Against
 ) -> Side:
     """Decide for one side."""
     profiles, anew = configuration.scheduler_names, request.over is Over.ALL
     others_pods = taken_over(request.as_scheduler, configuration)
     ready = set_up(
         configuration,
-        PodSelection(profiles, others_pods, anew=snapshot.scheduler_names if anew else ()),
-        snapshot.objects,
-        snapshot.conditions,
+        PodSelection(profiles, others_pods, anew=shared.scheduler_names if anew else ()),
+        shared.objects,
+        shared.conditions,
         report,
-        decided_elsewhere=snapshot.scheduler_names - set(profiles),
-        about_pending=snapshot.recording is None,
+        decided_elsewhere=shared.scheduler_names - set(profiles),
+        about_pending=shared.recording is None,
     )
     undecidable = {pod.key: PodPlacement(pod.scheduler_name, None, pod.reason) for pod in ready.cluster.undecidable}
-    if snapshot.recording is None:
+    if shared.recording is None:
         return _placed(ready, against, undecidable, anew=anew)
     side = Replay(
         ready,
-        snapshot.recording,
-        snapshot.pod_names,
+        shared.recording,
+        shared.pod_names,
         taken_over=others_pods,
-        scheduler_names=snapshot.scheduler_names,
+        scheduler_names=shared.scheduler_names,
         report=report,
         against=against,
     ).run()

@@ -29,7 +29,7 @@ _NAME = "admission"
 _FLAGS = f"start each API server with {' and '.join(MUTATING_POLICY_FLAGS)}"
 _PAGE = "docs/opt-in.md#versions says what each version needs"
 _TIMEOUT = 15.0
-_MOST_NAMED = 3
+_NAME_LIMIT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def _check_policies(connection: SyncConnection, version: str, scheduler_names: S
         yield _check_policy(policy_name, scheduler_name, existing.get(policy_name), is_foreign=is_foreign)
     others = [name for name in foreign if name not in names]
     if others:
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        finding = f"policy-foreign: {', '.join(others[:_MOST_NAMED])}{more} also writes schedulerNames"
+        more = f" and {len(others) - _NAME_LIMIT} more" if len(others) > _NAME_LIMIT else ""
+        finding = f"policy-foreign: {', '.join(others[:_NAME_LIMIT])}{more} also writes schedulerNames"
         advice = "a namespace that both select gets the name of either: delete it, or keep their selectors apart"
         yield Check("other policies", CheckStatus.WARNING, printable(finding), advice)
 

@@ -305,5 +305,5 @@ def _issuer(certificate: Mapping[str, Any]) -> str:
 
 
 def _examples(names: Sequence[str]) -> str:
-    shown = ", ".join(sorted(names)[:_MAX_EXAMPLES])
-    return shown if len(names) <= _MAX_EXAMPLES else f"{shown} and {len(names) - _MAX_EXAMPLES} more"
+    examples = ", ".join(sorted(names)[:_MAX_EXAMPLES])
+    return examples if len(names) <= _MAX_EXAMPLES else f"{examples} and {len(names) - _MAX_EXAMPLES} more"

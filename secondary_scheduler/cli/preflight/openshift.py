@@ -135,7 +135,9 @@ def secret_values(connection: SyncConnection, name: str) -> dict[str, str]:
 def _host(route: Mapping[str, Any]) -> str:
     for ingress in (route.get("status") or {}).get("ingress") or []:
         conditions = ingress.get("conditions") or []
-        refused = any(each.get("type") == "Admitted" and each.get("status") == "False" for each in conditions)
+        refused = any(
+            condition.get("type") == "Admitted" and condition.get("status") == "False" for condition in conditions
+        )
         if ingress.get("host") and not refused:
             return str(ingress["host"])
     return ""

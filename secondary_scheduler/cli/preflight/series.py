@@ -38,9 +38,9 @@ def advice(source: PrometheusSource, figure: str) -> str:
     with contextlib.suppress(LoadError):
         vector = source.ask(f'count by (__name__) ({{__name__=~"{_KNOWN}"}})', time.time())
         existing = {sample.labels.get("__name__", "") for sample in vector.samples}
-    known = _CPU if figure.startswith("cpu") else _MEMORY
-    kind = "CPU" if known is _CPU else "memory"
-    for name, expression in known.items():
+    queries = _CPU if figure.startswith("cpu") else _MEMORY
+    kind = "CPU" if queries is _CPU else "memory"
+    for name, expression in queries.items():
         if name in existing:
             function = "avg_over_time" if figure.endswith("average") else "stddev_over_time"
             # Only an expression that is no plain series needs the resolution of a subquery.

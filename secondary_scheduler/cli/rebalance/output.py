@@ -9,12 +9,12 @@ from typing import IO, Any
 from scheduler.config import REBALANCED_RESOURCES
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, document_text, fitted
-from secondary_scheduler.rebalancing import Move, NodeChange, PlanSummary, RebalancePlan, unevenness
+from secondary_scheduler.rebalancing import NodeChange, PlannedMove, PlanSummary, RebalancePlan, unevenness
 
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "RebalancePlan"
 _MIB = 1 << 20
-_MOST_OVERLOADED = 3
+_MAX_OVERLOADED = 3
 
 
 def write(plan: RebalancePlan, out: IO[bytes], form: FullOutputFormat, *, several_rounds: bool) -> None:
@@ -72,7 +72,7 @@ def _summary(summary: PlanSummary | None) -> dict[str, Any] | None:
     }
 
 
-def _move(move: Move) -> dict[str, Any]:
+def _move(move: PlannedMove) -> dict[str, Any]:
     kind, namespace, name = move.workload
     gain = move.gain
     return {
@@ -138,11 +138,11 @@ def _headline(plan: RebalancePlan, *, several_rounds: bool) -> str:
     high = " or ".join(f"{resource} above {value:.0f} %" for resource, value in before.limits.high.items())
     if not before.overloaded:
         return f"{moves}: no node is overloaded ({high})"
-    names = ", ".join(before.overloaded[:_MOST_OVERLOADED])
-    more = len(before.overloaded) - _MOST_OVERLOADED
-    shown = f"{names} and {more} more" if more > 0 else names
+    names = ", ".join(before.overloaded[:_MAX_OVERLOADED])
+    more = len(before.overloaded) - _MAX_OVERLOADED
+    listed = f"{names} and {more} more" if more > 0 else names
     left = f"; {len(plan.after.overloaded)} after it" if plan.moves and plan.after is not None else ""
-    return printable(f"{moves}: {counted(len(before.overloaded), 'overloaded node')} ({high}): {shown}{left}")
+    return printable(f"{moves}: {counted(len(before.overloaded), 'overloaded node')} ({high}): {listed}{left}")
 
 
 def _spread(before: PlanSummary, after: PlanSummary) -> str:
@@ -182,12 +182,12 @@ def _move_rows(plan: RebalancePlan, *, wide: bool, several_rounds: bool) -> Iter
         yield [printable(cell) for cell in cells]
 
 
-def _share(move: Move, judged: Sequence[str]) -> str:
+def _share(move: PlannedMove, judged: Sequence[str]) -> str:
     amounts = {"cpu": f"{move.share.cpu:.0f}m", "memory": f"{move.share.memory / _MIB:.0f}Mi"}
     return f"{' '.join(amounts[resource] for resource in judged)} by {move.share.source}"
 
 
-def _by_plugin(move: Move) -> str:
+def _by_plugin(move: PlannedMove) -> str:
     parts = [f"{plugin}={points:+d}" for plugin, points in move.gain.plugins.items()]
     if move.gain.refused_by:
         parts.insert(0, f"its own node is refused by {move.gain.refused_by}")

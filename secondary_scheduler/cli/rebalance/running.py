@@ -83,7 +83,7 @@ def health_in(
 ) -> SchedulerHealth | None:
     """Return the same from what was read."""
     names = frozenset(configuration.scheduler_names)
-    instance = next((each for each in instances_of(read) if names & _served(each, read)), None)
+    instance = next((candidate for candidate in instances_of(read) if names & _served(candidate, read)), None)
     if instance is None and limits.lines:
         for line in limits.lines:
             say(f"scheduler not asked: {line}")
@@ -168,7 +168,7 @@ def _created(obj: NamedObject) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanOutcome:
+class RebalanceOutcome:
     """What the exit code says.
 
     Attributes:
@@ -180,7 +180,7 @@ class PlanOutcome:
     valid: bool
 
 
-def run(request: RebalanceRequest) -> PlanOutcome:
+def run(request: RebalanceRequest) -> RebalanceOutcome:
     """Make the plan and write it; what is wrong with the objects is reported on stderr."""
     report = Report(_say)
     settings = _settings(request)
@@ -203,7 +203,7 @@ def run(request: RebalanceRequest) -> PlanOutcome:
     plan = make_plan(_situation(ready, settings, facts, health), _oracle(ready), request.rounds)
     forms.write(plan, sys.stdout.buffer, request.output, several_rounds=request.rounds > 1)
     report.close()
-    return PlanOutcome(bool(plan.moves), not report.invalid)
+    return RebalanceOutcome(bool(plan.moves), not report.invalid)
 
 
 def _settings(request: RebalanceRequest) -> RebalanceSettings:

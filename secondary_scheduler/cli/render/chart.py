@@ -351,7 +351,7 @@ def _helpers(rendered: Sequence[RenderedObject], stack: str) -> str:
     """The named templates; plugins whose ClusterRole is not in the chart are refused where a configuration is given."""
     roles = {obj.manifest["metadata"]["name"] for obj in rendered if obj.kind == "ClusterRole"}
     usable = (descriptor for descriptor in descriptors() if descriptor.implemented and descriptor.rules)
-    absent = sorted(each.name for each in usable if cluster_role_name(each.name) not in roles)
+    absent = sorted(group.name for group in usable if cluster_role_name(group.name) not in roles)
     return _HELPERS.replace("ABSENT", " ".join(json.dumps(name) for name in absent)).replace("STACK", stack)
 
 

@@ -37,13 +37,13 @@ def write_directory(files: Sequence[RenderedFile], directory: Path) -> None:
     Raises:
         CommandError: a file of somebody else is where one is to be written; nothing was changed.
     """
-    wanted = {directory / file.path: file for file in files}
-    if foreign := sorted(str(path) for path in wanted if path.exists() and not _is_ours(path)):
+    targets = {directory / file.path: file for file in files}
+    if foreign := sorted(str(path) for path in targets if path.exists() and not _is_ours(path)):
         raise CommandError(f"{foreign[0]}: is not of an earlier rendering; take another directory or remove it")
     for path in _present(directory):
         if _is_ours(path):
             path.unlink()
-    for path, file in wanted.items():
+    for path, file in targets.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         # What is written in clear is at least readable by its owner only.
         path.touch(mode=0o600 if file.private else 0o666)

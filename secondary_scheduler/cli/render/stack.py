@@ -60,8 +60,8 @@ def read_stack(directory: Path, stack: str, *, decrypt: bool) -> StackValues:
     name = str(project.get("name") or "")
     file = root / str(project.get("stackConfigDir") or ".") / f"Pulumi.{stack}.yaml"
     if not file.is_file():
-        known = ", ".join(sorted(_stack_name(other) for other in file.parent.glob("Pulumi.*.yaml"))) or "none"
-        raise CommandError(f"--stack {stack}: there is no {file}; stacks there: {known}", ExitCode.USAGE)
+        names = ", ".join(sorted(_stack_name(other) for other in file.parent.glob("Pulumi.*.yaml"))) or "none"
+        raise CommandError(f"--stack {stack}: there is no {file}; stacks there: {names}", ExitCode.USAGE)
     values, secrets = _defaults(project, name), set()
     for key, value in (_load(file).get("config") or {}).items():
         full = str(key)

@@ -20,8 +20,8 @@ from secondary_scheduler.cli.simulate.options import Detail, Request
 from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster, read_load
 from secondary_scheduler.simulation.deciding import Outcome, Simulation, all_explained, none_explained
 from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.extenderanswers import read_recording
 from secondary_scheduler.simulation.objects import read_recorded
-from secondary_scheduler.simulation.recording import read_recording
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, set_up, taken_over
 
@@ -152,12 +152,12 @@ def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Out
 
 def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -> Iterator[Outcome]:
     """The pods of a namespace. All are decided: those of others take room, too."""
-    shown = 0
+    count = 0
     for outcome in outcomes:
         if outcome.pod.startswith(f"{namespace}/"):
-            shown += 1
+            count += 1
             yield outcome
-    if not shown:
+    if not count:
         report.warn(f"--namespace {namespace}: no pod of this namespace is decided")
 
 

@@ -108,12 +108,12 @@ class MoveBudget:
     ) -> MoveBudget:
         """Return what the moves of the last interval, and the evictions under way, leave."""
         budget = cls(settings)
-        known = set()
+        recorded = set()
         for move in history.since(settings.interval_seconds, now):
-            known.add(move.uid)
+            recorded.add(move.uid)
             budget.take(move)
         for pod in pods:
-            if was_evicted(pod) and pod.uid not in known:
+            if was_evicted(pod) and pod.uid not in recorded:
                 budget.total += 1
                 budget.nodes[pod.node_name] += 1
         return budget
@@ -237,8 +237,8 @@ def effect_on_pair(loads: NodeLoads, share: Share, source: str, target: str) -> 
     source_after, target_after = loads.after(share, source, target)
     over = loads.limits.exceeded(target_after)
     if over:
-        shown = ", ".join(f"{resource} {target_after[resource]:.0f} %" for resource in over)
-        return Refusal(Reason.TARGET_OVERLOADED, f"{target} would have {shown}")
+        figures = ", ".join(f"{resource} {target_after[resource]:.0f} %" for resource in over)
+        return Refusal(Reason.TARGET_OVERLOADED, f"{target} would have {figures}")
     for resource in loads.limits.exceeded(loads.of(source)):
         before = abs(loads.of(source)[resource] - loads.of(target)[resource])
         after = abs(source_after[resource] - target_after[resource])

@@ -25,9 +25,9 @@ from secondary_scheduler.rebalancing.loads import NodeLoads
 from secondary_scheduler.rebalancing.objects import REPLACING, ClusterFacts, Workloads, is_ready
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
 
-LEAST_COVERAGE = 0.8
-MOST_PENDING = 0.05
-_MOST_NAMED = 3
+MIN_COVERAGE = 0.8
+MAX_PENDING = 0.05
+_NAME_LIMIT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,11 @@ def freshness(loads: NodeLoads, health: SchedulerHealth | None = None) -> Refusa
     if health is not None and health.load_problem:
         return Refusal(Reason.LOAD_NOT_FRESH, health.load_problem)
     coverage = loads.coverage
-    if coverage >= LEAST_COVERAGE:
+    if coverage >= MIN_COVERAGE:
         return None
     missing = loads.unmeasured
     example = f"; {len(missing)} without, such as {missing[0]}" if missing else ""
-    return Refusal(
-        Reason.LOAD_NOT_FRESH, f"on {coverage:.0%} of the nodes, and {LEAST_COVERAGE:.0%} are needed{example}"
-    )
+    return Refusal(Reason.LOAD_NOT_FRESH, f"on {coverage:.0%} of the nodes, and {MIN_COVERAGE:.0%} are needed{example}")
 
 
 def stability(
@@ -80,13 +78,13 @@ def stability(
         yield Refusal(
             Reason.OTHER_CONFIGURATION, f"{health.running or 'none'}, the plan was made with {health.planned}"
         )
-    if pending > MOST_PENDING * pods:
-        yield Refusal(Reason.PODS_PENDING, f"{pending} of {pods}, and {MOST_PENDING:.0%} is the most")
+    if pending > MAX_PENDING * pods:
+        yield Refusal(Reason.PODS_PENDING, f"{pending} of {pods}, and {MAX_PENDING:.0%} is the most")
     # One that does not say is one in a file that somebody wrote.
     unready = sorted(node.name for node in nodes if node.conditions.get("Ready", "True") != "True")
     if unready:
-        more = f" and {len(unready) - _MOST_NAMED} more" if len(unready) > _MOST_NAMED else ""
-        yield Refusal(Reason.NODE_NOT_READY, f"{', '.join(unready[:_MOST_NAMED])}{more}")
+        more = f" and {len(unready) - _NAME_LIMIT} more" if len(unready) > _NAME_LIMIT else ""
+        yield Refusal(Reason.NODE_NOT_READY, f"{', '.join(unready[:_NAME_LIMIT])}{more}")
 
 
 SYSTEM_PRIORITY = 2_000_000_000
@@ -146,8 +144,8 @@ class PodRules:
             yield Refusal(Reason.CRITICAL, pod.priority_class or str(pod.priority))
         if pod.spec.gates:
             yield Refusal(Reason.GATED)
-        known = self.facts.pods.get(pod.key)
-        if MANAGED_BY_KUEUE in pod.labels or (known is not None and not HELD_BY_KUEUE.isdisjoint(known.annotations)):
+        facts = self.facts.pods.get(pod.key)
+        if MANAGED_BY_KUEUE in pod.labels or (facts is not None and not HELD_BY_KUEUE.isdisjoint(facts.annotations)):
             yield Refusal(Reason.QUEUED, "Kueue manages it")
         if pod.labels.get(POD_GROUP_LABEL) or pod.scheduling_group or pod.workload_ref:
             yield Refusal(Reason.GANG)
@@ -162,10 +160,10 @@ class PodRules:
         elif owner.kind not in REPLACING:
             yield Refusal(Reason.NO_REPLACEMENT, owner.kind)
         else:
-            exists, wanted = self.workloads.controller(pod)
+            exists, replicas = self.workloads.controller(pod)
             if not exists:
                 yield Refusal(Reason.NO_REPLACEMENT, f"{owner.kind} {owner.name} is another one by now")
-            elif wanted == 0:
+            elif replicas == 0:
                 yield Refusal(Reason.NO_REPLACEMENT, f"{owner.kind} {owner.name} wants no pods")
 
     def _choice(self, pod: PodInfo, now: float) -> Iterator[Refusal]:

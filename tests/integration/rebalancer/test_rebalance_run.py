@@ -13,7 +13,7 @@ import pytest
 
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import ClientConfig, KubeClient, api_path
-from secondary_scheduler.rebalancer.live import LiveWorld
+from secondary_scheduler.rebalancer.live import LiveAccess
 from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer
 from tests.integration.rebalancer.stage import (
     NAMESPACE,
@@ -107,7 +107,7 @@ async def refuses(stage: Stage, before: dict[str, str]) -> None:
     pod = PodReducer().reduce(MOVABLE_PODS.decode(msgspec.json.encode(content)))
     another = msgspec.structs.replace(pod, uid="00000000-0000-0000-0000-000000000000")
     async with KubeClient(ClientConfig.load(stage.kubeconfig)) as client:
-        world: Any = LiveWorld.__new__(LiveWorld)
+        world: Any = LiveAccess.__new__(LiveAccess)
         world._client, world._leads = client, lambda: True
         for dry_run in (True, False):
             answered = await world.evict(pod, dry_run=dry_run)

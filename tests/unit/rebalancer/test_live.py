@@ -12,7 +12,7 @@ from scheduler.framework import PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import ConnectionLost, WriteWithheld
 from scheduler.kube.client.errors import api_error
-from secondary_scheduler.rebalancer.live import LiveWorld, Places
+from secondary_scheduler.rebalancer.live import LiveAccess, Places
 from secondary_scheduler.rebalancer.rounds import StatusDeleted
 from secondary_scheduler.rebalancer.status import Condition, Mode, Report
 from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer, History, Memory, PastMove, decode_memory
@@ -47,11 +47,11 @@ class FakeClient:
         return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
 
 
-def world(**answers: Any) -> tuple[LiveWorld, FakeClient]:
+def world(**answers: Any) -> tuple[LiveAccess, FakeClient]:
     client: Any = FakeClient(**answers)
     nothing: Any = None
     places = Places("own", "rebalancer", ("own", "mine"))
-    return LiveWorld(client, nothing, nothing, nothing, places, "hash", lambda: True, nothing), client
+    return LiveAccess(client, nothing, nothing, nothing, places, "hash", lambda: True, nothing), client
 
 
 def pod() -> PodInfo:

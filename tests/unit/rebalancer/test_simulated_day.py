@@ -14,7 +14,7 @@ import pytest
 
 from scheduler.framework import PodInfo, conclude
 from scheduler.helpers import PodReducer
-from secondary_scheduler.rebalancing import MOVABLE_PODS, Move, Usage
+from secondary_scheduler.rebalancing import MOVABLE_PODS, PlannedMove, Usage
 from tests.support.rebalancer import Loop
 from tests.support.rebalancing import Object, Scene, encoded, replica_set, running
 from tests.support.simulating import node
@@ -78,7 +78,7 @@ class Day:
         self.first_deviation = self.first_deviation or pstdev(world.scene.cpu.values())
         self.overloaded.append(sum(cpu > 80.0 for cpu in world.scene.cpu.values()))
 
-    def scheduled(self, move: Move) -> str | None:
+    def scheduled(self, move: PlannedMove) -> str | None:
         """Where the scheduler puts the replacement: its decision on the cluster as it is now."""
         world = self.loop.world
         ready, _ = world.scene.ready(self.chance.randrange(1 << 30))
@@ -86,7 +86,7 @@ class Day:
         placement = conclude(attempts.decide(attempts.state.snapshot(ready.now), self.replacement(move)))
         return placement.node
 
-    def replacement(self, move: Move) -> PodInfo:
+    def replacement(self, move: PlannedMove) -> PodInfo:
         name = move.pod.partition("/")[2]
         item = running(name, "", owner=move.workload[2])
         del item["spec"]["nodeName"], item["status"]

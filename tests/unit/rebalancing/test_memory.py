@@ -11,13 +11,13 @@ from hypothesis import given, strategies as st
 from secondary_scheduler.rebalancing import (
     History,
     Memory,
-    Outcome,
+    MoveOutcome,
     PastMove,
     UnreadableMemory,
     decode_memory,
     encode_memory,
 )
-from secondary_scheduler.rebalancing.history import MOST_BYTES
+from secondary_scheduler.rebalancing.history import MAX_BYTES
 
 NAMES = st.text("abcdefgh-.", min_size=1, max_size=20)
 TIMES = st.floats(min_value=0, max_value=4e9)
@@ -25,7 +25,7 @@ TIMES = st.floats(min_value=0, max_value=4e9)
 
 @st.composite
 def past_moves(draw: st.DrawFn) -> PastMove:
-    outcome = draw(st.none() | st.sampled_from(list(Outcome)))
+    outcome = draw(st.none() | st.sampled_from(list(MoveOutcome)))
     return PastMove(
         (draw(NAMES), draw(NAMES), draw(NAMES)),
         draw(NAMES),
@@ -63,14 +63,14 @@ def test_what_was_kept_comes_back(
 
 
 def test_moves_in_flight_are_kept_when_there_are_too_many() -> None:
-    def move(number: int, outcome: Outcome | None) -> PastMove:
+    def move(number: int, outcome: MoveOutcome | None) -> PastMove:
         name = f"{number:04}-{'x' * 240}"
         return PastMove(("Deployment", name, name), name, name, name, name, float(number), outcome=outcome)
 
-    ended = [move(number, Outcome.LANDED) for number in range(990)]
+    ended = [move(number, MoveOutcome.LANDED) for number in range(990)]
     flying = [move(number, None) for number in range(990, 1000)]
     text = encode_memory(Memory(History(moves=(*flying, *ended))))
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= MAX_BYTES
     kept = decode_memory(text).history
     assert [past.uid for past in kept.in_flight] == [past.uid for past in flying]
     # The newest are left.

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
-from secondary_scheduler.rebalancing import Move
+from secondary_scheduler.rebalancing import PlannedMove
 from tests.support.drawnclusters import node_object, nodes, pod_object, pods
 from tests.support.rebalancing import Scene, owned, running
 from tests.support.selection import tries
@@ -45,7 +45,7 @@ def best_nodes(scene: Scene, pod: str) -> tuple[str, ...]:
     return explain(attempts.snapshot(), pending, attempts.runner_of(pending)).best
 
 
-def made(scene: Scene, move: Move) -> Scene:
+def made(scene: Scene, move: PlannedMove) -> Scene:
     """The scene after a move."""
     after = scene.change(move.pod.partition("/")[2], lambda item: item["spec"].update(nodeName=move.target.name))
     for change in (move.source, move.target):

@@ -15,7 +15,7 @@ from scheduler.framework import PodInfo
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import decode_node, decode_pod
 from secondary_scheduler.balance import NodeFigures
-from secondary_scheduler.rebalancing import History, Outcome, PastMove, Reason, SchedulerHealth
+from secondary_scheduler.rebalancing import History, MoveOutcome, PastMove, Reason, SchedulerHealth
 from secondary_scheduler.rebalancing.loads import NodeLoads, Share
 from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
 from secondary_scheduler.rebalancing.rules.moves import MoveBudget, effect_on_all, effect_on_pair
@@ -56,7 +56,7 @@ def refused(scene: Scene, settings: dict[str, Any] | None = None, **more: Any) -
 
 
 def past(
-    name: str, *, outcome: Outcome | None, begun: float = NOW - 100, ended: float = NOW - 50, **more: Any
+    name: str, *, outcome: MoveOutcome | None, begun: float = NOW - 100, ended: float = NOW - 50, **more: Any
 ) -> PastMove:
     move = PastMove(WEB, f"default/{name}", f"uid-{name}", "n8", "n9", begun, ended, outcome)
     return replace(move, **more)
@@ -500,7 +500,7 @@ def test_rule_5_an_unready_or_ending_pod_of_the_workload_forbids_it(change: Chan
 
 
 def test_rule_5_a_node_settles_for_a_load_window_after_its_move_was_placed() -> None:
-    def of_node(ended: float, outcome: Outcome | None = Outcome.LANDED) -> History:
+    def of_node(ended: float, outcome: MoveOutcome | None = MoveOutcome.LANDED) -> History:
         return history(
             past("x", outcome=outcome, ended=ended, source="n7", target="n0", workload=("ReplicaSet", "a", "b"))
         )
@@ -535,7 +535,7 @@ def test_rule_6_each_limit_forbids_a_move(limits: dict[str, Any]) -> None:
 
 def test_rule_6_moves_of_the_last_interval_count_after_a_restart() -> None:
     settings = {"evictionLimits": {"total": 1}}
-    other = past("x", outcome=Outcome.LANDED, begun=NOW - 299, workload=("ReplicaSet", "a", "b"))
+    other = past("x", outcome=MoveOutcome.LANDED, begun=NOW - 299, workload=("ReplicaSet", "a", "b"))
     assert refused(one_hot_node(), settings, history=history(other)) == {Reason.LIMIT: 1}
     assert moved(one_hot_node().plan(settings, history=history(replace(other, begun_at=NOW - 301))))
 
@@ -557,7 +557,7 @@ def test_rule_6_the_budget_is_taken_before_the_call() -> None:
 
 # Rule 7 ---------------------------------------------------------------------------------------------------------------
 def test_rule_7_a_workload_is_left_alone_for_a_while_and_longer_each_time_a_move_missed() -> None:
-    def refused_at(seconds: float, *outcomes: Outcome) -> bool:
+    def refused_at(seconds: float, *outcomes: MoveOutcome) -> bool:
         moves = [
             past(f"x{index}", outcome=outcome, begun=NOW - seconds - 1, ended=NOW - seconds)
             for index, outcome in enumerate(outcomes)
@@ -566,16 +566,16 @@ def test_rule_7_a_workload_is_left_alone_for_a_while_and_longer_each_time_a_move
         assert bool(plan.moves) != bool(plan.counts[Reason.COOLDOWN])
         return not plan.moves
 
-    assert refused_at(899, Outcome.LANDED)
-    assert not refused_at(901, Outcome.LANDED)
-    assert refused_at(1799, Outcome.BACK)
-    assert not refused_at(1801, Outcome.BACK)
-    assert refused_at(3599, Outcome.BACK, Outcome.ELSEWHERE)
-    assert not refused_at(3601, Outcome.BACK, Outcome.ELSEWHERE)
+    assert refused_at(899, MoveOutcome.LANDED)
+    assert not refused_at(901, MoveOutcome.LANDED)
+    assert refused_at(1799, MoveOutcome.BACK)
+    assert not refused_at(1801, MoveOutcome.BACK)
+    assert refused_at(3599, MoveOutcome.BACK, MoveOutcome.ELSEWHERE)
+    assert not refused_at(3601, MoveOutcome.BACK, MoveOutcome.ELSEWHERE)
 
 
 def test_rule_7_the_cooldown_ends_at_its_longest() -> None:
-    moves = tuple(past(f"x{index}", outcome=Outcome.BACK) for index in range(60))
+    moves = tuple(past(f"x{index}", outcome=MoveOutcome.BACK) for index in range(60))
     end = History(moves=moves).cooldown_end(WEB, first=900, longest=21_600, window=172_800, now=NOW)
     assert end == NOW - 50 + 21_600
 
@@ -584,13 +584,13 @@ def test_rule_7_three_misses_in_a_row_stop_everything() -> None:
     workload = ("ReplicaSet", "a", "b")
     missed = [
         past(f"x{index}", outcome=outcome, begun=START, ended=START + index, workload=workload)
-        for index, outcome in enumerate((Outcome.BACK, Outcome.ELSEWHERE, Outcome.BACK))
+        for index, outcome in enumerate((MoveOutcome.BACK, MoveOutcome.ELSEWHERE, MoveOutcome.BACK))
     ]
     assert refused(one_hot_node(), history=history(*missed)) == {Reason.PREDICTION_FAILS: 1}
-    landed = past("y", outcome=Outcome.LANDED, begun=START, ended=START + 10, workload=workload)
+    landed = past("y", outcome=MoveOutcome.LANDED, begun=START, ended=START + 10, workload=workload)
     assert moved(one_hot_node().plan(history=history(*missed, landed)))
     # A refusal says nothing about the prediction.
-    said_no = replace(landed, outcome=Outcome.REFUSED)
+    said_no = replace(landed, outcome=MoveOutcome.REFUSED)
     assert refused(one_hot_node(), history=history(*missed, said_no)) == {Reason.PREDICTION_FAILS: 1}
 
 

@@ -13,7 +13,7 @@ from components.drift import FORCED_TYPES
 from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli.fleet import drift
 from secondary_scheduler.cli.fleet.drift import DriftCheck, StackObject, drift_of, objects_of
-from secondary_scheduler.cli.fleet.results import Change, Drift
+from secondary_scheduler.cli.fleet.results import Drift, DriftKind
 from tests.support.pages import CHECKOUT
 
 OURS = "pulumi-kubernetes-1234abcd"
@@ -79,7 +79,7 @@ def test_an_appended_rule_is_found_and_taken_off_by_the_command() -> None:
     (only,) = found(ROLE, live)
     assert (only.object, only.change, only.manager) == (
         "ClusterRole secondary-scheduler:base",
-        Change.ADDED,
+        DriftKind.ADDED,
         "kubectl-patch",
     )
     assert only.field == f"rules[2] {json.dumps(extra)}"
@@ -136,7 +136,7 @@ def test_who_changed_a_deployment_decides_what_puts_it_back(manager: str, more: 
     live = live_of(DEPLOYMENT, {**entry(manager, {"f:spec": {"f:replicas": {}}}), **more})
     live["spec"]["replicas"] = 3
     (only,) = found(DEPLOYMENT, live)
-    assert (only.object, only.field, only.change) == ("Deployment n/operator", "spec.replicas", Change.CHANGED)
+    assert (only.object, only.field, only.change) == ("Deployment n/operator", "spec.replicas", DriftKind.CHANGED)
     assert only.manager.startswith(manager)
     if repair:
         assert only.repair == repair
@@ -158,10 +158,10 @@ def test_fields_and_objects_that_are_gone_are_named() -> None:
     live = live_of(DEPLOYMENT)
     del live["spec"]["template"]["spec"]["containers"][0]["env"]
     (only,) = found(DEPLOYMENT, live)
-    assert (only.change, only.field) == (Change.REMOVED, "spec.template.spec.containers[operator].env")
+    assert (only.change, only.field) == (DriftKind.REMOVED, "spec.template.spec.containers[operator].env")
     assert patch_of(only)[0]["op"] == "add"
     (gone,) = found(ROLE, None)
-    assert (gone.field, gone.change, gone.repair) == ("", Change.DELETED, "pulumi up --stack prod --refresh")
+    assert (gone.field, gone.change, gone.repair) == ("", DriftKind.DELETED, "pulumi up --stack prod --refresh")
 
 
 def test_labels_count_and_the_servers_own_fields_do_not() -> None:
@@ -226,7 +226,7 @@ def test_the_check_reads_each_object_of_the_state_where_the_server_has_it() -> N
     drift, problems = DriftCheck("prod", cluster).run(state)  # type: ignore[arg-type]  # a fake
     assert problems == []
     assert [(each.object, each.change) for each in drift] == [
-        ("ClusterRole secondary-scheduler:base", Change.CHANGED),
-        ("Role n/r", Change.DELETED),
-        ("Deployment n/operator", Change.DELETED),
+        ("ClusterRole secondary-scheduler:base", DriftKind.CHANGED),
+        ("Role n/r", DriftKind.DELETED),
+        ("Deployment n/operator", DriftKind.DELETED),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from scheduler.kube.model import LabelSelector, LabelSelectorRequirement, compiled_selector
 from scheduler.kube.primitives import Selector
 from secondary_scheduler.cli.optin.rendering import status_lines
-from secondary_scheduler.cli.optin.status import MOST_NAMES, OTHERS, Census
+from secondary_scheduler.cli.optin.status import MAX_NAMES, OTHERS, Census
 from secondary_scheduler.cli.optinpolicies import Binding, Policy
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -117,12 +117,12 @@ def test_a_name_that_only_templates_have_is_told_unless_somebody_serves_it() -> 
 
 def test_a_tenant_with_endless_names_fills_neither_memory_nor_screen() -> None:
     counted = census()
-    for number in range(5 * MOST_NAMES):
+    for number in range(5 * MAX_NAMES):
         counted.add_pod(waiting(f"name-{number}"))
     shop = counted.namespaces["shop"]
-    assert len(shop.pods) <= MOST_NAMES + 1
-    assert shop.pods[OTHERS] == 4 * MOST_NAMES
-    assert len(counted.unserved()) <= MOST_NAMES + 1
+    assert len(shop.pods) <= MAX_NAMES + 1
+    assert shop.pods[OTHERS] == 4 * MAX_NAMES
+    assert len(counted.unserved()) <= MAX_NAMES + 1
     (row,) = [line for line in status_lines([shop], []) if line.startswith("shop")]
     assert len(row) < 300
 
