@@ -189,7 +189,7 @@ def find_schedulers(
 def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:
     from scheduler.kube.client import SyncConnection
     from secondary_scheduler.clusterstatus.installations import place_of
-    from secondary_scheduler.clusterstatus.leaders import holders_of, installed_elsewhere, schedulers_leases
+    from secondary_scheduler.clusterstatus.installed import holders_of, installed_elsewhere, schedulers_leases
 
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent=f"secondary-scheduler/{command}")
     deadline = time.monotonic() + _CHANGE_SECONDS

@@ -45,7 +45,7 @@ from secondary_scheduler.clusterstatus.installations import (
     Place,
     place_of,
 )
-from secondary_scheduler.clusterstatus.leaders import holder_of, is_schedulers
+from secondary_scheduler.clusterstatus.installed import holder_of, is_schedulers
 from secondary_scheduler.clusterstatus.listing import part, parts
 from secondary_scheduler.rebalancing import command_flag, elects_leader, lease_of
 

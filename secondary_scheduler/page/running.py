@@ -24,8 +24,8 @@ from scheduler.operand import SECURE_PORT
 from secondary_scheduler.clusterstatus.document import read_status, status_document
 from secondary_scheduler.clusterstatus.forwarding import fetch, read_answer
 from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations
+from secondary_scheduler.clusterstatus.installed import holder_of
 from secondary_scheduler.clusterstatus.instances import Instance
-from secondary_scheduler.clusterstatus.leaders import holder_of
 from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable

@@ -1,4 +1,6 @@
-"""One scene for all visitors: taken when somebody asks and none is fresh, and at most once a minute."""
+"""One scene for all visitors: taken when somebody asks and none is fresh, and at most once a minute. It is of the
+cluster with the page's own rights, the load from the source of the scheduler's configuration.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,142 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
-from secondary_scheduler.views.scenes import Scene
+from scheduler.catalog import CredentialRules
+from scheduler.config import Configuration, load_configuration
+from scheduler.framework import LoadReading
+from scheduler.kube.client import ClientConfig
+from scheduler.load import LoadError, configured_sources, load_source
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, Document, read_snapshot
+from secondary_scheduler.errors import printable
+from secondary_scheduler.files import read_text
+from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
+from secondary_scheduler.simulation.documents import Entry
+from secondary_scheduler.simulation.objects import RecordedObjects
+from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.settingup import Conditions
+from secondary_scheduler.views.runs import Limits
+from secondary_scheduler.views.scenes import Scene, decided_scene
+
+LIMITS = Limits(explained=20.0, total=40.0)
+"""Shorter than the command's: visitors wait for it."""
+_SOURCE = "the cluster"
+
+
+def scene_of(
+    documents: Iterable[Document],
+    configured: Callable[[int | None], Configuration],
+    *,
+    measured: LoadReading | None,
+    now: float,
+    remarks: Iterable[str] = (),
+    limits: Limits = LIMITS,
+) -> Scene:
+    """Decide on what a cluster holds.
+
+    Args:
+        documents: the cluster's objects.
+        configured: returns the scheduler's configuration on a cluster of a minor version.
+        measured: the nodes' load; None where there is none.
+        now: time of the decisions, seconds since the epoch.
+        remarks: what is missing, for readers.
+        limits: how long deciding may take.
+
+    Raises:
+        CommandError: a plugin refuses its args.
+    """
+    # Each line names an object; how many there are is enough, as readers differ in what they may read.
+    lines: list[str] = []
+    report = Report(lines.append)
+    objects = RecordedObjects(report)
+    objects.add(
+        Entry(Place(_SOURCE, number), document.api_version, document.kind, document.data)
+        for number, document in enumerate(documents, 1)
+    )
+    cluster = build_cluster(objects, report, PodSelection(configured(None).scheduler_names))
+    configuration = configured(cluster.minor)
+    conditions = Conditions(seed=0, now=now, measured=measured)
+    scene, about = decided_scene(_SOURCE, cluster, configuration, conditions, limits=limits)
+    shown = [*remarks, *about]
+    if report.invalid:
+        shown.append(f"objects that cannot be used, and are left out: {report.invalid}")
+    return replace(scene, remarks=tuple(shown))
+
+
+NOT_READ = frozenset({"Deployment", "PodMetrics"})
+"""Of a snapshot, what no decision depends on: the page has no right to read it."""
+PAGE_RESOURCES = tuple(resource for resource in RESOURCES if resource.kind not in NOT_READ)
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """Takes scenes.
+
+    Attributes:
+        api: the cluster.
+        config: file with the scheduler's configuration; it is mounted, and read each time.
+        rules: what may be done with credentials of the load's source.
+        say: gets what goes wrong, for the log.
+    """
+
+    api: ClientConfig
+    config: Path
+    rules: CredentialRules
+    say: Callable[[str], None]
+
+    def configured(self, minor: int | None = None) -> Configuration:
+        """Return the configuration on a cluster of a minor version.
+
+        Raises:
+            InputError, ConfigurationError: it cannot be read, or is not valid.
+        """
+        return load_configuration(
+            read_text(self.config, option="--config"),
+            source=str(self.config),
+            allow_token_in_config_map=True,  # as for the scheduler: the preview has judged it
+            allow_default_scheduler_name=True,
+            credential_rules=self.rules,
+            cluster_minor=minor,
+        )
+
+    def take(self) -> Scene:
+        """Return a scene of the cluster as it is.
+
+        Raises:
+            KubeError, CommandError, ConfigurationError: there is none.
+        """
+        remarks: list[str] = []
+        documents = read_snapshot(self.api, remarks.append, PAGE_RESOURCES)
+        measured = self._load(remarks, sum(document.kind == "Node" for document in documents))
+        return scene_of(documents, self.configured, measured=measured, now=time.time(), remarks=remarks)
+
+    def _load(self, remarks: list[str], nodes: int) -> LoadReading | None:
+        sources, _ = configured_sources(self.configured().profiles, self.rules)
+        if not sources:
+            return None
+        key, settings = next(iter(sources.items()))
+        if len(sources) > 1:
+            remarks.append(f"the configuration names {len(sources)} load sources; the load is that of the first")
+        try:
+            source = load_source(key, settings, self.api, known=lambda: nodes)
+            try:
+                reading = source.read()
+            finally:
+                source.close()
+        except LoadError as error:
+            # The reason may hold addresses: it goes to the log.
+            self.say(f"load source: {printable(str(error))}")
+            remarks.append("the nodes' load is missing: its source does not answer with loads")
+            return None
+        if reading.rejected:
+            self.say(f"values that cannot be a load are left out: {printable(reading.left_out)}")
+            remarks.append(f"values that cannot be a load are left out: {sum(reading.rejected.values())}")
+        return reading
+
 
 FRESH_SECONDS: Final = 60.0
 _OLDEST_SECONDS: Final = 600.0

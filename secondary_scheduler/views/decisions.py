@@ -76,6 +76,16 @@ class MatrixRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreMatrix:
+    """The scores of a decision: the plugins in the order they run, and a row per node, the chosen one first. `hidden`
+    nodes that fit have no row."""
+
+    plugins: tuple[str, ...]
+    rows: tuple[MatrixRow, ...]
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionPage:
     """What the page of a decision shows.
 
@@ -84,17 +94,9 @@ class DecisionPage:
     """
 
     decision: PodDecision
-    plugins: tuple[str, ...]
-    matrix: tuple[MatrixRow, ...]
-    left_out: int
     previous: int | None
     next: int | None
     earlier: Sequence[PodDecision]
-
-    @property
-    def detail(self) -> DecisionDetail | None:
-        """Scores and reasons."""
-        return self.decision.detail
 
 
 def choices_of(run: Run) -> Choices:
@@ -122,27 +124,23 @@ def listed(run: Run, wanted: Filter, page: int) -> Listed:
 
 def decision_page(decision: PodDecision, last: int, attempts: Sequence[PodDecision] = ()) -> DecisionPage:
     """Return every detail of a decision; `last` is the number of the last one, `attempts` are all of the pod."""
-    detail = decision.detail
-    plugins, matrix = score_matrix(detail.nodes if detail is not None else ())
-    left_out = detail.feasible - len(detail.nodes) if detail is not None else 0
     number = decision.number
     return DecisionPage(
         decision,
-        plugins,
-        matrix,
-        left_out,
         number - 1 if number > 1 else None,
         number + 1 if number < last else None,
         [attempt for attempt in reversed(attempts) if attempt.time < decision.time],
     )
 
 
-def score_matrix(nodes: Sequence[ScoredNode]) -> tuple[tuple[str, ...], tuple[MatrixRow, ...]]:
-    """Return the plugins that scored, in the order they run, and a row per node, the chosen one first."""
+def score_matrix(detail: DecisionDetail) -> ScoreMatrix:
+    """Return the scores of a decision as a table."""
+    nodes = detail.nodes
     plugins = tuple(dict.fromkeys(plugin for node in nodes for plugin in node.scores))
     longest = max((abs(score.weighted) for node in nodes for score in node.scores.values()), default=0)
     ordered = sorted(nodes, key=lambda node: (not node.chosen, -node.total))
-    return plugins, tuple(MatrixRow(node, tuple(_bars(node, plugins, longest))) for node in ordered)
+    rows = tuple(MatrixRow(node, tuple(_bars(node, plugins, longest))) for node in ordered)
+    return ScoreMatrix(plugins, rows, detail.feasible - len(nodes))
 
 
 def _bars(node: ScoredNode, plugins: Sequence[str], longest: int) -> Iterator[Bar | None]:

@@ -12,6 +12,8 @@ from urllib.parse import quote
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from secondary_scheduler.views.decisions import score_matrix
+
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _LONGEST = 300
 """Characters of a text that are shown; a page must stay readable whatever a label holds."""
@@ -39,6 +41,7 @@ def environment() -> Environment:
         "count": counted,
         "sentence": sentence,
         "moment": moment,
+        "score_matrix": score_matrix,
     }
     return templates
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from secondary_scheduler.simulation.deciding import RESULTS
-from secondary_scheduler.views import decisions, nodes, pods, waiting
+from secondary_scheduler.views import decisions, nodes, pods
 from secondary_scheduler.views.asking import choice, page_number, text
 from secondary_scheduler.views.configuration import configuration_page
 from secondary_scheduler.views.nodepage import node_page
@@ -69,8 +69,8 @@ def show_node(request: web.Request, scene: Scene) -> Shown:
 
 def show_queue(request: web.Request, scene: Scene) -> Shown:
     """The pods that wait."""
-    shown = waiting.queues(scene, page_number(request))
-    return Shown("queue.html", "queue", {"queues": shown, "others": waiting.other_schedulers(scene)})
+    shown = pods.queues(scene, page_number(request))
+    return Shown("queue.html", "queue", {"queues": shown, "others": pods.other_schedulers(scene)})
 
 
 def show_configuration(request: web.Request, scene: Scene) -> Shown:

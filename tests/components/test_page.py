@@ -11,7 +11,7 @@ import components
 from scheduler.catalog import page_rules
 from secondary_scheduler.page.options import parse_options
 from secondary_scheduler.page.rights import NamespacedName
-from secondary_scheduler.page.taking import PAGE_RESOURCES
+from secondary_scheduler.page.sharing import PAGE_RESOURCES
 from tests.components.graph import Graph, Registered
 from tests.components.installations import installation_graph, object_named, pod_spec_of
 

@@ -12,9 +12,9 @@ from typing import Any
 from scheduler.catalog import CredentialRules
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
+from secondary_scheduler.page.app import serve, tls_of
 from secondary_scheduler.page.options import Address, Options
 from secondary_scheduler.page.rights import NamespacedName
-from secondary_scheduler.page.serving import serve, tls_of
 from secondary_scheduler.page.sharing import SharedScene
 from secondary_scheduler.page.site import PageSite, application
 from secondary_scheduler.views.scenes import Scene

@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.config import Configuration, load_configuration
 from secondary_scheduler.clustersnapshot.reading import RESOURCES, Document
-from secondary_scheduler.page.taking import scene_of
+from secondary_scheduler.page.sharing import scene_of
 from secondary_scheduler.simulation.cluster import read_load
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.views.scenes import Scene

@@ -30,9 +30,8 @@ from secondary_scheduler.clusterstatus.installations import (
     Installations,
     installations_of,
 )
-from secondary_scheduler.clusterstatus.installed import role_of
+from secondary_scheduler.clusterstatus.installed import is_schedulers, role_of
 from secondary_scheduler.clusterstatus.instances import instances_of
-from secondary_scheduler.clusterstatus.leaders import is_schedulers
 from secondary_scheduler.clusterstatus.listing import list_items, name_of, part, parts, read_object
 from secondary_scheduler.yamltext import documents, dump_yaml
 

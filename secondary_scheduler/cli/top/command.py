@@ -103,11 +103,9 @@ def _read(
     from scheduler.catalog import DEFAULT_KUBERNETES, nearest_kubernetes
     from scheduler.config import ClusterVersions, kubernetes_minor
     from scheduler.kube.client import Forbidden, SyncConnection
-    from secondary_scheduler.cli.top.loads import Loads, read_loads
-    from secondary_scheduler.cli.top.reading import PodSums, read_nodes, read_pods
+    from secondary_scheduler.cli.top.reading import Loads, PodSums, read_loads, read_nodes, read_pods
     from secondary_scheduler.cli.top.usage import usage_document
-    from secondary_scheduler.clusterstatus.installed import server_version
-    from secondary_scheduler.clusterstatus.leaders import installed_elsewhere, leading_pods
+    from secondary_scheduler.clusterstatus.installed import installed_elsewhere, leading_pods, server_version
 
     missing: list[str] = []
     pods: PodSums | None = None

@@ -9,8 +9,7 @@ from typing import Any
 
 from scheduler.answers import LoadEstimate, NodeLoadRow
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.top.loads import Loads
-from secondary_scheduler.cli.top.reading import NodeCapacity, NodeSums, PodSums, most_common
+from secondary_scheduler.cli.top.reading import Loads, NodeCapacity, NodeSums, PodSums, most_common
 
 
 class SortKey(enum.StrEnum):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import secrets
 import threading
 import traceback
 from dataclasses import dataclass, field
@@ -15,14 +17,49 @@ from aiohttp import web
 from scheduler import __version__
 from scheduler.config import Configuration
 from secondary_scheduler.cli.errors import CommandError, printable
-from secondary_scheduler.cli.ui import guard, live, timeline, whatif
+from secondary_scheduler.cli.ui import course, live, whatif
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest
 from secondary_scheduler.views import nodes, rendering
-from secondary_scheduler.views.asking import HEADERS, MOST_BODY, BadQuery, Handler, Refused, choice, read_form
+from secondary_scheduler.views.asking import (
+    HEADERS,
+    MOST_BODY,
+    BadQuery,
+    Handler,
+    Refused,
+    check_form,
+    choice,
+    host_of,
+    read_form,
+)
 from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, View, asked_pod, show_decision, show_why
+
+ADDRESS: Final = "127.0.0.1"
+_NAMES: Final = frozenset({ADDRESS, "localhost"})
+"""With any port: it may be forwarded from another machine (`ssh -L`)."""
+
+
+def new_token() -> str:
+    """Return what the path of every page begins with: 192 random bits."""
+    return secrets.token_urlsafe(24)
+
+
+def check_request(request: web.Request, token: str) -> None:
+    """Let a request pass, or say why not.
+
+    Raises:
+        Refused: it is not for us, or not from our own pages.
+    """
+    if host_of(request) not in _NAMES:
+        raise Refused(421, f"this server answers to {ADDRESS} and localhost only; open the address that it printed")
+    shown_token = request.path.split("/", 2)[1]
+    # As bytes: a path may hold anything, and compare_digest takes text of ASCII only.
+    if not hmac.compare_digest(shown_token.encode("utf-8", "replace"), token.encode()):
+        raise Refused(403, "the address has no valid token; open the one that the command printed")
+    check_form(request)
+
 
 _HEALTH: Final = ("health", "Health")
 _NAVIGATION: Final = (
@@ -55,7 +92,7 @@ class Site:
     request: SceneRequest | None = None
     live: LiveCluster | None = None
     scenes: RecordingScenes | None = None
-    token: str = field(default_factory=guard.new_token)
+    token: str = field(default_factory=new_token)
     working: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -146,7 +183,7 @@ async def _stop_working(app: web.Application) -> None:
 async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
     site = request.app[SITE]
     try:
-        guard.check_request(request, site.token)
+        check_request(request, site.token)
     except Refused as refusal:
         # Plain text: whoever has no token learns nothing about the cluster, and no link has the token in it.
         response: web.StreamResponse = web.Response(text=f"{refusal}\n", status=refusal.status)
@@ -208,7 +245,7 @@ async def _over_time(request: web.Request) -> web.Response:
     site = request.app[SITE]
     assert site.scenes is not None  # the route exists only with them
     resource = choice(request, "resource", nodes.RESOURCES, "cpu")
-    shown = timeline.timeline(site.scenes.course, site.scenes.replayable.taken_over, resource)
+    shown = course.timeline(site.scenes.course, site.scenes.replayable.taken_over, resource)
     return site.page(request, "overtime.html", "over-time", shown=shown, resource=resource, remarks=site.scenes.remarks)
 
 

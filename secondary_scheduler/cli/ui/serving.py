@@ -11,8 +11,7 @@ import typer
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
-from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.guard import ADDRESS
+from secondary_scheduler.cli.ui.app import ADDRESS, Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_recording_scenes, read_scene
 

@@ -8,11 +8,10 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
-from secondary_scheduler.page.app import EXIT_INVALID, main
+from secondary_scheduler.page.app import EXIT_INVALID, ServingError, main, serve
 from secondary_scheduler.page.options import Address, parse_options
 from secondary_scheduler.page.rights import NamespacedName, access_to
-from secondary_scheduler.page.serving import ServingError, serve
-from secondary_scheduler.page.taking import PAGE_RESOURCES
+from secondary_scheduler.page.sharing import PAGE_RESOURCES
 from tests.support.rawclient import unchecked_tls
 from tests.support.servedpage import page_options, page_process
 from tests.support.sharedscenes import shared_scene

@@ -9,7 +9,7 @@ import pytest
 
 from secondary_scheduler.cli.explain.rendering import pod_lines, write
 from secondary_scheduler.cli.output import FullOutputFormat
-from secondary_scheduler.clusterstatus.leaders import leading_pods
+from secondary_scheduler.clusterstatus.installed import leading_pods
 from tests.support import answers
 
 SINCE = "2026-11-24T09:00:00Z"

@@ -17,9 +17,8 @@ from scheduler.catalog import DEFAULT_KUBERNETES
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.top import loads as asking
-from secondary_scheduler.cli.top.loads import Loads
-from secondary_scheduler.cli.top.reading import read_nodes, read_pods
+from secondary_scheduler.cli.top import reading as asking
+from secondary_scheduler.cli.top.reading import Loads, read_nodes, read_pods
 from secondary_scheduler.cli.top.rendering import lines
 from secondary_scheduler.cli.top.usage import SortKey, usage_document
 from secondary_scheduler.clusterstatus.forwarding import Answer

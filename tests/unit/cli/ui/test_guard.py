@@ -10,8 +10,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.guard import new_token
+from secondary_scheduler.cli.ui.app import Site, application, new_token
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
 from secondary_scheduler.views import nodes
 from tests.support.scenes import write_scene
