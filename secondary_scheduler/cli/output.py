@@ -9,7 +9,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scheduler.answers import Document
 
 
 def examples(*lines: str) -> str:
@@ -45,8 +48,13 @@ class FullOutputFormat(enum.StrEnum):
         return self in (FullOutputFormat.JSON, FullOutputFormat.YAML)
 
 
-def document_text(document: Mapping[str, Any], output: FullOutputFormat) -> str:
+def document_text(document: Mapping[str, Any] | Document, output: FullOutputFormat) -> str:
     """Return a document as YAML or, in every other form, as JSON; it ends with a newline."""
+    if not isinstance(document, Mapping):
+        # Here, as most commands start without it.
+        from msgspec.json import decode, encode
+
+        document = decode(encode(document), type=dict[str, Any])
     if output == FullOutputFormat.YAML:
         from secondary_scheduler.yamltext import dump_yaml
 

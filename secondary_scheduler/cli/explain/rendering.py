@@ -37,7 +37,7 @@ from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, d
 def write(answer: Document, output: FullOutputFormat, lines: Iterable[str]) -> None:
     """Write an answer to stdout; `lines` are what people read."""
     if output.is_document:
-        typer.echo(document_text(msgspec.json.decode(msgspec.json.encode(answer)), output), nl=False)
+        typer.echo(document_text(answer, output), nl=False)
         return
     text = map(printable, lines)
     for line in text if output is FullOutputFormat.WIDE else fitted(text):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ from secondary_scheduler.cli.kubeoptions import (
     SchedulerPodOption,
 )
 from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples, fitted
-from secondary_scheduler.cli.top.usage import SortKey
+from secondary_scheduler.cli.top.usage import NodeUsageList, SortKey
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _read(
     pod: str | None,
     port: int,
     key: SortKey,
-) -> dict[str, Any]:
+) -> NodeUsageList:
     from scheduler.catalog import DEFAULT_KUBERNETES, nearest_kubernetes
     from scheduler.config import ClusterVersions, kubernetes_minor
     from scheduler.kube.client import Forbidden, SyncConnection
@@ -139,7 +139,7 @@ def _read(
     return usage_document(shown, pods, loads, missing, key, datetime.now(UTC))
 
 
-def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool) -> str:
+def _text(document: NodeUsageList, output: FullOutputFormat, *, several: bool) -> str:
     if output.is_document:
         return ("---\n" if several and output is FullOutputFormat.YAML else "") + document_text(document, output)
     from secondary_scheduler.cli.top.rendering import lines

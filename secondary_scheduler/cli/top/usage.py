@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from scheduler.answers import LoadEstimate, NodeLoadRow
+from msgspec import Struct
+
+from scheduler.answers import Document, LoadEstimate, NodeLoadRow
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.top.reading import Loads, NodeCapacity, NodeSums, PodSums, most_common
 
@@ -22,9 +24,80 @@ class SortKey(enum.StrEnum):
     NAME = "name"
 
 
-Json = dict[str, Any]
-_SCHEDULERS = 10
+_MAX_SCHEDULERS = 10
 """Scheduler names that are shown of a node: whoever creates a pod may invent one."""
+
+
+class Requested(Struct, frozen=True, rename="camel"):
+    """What the pods of a node request."""
+
+    cpu_milli: int
+    memory_bytes: int
+
+
+class Allocatable(Requested, frozen=True):
+    """What a node has for pods, and how many it may have."""
+
+    pods: int
+
+
+class PodCounts(Struct, frozen=True, rename="camel"):
+    """The pods of a node, by scheduler name as far as these are shown."""
+
+    total: int
+    by_scheduler: Mapping[str, int]
+    of_other_schedulers: int
+
+
+class SourcedLoad(Struct, frozen=True, rename="camel"):
+    """A node's load as one source has it, as in `NodeLoadRow`."""
+
+    source: str
+    cpu: float | None
+    memory: float | None
+    estimated: LoadEstimate
+    age_seconds: float | None
+    fresh: bool
+
+
+class NodeUsage(Struct, frozen=True, rename="camel"):
+    """A node; `requested` and `pods` are None where pods may not be listed. `load` has the one to be believed first."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    allocatable: Allocatable
+    requested: Requested | None
+    pods: PodCounts | None
+    load: tuple[SourcedLoad, ...]
+
+    def requested_shares(self) -> tuple[float, float] | None:
+        """Return which share of the allocatable CPU and memory the pods request, 1 for all; NaN where there is none of
+        it, None where the requests are not known."""
+        if self.requested is None:
+            return None
+        cpu, memory = self.allocatable.cpu_milli, self.allocatable.memory_bytes
+        return (
+            self.requested.cpu_milli / cpu if cpu else math.nan,
+            self.requested.memory_bytes / memory if memory else math.nan,
+        )
+
+
+class LoadSourceState(Struct, frozen=True, rename="camel"):
+    """A load source; `age_seconds` is None where it was never read."""
+
+    source: str
+    fresh: bool
+    age_seconds: float | None
+
+
+class NodeUsageList(Document, frozen=True, kw_only=True):
+    """The document of `top nodes`; `not_shown` says what is missing, and why."""
+
+    time: str
+    load_sources: tuple[LoadSourceState, ...]
+    items: tuple[NodeUsage, ...]
+    not_shown: tuple[str, ...]
 
 
 def usage_document(
@@ -34,7 +107,7 @@ def usage_document(
     missing: Sequence[str],
     key: SortKey,
     now: datetime,
-) -> Json:
+) -> NodeUsageList:
     """Return the document.
 
     Args:
@@ -50,41 +123,35 @@ def usage_document(
         for load in source.nodes:
             by_node.setdefault(load.name, []).append((source.source, load))
     items = [_node(node, pods, by_node.get(node.name, ())) for node in nodes]
-    items.sort(key=lambda item: str(item["name"]))
+    items.sort(key=lambda item: item.name)
     if key is not SortKey.NAME:
         items.sort(key=lambda item: _largest_first(_SIZES[key](item)))
-    sources = [
-        {"source": source.source, "fresh": source.fresh, "ageSeconds": source.age_seconds}
-        for source in loads.sources.values()
-    ]
-    return {
-        "apiVersion": "secondary-scheduler.io/v1",
-        "kind": "NodeUsageList",
-        "time": format_time(now),
-        "loadSources": sources,
-        "items": items,
-        "notShown": [*missing, *loads.missing],
-    }
+    sources = loads.sources.values()
+    return NodeUsageList(
+        time=format_time(now),
+        load_sources=tuple(LoadSourceState(each.source, each.fresh, each.age_seconds) for each in sources),
+        items=tuple(items),
+        not_shown=(*missing, *loads.missing),
+    )
 
 
-def _node(node: NodeCapacity, pods: PodSums | None, loads: Sequence[tuple[str, NodeLoadRow]]) -> Json:
+def _node(node: NodeCapacity, pods: PodSums | None, loads: Sequence[tuple[str, NodeLoadRow]]) -> NodeUsage:
     sums = None if pods is None else pods.by_node.get(node.name) or NodeSums()
-    return {
-        "name": node.name,
-        "ready": node.ready,
-        "schedulable": node.schedulable,
-        "allocatable": {"cpuMilli": node.cpu, "memoryBytes": node.memory, "pods": node.pods},
-        "requested": None if sums is None else {"cpuMilli": sums.cpu, "memoryBytes": sums.memory},
-        "pods": None if sums is None else _pods(sums.pods),
-        # The one to be believed first.
-        "load": [_load(source, load) for source, load in sorted(loads, key=_trust)],
-    }
+    return NodeUsage(
+        node.name,
+        node.ready,
+        node.schedulable,
+        Allocatable(node.cpu, node.memory, node.pods),
+        None if sums is None else Requested(sums.cpu, sums.memory),
+        None if sums is None else _pods(sums.pods),
+        tuple(_load(source, load) for source, load in sorted(loads, key=_trust)),
+    )
 
 
-def _pods(pods: Mapping[str, int]) -> Json:
-    named = dict(most_common(pods, _SCHEDULERS))
+def _pods(pods: Mapping[str, int]) -> PodCounts:
+    named = dict(most_common(pods, _MAX_SCHEDULERS))
     total = sum(pods.values())
-    return {"total": total, "byScheduler": named, "ofOtherSchedulers": total - sum(named.values())}
+    return PodCounts(total, named, total - sum(named.values()))
 
 
 def _trust(load: tuple[str, NodeLoadRow]) -> tuple[bool, float]:
@@ -92,55 +159,21 @@ def _trust(load: tuple[str, NodeLoadRow]) -> tuple[bool, float]:
     return not load[1].fresh, 0.0 if age is None else age
 
 
-def _load(source: str, load: NodeLoadRow) -> Json:
-    return {
-        "source": source,
-        "cpu": load.cpu,
-        "memory": load.memory,
-        "estimated": _estimate(load.estimated),
-        "ageSeconds": load.age_seconds,
-        "fresh": load.fresh,
-    }
-
-
-def _estimate(estimate: LoadEstimate) -> Json:
-    return {"cpu": estimate.cpu, "memory": estimate.memory}
+def _load(source: str, load: NodeLoadRow) -> SourcedLoad:
+    return SourcedLoad(source, load.cpu, load.memory, load.estimated, load.age_seconds, load.fresh)
 
 
 def _largest_first(size: float | None) -> tuple[bool, float]:
     return size is None, -(size or 0.0)
 
 
-def _estimated(resource: str) -> Callable[[Json], float | None]:
-    def size(item: Json) -> float | None:
-        load = item["load"][0] if item["load"] else None
-        estimate: float | None = load["estimated"][resource] if load else None
-        return estimate
-
-    return size
+def _requests(item: NodeUsage) -> float | None:
+    return max((share for share in item.requested_shares() or () if not math.isnan(share)), default=None)
 
 
-def requested_share(item: Mapping[str, Any], resource: str) -> float | None:
-    """Return which share of what is allocatable the pods request, 1 for all; None where it is not known.
-
-    `resource` is `cpuMilli` or `memoryBytes`.
-    """
-    requested, allocatable = item["requested"], item["allocatable"][resource]
-    return None if requested is None or not allocatable else requested[resource] / allocatable
-
-
-def _requests(item: Json) -> float | None:
-    shares = [share for name in ("cpuMilli", "memoryBytes") if (share := requested_share(item, name)) is not None]
-    return max(shares, default=None)
-
-
-def _count(item: Json) -> float | None:
-    return None if item["pods"] is None else float(item["pods"]["total"])
-
-
-_SIZES: Mapping[SortKey, Callable[[Json], float | None]] = {
-    SortKey.CPU: _estimated("cpu"),
-    SortKey.MEMORY: _estimated("memory"),
-    SortKey.PODS: _count,
+_SIZES: Mapping[SortKey, Callable[[NodeUsage], float | None]] = {
+    SortKey.CPU: lambda item: item.load[0].estimated.cpu if item.load else None,
+    SortKey.MEMORY: lambda item: item.load[0].estimated.memory if item.load else None,
+    SortKey.PODS: lambda item: item.pods.total if item.pods is not None else None,
     SortKey.REQUESTS: _requests,
 }

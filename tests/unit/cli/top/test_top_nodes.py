@@ -20,7 +20,7 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.top import reading as asking
 from secondary_scheduler.cli.top.reading import Loads, read_nodes, read_pods
 from secondary_scheduler.cli.top.rendering import lines
-from secondary_scheduler.cli.top.usage import SortKey, usage_document
+from secondary_scheduler.cli.top.usage import NodeUsageList, SortKey, usage_document
 from secondary_scheduler.clusterstatus.forwarding import Answer
 from tests.support.answers import API
 from tests.unit.cli.fakeapi import FakeConnection
@@ -64,14 +64,14 @@ def loads(*nodes: NodeLoadRow, source: str = SOURCE, fresh: bool = True) -> Load
 
 def document(
     nodes: Sequence[Any], pods: Sequence[Any] | None, measured: Loads, key: SortKey = SortKey.CPU
-) -> dict[str, Any]:
+) -> NodeUsageList:
     api = connection(nodes, pods or ())
     sums = None if pods is None else read_pods(api, DEFAULT_KUBERNETES)
     return usage_document(read_nodes(api, ""), sums, measured, [], key, NOW)
 
 
-def names(content: dict[str, Any]) -> list[str]:
-    return [item["name"] for item in content["items"]]
+def names(content: NodeUsageList) -> list[str]:
+    return [item.name for item in content.items]
 
 
 def test_a_line_has_load_requests_and_pods_of_a_node() -> None:
@@ -111,7 +111,7 @@ def test_of_two_sources_the_fresh_one_is_shown_and_stale_load_is_marked() -> Non
     assert text[1].endswith("new")
     assert "15 min, stale" in text[2]
     assert text[-1] == "Load is stale: old, 9 s old"
-    assert [each["source"] for each in content["items"][0]["load"]] == ["new", "old"]
+    assert [each.source for each in content.items[0].load] == ["new", "old"]
 
 
 def test_lists_are_read_page_by_page_with_selectors_that_the_api_server_applies() -> None:
@@ -142,13 +142,14 @@ def test_names_of_tenants_neither_steer_the_terminal_nor_fill_it() -> None:
     text = list(lines(content, wide=True))
     assert not any(character < " " for line in text for character in line)
     assert all(len(line) < 900 for line in text)
-    pods = content["items"][0]["pods"]
-    assert (pods["total"], len(pods["byScheduler"]), pods["ofOtherSchedulers"]) == (50, 10, 40)
+    pods = content.items[0].pods
+    assert pods is not None
+    assert (pods.total, len(pods.by_scheduler), pods.of_other_schedulers) == (50, 10, 40)
 
 
 def test_the_document_is_the_same_in_json_and_yaml_and_its_fields_are_kept() -> None:
-    content = document([node("a")], [pod("a")], loads(load("a", 35.0, None)))
-    assert list(content) == ["apiVersion", "kind", "time", "loadSources", "items", "notShown"]
+    content = json.loads(msgspec.json.encode(document([node("a")], [pod("a")], loads(load("a", 35.0, None)))))
+    assert list(content) == ["kind", "apiVersion", "time", "loadSources", "items", "notShown"]
     assert (content["apiVersion"], content["kind"]) == ("secondary-scheduler.io/v1", "NodeUsageList")
     assert content["items"] == [
         {
